@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Callable, Iterator, TypeVar
 
@@ -171,9 +171,12 @@ class TrialState:
 @contextmanager
 def _surroundings(function: CandidateFunction, device: torch.device) -> Iterator[None]:
     """Call a function with random numbers of its own, and restore torch's settings."""
-    # only if it may draw, because inside FromStream TorchScript's errors lose their text
-    drawn = FromStream() if function.random_line is not None else nullcontext()
-    with shared_settings(), stream.seeded(0, device), stream.use(0, 0, noise.CONTROL), drawn:
+    with ExitStack() as stack:
+        stack.enter_context(shared_settings())
+        stack.enter_context(stream.use(0, 0, noise.CONTROL))
+        if function.random_line is not None:  # seeding takes time, and inside FromStream TorchScript's errors lose text
+            stack.enter_context(stream.seeded(0, device))
+            stack.enter_context(FromStream())
         yield
 
 
@@ -182,7 +185,7 @@ def _unchanged(x: Tensor, before: Tensor) -> bool:
 
     Always True on CUDA, where each comparison would wait for the device; the function has been checked on the CPU.
     """
-    return x.is_cuda or torch.equal(torch.nan_to_num(x), torch.nan_to_num(before))
+    return x.is_cuda or torch.equal(x, before) or torch.equal(torch.nan_to_num(x), torch.nan_to_num(before))
 
 
 def in_place(key: str) -> str:

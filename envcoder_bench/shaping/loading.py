@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise, stream
-from envcoder_bench.shaping import redirect
+from envcoder_bench.shaping import redirect, trees
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SHAPER_TYPES, near_type
@@ -84,7 +84,7 @@ def load_candidate(
         if name_in_file not in module:
             continue
         shaper_type = ALIASES.get(name_in_file, name_in_file)
-        line = scan.line(name_in_file)
+        line, random_line = scan.line(name_in_file), scan.random_line(name_in_file)
         if shaper_type in functions:
             first = functions[shaper_type].line
             message = f"{name_in_file} and {shaper_type} (line {first}) are one function: keep one"
@@ -96,8 +96,8 @@ def load_candidate(
             call=call,
             parameters=_parameters(call, name_in_file, file, line),
             action_dim=action_dim if KINDS[shaper_type].acts else None,
-            random_line=scan.random_line(name_in_file),
-            generator_line=scan.generator_line(name_in_file),
+            random_line=random_line,
+            generator_line=None if random_line is None else scan.generator_line(name_in_file),
             stateful_line=scan.stateful_line(name_in_file),
         )
     _refuse_bad_sets(functions, action_dim, scan, file, types)
@@ -115,7 +115,7 @@ def parse(source: str, file: str) -> ast.Module:
     if fault is not None:
         raise CandidateError(fault.message, file, fault.line)
     try:
-        return ast.parse(source, filename=file)
+        return trees.parse(source)
     except SyntaxError as error:
         text = (error.text or "").strip()
         message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"

@@ -90,7 +90,7 @@ class Scan:
 
     def setter(self) -> tuple[int, str] | None:
         """The first use of a function that changes torch for the whole process: (line, name)."""
-        inside = [x for statement in self.tree.body for x in self._walk(statement)]
+        inside = self._walk(self.tree)
         found = [(x.lineno, x.attr) for x in inside if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
         found += [(x.lineno, x.id) for x in inside if isinstance(x, ast.Name) and x.id in _SETTERS]
         return min(found, default=None)
@@ -142,9 +142,10 @@ class Scan:
         return not bases - classes - _PLAIN_BASES
 
     def _walk(self, node: ast.AST) -> list[ast.AST]:
-        """Return all nodes within ``node``, cached."""
+        """Return all nodes within ``node``, cached; those of the file statement by statement."""
         if node not in self._walked:
-            self._walked[node] = walk(node)
+            parts = [self._walk(own) for own in self.tree.body] if node is self.tree else [walk(node)]
+            self._walked[node] = [x for part in parts for x in part]
         return self._walked[node]
 
     def _reached(self, name: str) -> list[ast.stmt]:
@@ -203,6 +204,8 @@ class Scan:
         own = scope.own
         while todo:
             node, in_class = todo.pop()
+            if node.__class__ in (ast.Name, ast.Constant):  # half of all nodes
+                continue
             if isinstance(node, FUNCTIONS):
                 yield from self._memory_of_function(node, scope._replace(in_class=in_class))
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from typing import Any, Iterable, Iterator, Union
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -16,10 +17,19 @@ _MARKS = {
     for kind in base.__subclasses__()
 }
 _SKIPPED = {*_MARKS, str, bytes, int, float, complex, bool, type(None), type(...)}
+_LEAVES = {ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal}
+
+
+@functools.lru_cache(maxsize=4)  # a file is loaded, and then looked up among the traced ones
+def parse(text: str) -> ast.Module:
+    """Return the syntax tree of a file, which must not be changed. Raises as ``ast.parse``."""
+    return ast.parse(text)
 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """Return the direct children as ``ast.iter_child_nodes``, without marks such as ``Load`` and ``Add``."""
+    if node.__class__ in _LEAVES:
+        return []
     found: list[ast.AST] = []
     for name in node._fields:
         value: Any = getattr(node, name, None)
@@ -90,7 +100,8 @@ def own_names(node: Function, inside: list[ast.AST]) -> set[str]:
     parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x is not None)]
     assigned = {x.id for x in inside if isinstance(x, ast.Name) and stored(x)}
     shared = {name for x in inside if isinstance(x, ast.Global) for name in x.names}
-    shared |= {name for x in _directly_in(node) if isinstance(x, ast.Nonlocal) for name in x.names}
+    if any(isinstance(x, ast.Nonlocal) for x in inside):
+        shared |= {name for x in _directly_in(node) if isinstance(x, ast.Nonlocal) for name in x.names}
     return ({x.arg for x in parameters} | assigned | {"<body>"}) - shared
 
 

@@ -12,10 +12,11 @@ import warp as wp
 from envcoder_bench.core.cpus import own_cpus
 
 try:  # not a part of Warp's interface
-    from warp._src import context
+    from warp._src.codegen import _codegen_lock  # noqa: F401, with it several threads can compile
+    from warp._src.context import Module as _Module
 
-    Module: Any = context.Module
-except (ImportError, AttributeError):
+    Module: Any = _Module
+except ImportError:
     Module = None
 
 Wanted = dict[tuple[Any, ...], None]  # modules, devices and block sizes, in the order of the launches
@@ -24,9 +25,9 @@ Wanted = dict[tuple[Any, ...], None]  # modules, devices and block sizes, in the
 def load_kernels(launch: Callable[[], object]) -> None:
     """Compile and load what a function launches, as many modules at a time as this process has cores.
 
-    The function is called without launching anything: it must read no results, and both branches of its conditions and
-    one round of its loops are passed through. What it launches nevertheless without being found, and everything with a
-    version of Warp whose inside is not known, is loaded as usual, when it is launched.
+    The function is called without launching anything; of its conditions both branches are passed through, of its loops
+    one round. It must be one that a CUDA graph can capture, which reads no results. A kernel that is not found in this
+    way is loaded when it is launched, and so are all with a version of Warp whose inside is not known.
 
     Raises:
         Exception: a module cannot be compiled, as its launch would raise.
@@ -34,7 +35,7 @@ def load_kernels(launch: Callable[[], object]) -> None:
     if Module is None:
         return
     wanted: Wanted = {}
-    with _recording(wanted):
+    with contextlib.suppress(Exception), _recording(wanted):  # it asks for more than is there without loaded kernels
         launch()
     pool = ThreadPoolExecutor(own_cpus())
     try:
@@ -47,12 +48,13 @@ def load_kernels(launch: Callable[[], object]) -> None:
 @contextlib.contextmanager
 def _recording(wanted: Wanted) -> Iterator[None]:
     """Record which modules this thread's launches load, and launch nothing."""
-    own, usual, branch, loop = threading.get_ident(), Module.load, wp.capture_if, wp.capture_while
+    own, usual = threading.get_ident(), Module.load
+    branch, loop, block_size = wp.capture_if, wp.capture_while, wp.get_suggested_block_size
 
     def load(module: Any, device: Any, block_dim: int | None = None, *rest: Any, **more: Any) -> Any:
         if threading.get_ident() != own:
             return usual(module, device, block_dim, *rest, **more)
-        wanted[module, str(device), block_dim] = None
+        wanted[module, str(device), block_dim or module.options["block_dim"]] = None
         return None  # without a module, wp.launch returns
 
     def both(condition: Any, on_true: Any = None, on_false: Any = None, stream: Any = None, **given: Any) -> None:
@@ -64,8 +66,12 @@ def _recording(wanted: Wanted) -> Iterator[None]:
         if callable(while_body):
             while_body(**given)
 
-    Module.load, wp.capture_if, wp.capture_while = load, both, once
+    def guess(kernel: Any, device: Any = None) -> tuple[int, int]:
+        load(kernel.module, wp.get_device(device))
+        return block_size(kernel, "cpu")  # how large a grid is does not matter here
+
+    Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size = load, both, once, guess
     try:
         yield
     finally:
-        Module.load, wp.capture_if, wp.capture_while = usual, branch, loop
+        Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size = usual, branch, loop, block_size

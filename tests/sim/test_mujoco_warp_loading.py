@@ -56,9 +56,12 @@ def test_kernels_of_branches_and_loops_are_loaded_and_not_launched():
         wp.capture_if(condition, on_true=lambda: launch(1), on_false=lambda: launch(2))
         wp.capture_while(condition, while_body=launch, i=3)  # without end, if it were run
 
-    usual = Module.load, wp.capture_if, wp.capture_while
+    def names():
+        return Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size
+
+    usual = names()
     loading.load_kernels(step)
-    assert (Module.load, wp.capture_if, wp.capture_while) == usual
+    assert names() == usual
     assert [is_loaded(kernel) for kernel in kernels] == [True] * 4 + [False]
     assert out.numpy()[0] == 0.0
     launch(3)
@@ -92,6 +95,31 @@ def test_errors_of_the_compiler_are_those_of_a_launch():
         loading.load_kernels(lambda: wp.launch(call, dim=1))
     with pytest.raises(type(told.value)):
         wp.launch(call, dim=1)
+
+
+def test_grid_sizes_are_asked_for_without_loaded_kernels():
+    """As mujoco_warp does on CUDA, where Warp answers only for kernels that are loaded."""
+    first, second = make_kernel(11.5), make_kernel(12.5)
+
+    def step():
+        dim, _ = wp.get_suggested_block_size(first, "cpu")
+        wp.launch(second, dim=dim, outputs=[wp.zeros(1, dtype=float)])
+
+    loading.load_kernels(step)
+    assert is_loaded(second)
+    assert [block_dim for _, block_dim in first.module.execs] == [first.module.options["block_dim"]]
+
+
+def test_kernels_before_an_error_are_loaded():
+    kernels = make_kernel(21.5), make_kernel(22.5)
+
+    def step():
+        wp.launch(kernels[0], dim=1, outputs=[wp.zeros(1, dtype=float)])
+        raise TypeError("no answer")
+        wp.launch(kernels[1], dim=1, outputs=[wp.zeros(1, dtype=float)])
+
+    loading.load_kernels(step)
+    assert [is_loaded(kernel) for kernel in kernels] == [True, False]
 
 
 def test_other_version_of_warp_loads_kernels_at_their_launch(monkeypatch):
