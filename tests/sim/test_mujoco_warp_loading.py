@@ -11,6 +11,7 @@ if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 import warp as wp
+from backends import BACKENDS
 from warp._src.context import Module
 
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
@@ -127,25 +128,27 @@ def test_other_version_of_warp_loads_kernels_at_their_launch(monkeypatch):
     loading.load_kernels(lambda: pytest.fail("called"))
 
 
+@pytest.mark.parametrize("backend", BACKENDS[1:])
 @pytest.mark.parametrize(
     ("name", "overrides", "in_order"),
     [("Ant", [], False), ("Anymal", [], True), ("FrankaCubeStack", [], False), ("AnymalTerrain", SMALL_TERRAIN, False)],
 )
-def test_all_kernels_of_a_control_step_are_found(name, overrides, in_order, monkeypatch):
+def test_all_kernels_of_a_control_step_are_found(backend, name, overrides, in_order, monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # set with deterministic algorithms
     with settings_kept():
         if in_order:
             use_deterministic_algorithms()
-        sim = make_task(name, compose_config(name, overrides).task, 2, "mujoco_warp", "cpu").sim
+        sim = make_task(name, compose_config(name, overrides).task, 2, "mujoco_warp", backend.device).sim
     found, launched, usual = {}, set(), Module.load
 
     def load(module, device, block_dim=None, *rest, **more):
-        launched.add((module, str(device), block_dim))
+        launched.add((module, str(device), block_dim or module.options["block_dim"]))
         return usual(module, device, block_dim, *rest, **more)
 
-    with loading._recording(found):
+    with wp.ScopedDevice(backend.device):
+        with loading._recording(found):
+            sim._advance()
+        monkeypatch.setattr(Module, "load", load)
         sim._advance()
-    monkeypatch.setattr(Module, "load", load)
-    sim._advance()
     assert len(launched) > 20
     assert launched <= set(found)
