@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import warnings
 from typing import Any, Iterable, Iterator, Union
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -22,8 +23,10 @@ _LEAVES = {ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue,
 
 @functools.lru_cache(maxsize=4)  # a file is loaded, and then looked up among the traced ones
 def parse(text: str) -> ast.Module:
-    """Return the syntax tree of a file, which must not be changed. Raises as ``ast.parse``."""
-    return ast.parse(text)
+    """Return the syntax tree of a file, which must not be changed. Raises as ``ast.parse``, without its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of invalid escapes; compile gives them with the name of the file
+        return ast.parse(text)
 
 
 def children(node: ast.AST) -> list[ast.AST]:

@@ -1,6 +1,7 @@
 import gc
 import pickle
 import sys
+import warnings
 
 import pytest
 import torch
@@ -109,6 +110,13 @@ def test_syntax_error_is_reported_with_its_line():
     code = "def compute_reward(state_dict):\n    x = = 1\n"
     assert fault(code) == "mine.py:2: syntax error: invalid syntax at 'x = = 1'"
     assert fault("\0").startswith("mine.py: ")
+
+
+def test_warnings_of_the_compiler_name_the_file():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        load('PATTERN = "\\d"\ndef compute_reward(actions): return actions.sum(1)')
+    assert {(warning.filename, warning.lineno) for warning in told} == {("mine.py", 1)}
 
 
 def test_exception_while_loading_is_reported_with_the_users_line():
