@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, Callable, Iterator
 
 import warp as wp
@@ -19,6 +21,8 @@ try:  # not a part of Warp's interface
 except ImportError:
     Module = None
 
+TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
+_log = logging.getLogger(__name__)
 Wanted = dict[tuple[Any, ...], None]  # modules, devices and block sizes, in the order of the launches
 
 
@@ -38,9 +42,16 @@ def load_kernels(launch: Callable[[], object]) -> None:
     with contextlib.suppress(Exception), _recording(wanted):  # it asks for more than is there without loaded kernels
         launch()
     pool = ThreadPoolExecutor(own_cpus())
+    began = time.monotonic()
+    tell_at = began + TELL_AFTER
     try:
-        for loaded in [pool.submit(Module.load, *one) for one in wanted]:
+        for done, loaded in enumerate(as_completed([pool.submit(Module.load, *one) for one in wanted]), 1):
             loaded.result()
+            now = time.monotonic()
+            if now >= tell_at and done < len(wanted):
+                tell_at = now + TELL_EVERY
+                progress = f"{done} of {len(wanted)} modules done; later starts find them in Warp's cache"
+                _log.warning("compiling the simulator's kernels for %.0f s: %s", now - began, progress)
     finally:
         pool.shutdown(cancel_futures=True)  # Ctrl-C waits only for what is being compiled
 

@@ -111,6 +111,22 @@ def test_grid_sizes_are_asked_for_without_loaded_kernels():
     assert [block_dim for _, block_dim in first.module.execs] == [first.module.options["block_dim"]]
 
 
+def test_progress_is_told_when_it_takes_long(monkeypatch, caplog):
+    kernels = [make_kernel(31.5 + i) for i in range(3)]
+
+    def step():
+        for kernel in kernels:
+            wp.launch(kernel, dim=1, outputs=[wp.zeros(1, dtype=float)])
+
+    monkeypatch.setattr(loading, "TELL_AFTER", 1e9)
+    loading.load_kernels(step)
+    assert not caplog.messages
+    monkeypatch.setattr(loading, "TELL_AFTER", 0.0)
+    loading.load_kernels(step)
+    (told,) = caplog.messages
+    assert told.startswith("compiling the simulator's kernels for 0 s: 1 of 3 modules done")
+
+
 def test_kernels_before_an_error_are_loaded():
     kernels = make_kernel(21.5), make_kernel(22.5)
 
