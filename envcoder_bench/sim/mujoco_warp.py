@@ -148,10 +148,11 @@ class MujocoWarp(MujocoTensors):
 
     def _warm_up(self) -> None:
         """Compile and load all kernels, capture the control step on CUDA, and restore the default state."""
-        wp.synchronize_device(self._wp_device)  # the only waits: torch's and Warp's streams have filled the arrays
+        wp.synchronize_device(self._wp_device)  # torch's and Warp's streams have filled the arrays
         initial = save(self._saved)
         none = torch.zeros_like(self._effort)
         load_kernels(lambda: (self.write(none), self._advance()))
+        wp.synchronize_device(self._wp_device)  # a step also fills arrays without a kernel
         self.set_drive_mode(none)
         self.write(none)
         wp.synchronize_device(self._wp_device)
