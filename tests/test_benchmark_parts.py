@@ -15,6 +15,7 @@ from bench import records, tables
 from bench.candidates import make_candidates
 from bench.report import report
 
+from envcoder_bench.core.errors import Stopped, exit_on_user_error
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare import prepare
 
@@ -134,6 +135,16 @@ def test_speed_of_several_devices_is_that_while_all_of_them_train():
     watch.seen = [(float(t), t + max(0, t - 10), 100 * (t + max(0, t - 10))) for t in range(1, 31)]
     watch.seen += [(40.0, 50, 5000)]  # a last evaluation
     assert watch.rate() == 200.0
+
+
+def test_ctrl_c_ends_a_script_with_one_line(capsys):
+    for stop, told in (
+        (KeyboardInterrupt(), "stopped"),
+        (Stopped("stopped in iteration 3", None), "stopped in iteration 3"),
+    ):
+        with pytest.raises(SystemExit) as end, exit_on_user_error("benchmark"):
+            raise stop
+        assert end.value.code == 130 and capsys.readouterr() == ("", f"benchmark: {told}\n")
 
 
 @pytest.mark.slow

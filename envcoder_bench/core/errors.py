@@ -44,7 +44,7 @@ def user_input() -> Iterator[None]:
 
 @contextmanager
 def exit_on_user_error(program: str) -> Iterator[None]:
-    """For scripts: on a user error or a missing file, print it without a traceback and exit with code 2."""
+    """For scripts: print a user error, a missing file (exit code 2) or Ctrl-C (130) without a traceback."""
     try:
         yield
     except (UserError, FileNotFoundError) as error:
@@ -52,6 +52,9 @@ def exit_on_user_error(program: str) -> Iterator[None]:
         message = str(error) if missing is None else f"{missing}: there is no such file"
         print(f"{program}: error: {message}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt as stop:
+        print(f"{program}: {str(stop) or 'stopped'}", file=sys.stderr)
+        sys.exit(130)
 
 
 def near_matches(word: str, known: Iterable[str]) -> str:
