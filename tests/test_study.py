@@ -83,12 +83,20 @@ def test_agreement_is_the_mean_over_all_choices_of_seeds():
     assert (one.spearman, one.tops[1], one.candidates) == (0.0, 0.5, 3)  # +1 and -1
     both = analysis.agreement(cheap, reference, 2)
     assert math.isnan(both.spearman) and both.tops == {1: 1.0, 5: 1.0, 10: 1.0} and both.env_steps == 2000
+    assert one.worth == pytest.approx({1: (0.9 + 0.1) / 2, 5: 0.9, 10: 0.9})
     assert analysis.agreement(ranked(a=[3.0], b=[2.0], c=[None]), reference, 1).candidates == 2
+
+
+def test_the_reference_itself_is_compared_with_its_other_seeds():
+    reference = ranked("reference", a=[10.0, 3.0], b=[20.0, 2.0], c=[30.0, 1.0])
+    one = analysis.agreement(reference, reference, 1)
+    assert one.spearman == pytest.approx(-1.0)  # 0 with itself among them
+    assert one.worth[1] == (1.0 + 10.0) / 2
 
 
 def test_cheapest_setting_has_the_fewest_env_steps_of_those_that_agree():
     def setting(spearman, env_steps):
-        return analysis.Agreement(64, 10, 1, spearman, {}, 3, env_steps)
+        return analysis.Agreement(64, 10, 1, spearman, {}, {}, 3, env_steps)
 
     found = [setting(0.5, 1), setting(0.95, 30), setting(0.91, 20), setting(math.nan, 5)]
     assert analysis.cheapest(found) == found[2]

@@ -124,6 +124,7 @@ class Agreement:
     Attributes:
         spearman: correlation with the reference, the mean over the choices of seeds.
         tops: by number, the share of choices in which the reference's best is among so many of the first.
+        worth: by number, the reference's fitness of the best among so many of the first, the mean over the choices.
         candidates: those that both have.
         env_steps: of each candidate, all its seeds.
     """
@@ -133,6 +134,7 @@ class Agreement:
     seeds: int
     spearman: float
     tops: dict[int, float]
+    worth: dict[int, float]
     candidates: int
     env_steps: int
 
@@ -148,22 +150,29 @@ def means(record: Record, seeds: Sequence[int]) -> dict[str, float]:
 
 
 def agreement(cheap: Record, reference: Record, seeds: int) -> Agreement:
-    """Compare an evaluation of a cheap training with the reference, for all choices of so many of its seeds."""
-    true = means(reference, range(reference["seeds"]))
-    correlations, hits = [], {top: [] for top in TOPS}
+    """Compare an evaluation of a cheap training with the reference, for all choices of so many of its seeds.
+
+    An evaluation of the reference itself is compared with the end of the reference's other seeds.
+    """
+    itself = cheap["role"] == "reference"
+    every = range(reference["seeds"])
+    correlations, hits, worth = [], {top: [] for top in TOPS}, {top: [] for top in TOPS}
     both = 0
     for chosen in combinations(range(cheap["seeds"]), seeds):
+        true = means(reference, [k for k in every if not itself or k not in chosen])
         own = means(cheap, chosen)
         shared = [name for name in own if name in true]
         both = len(shared)
-        correlations.append(spearman({name: own[name] for name in shared}, true))
+        correlations.append(spearman(own, true))
+        order = sorted(shared, key=lambda name: own[name], reverse=True)
         best = max(shared, key=lambda name: true[name])
         place = sum(own[name] > own[best] for name in shared)  # equals are before it
         for top in TOPS:
             hits[top].append(place < top)
+            worth[top].append(max(true[name] for name in order[:top]))
     return Agreement(
         cheap["envs"], cheap["iteration"], seeds, mean(correlations), {top: mean(own) for top, own in hits.items()},
-        both, seeds * cheap["env_steps"],
+        {top: mean(own) for top, own in worth.items()}, both, seeds * cheap["env_steps"],
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from .lengths import SPARSE_REWARD
 BLOCK = re.compile(r"(<!-- study (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAT_MAP = "study_components.png"
 REFERENCE_SIZES = ("envs", "iterations", "overrides")
+WORTH = (1, 5)  # of so many of the first, the table of ranks has what the best is worth
 SEARCH_SIZES = ("rounds", "per_round")
 TITLES = {SPARSE_REWARD: "human, sparse reward"}
 
@@ -178,21 +179,23 @@ def ranks(records: list[Record]) -> list[str]:
         cheap = [x for x in own if x[-1]["role"] == "cheap"]
         if not references or not cheap:
             continue
-        reference = max(references, key=lambda x: x[-1]["seeds"] * x[-1]["env_steps"])[-1]
+        points = max(references, key=lambda x: x[-1]["candidates"] * x[-1]["seeds"] * x[-1]["env_steps"])
+        reference = points[-1]
         cheap = [x for x in cheap if x[-1]["candidates"] == reference["candidates"]]
-        found = agreements(cheap, reference)
-        if found:
+        found = agreements([*cheap, points], reference)
+        if cheap:
             lines += [*_origins([*cheap, [reference]]), *_task_ranks(task, found, reference), ""]
     return lines[:-1]
 
 
 def agreements(cheap: Sequence[list[Record]], reference: Record) -> list[Agreement]:
-    """Return the agreement of every evaluation of every cheap training, for each number of its seeds."""
+    """Return the agreement of every evaluation of every training, for each number of its seeds; the reference's for one."""
     found = [
         analysis.agreement(point, reference, seeds)
         for points in cheap
         for point in points
-        for seeds in range(1, point["seeds"] + 1)
+        for seeds in ([1] if point["role"] == "reference" else range(1, point["seeds"] + 1))
+        if point["role"] != "reference" or point["seeds"] > 1
     ]
     return sorted(found, key=lambda own: own.env_steps)
 
@@ -202,6 +205,8 @@ def _task_ranks(task: str, found: Sequence[Agreement], reference: Record) -> lis
     agree = analysis.reliability(reference)
     among = "" if math.isnan(agree) else f"; two of its seeds agree by {agree:.2f}"
     text = f"{task}, {found[0].candidates} candidates; the reference: {size}, seeds of its own{among}."
+    true = max(analysis.means(reference, range(reference["seeds"])).values())
+    text += f" Its best has fitness {true:.2f}."
     best = analysis.cheapest(found)
     if best is None:
         top = max(found, key=lambda own: own.spearman)
@@ -211,10 +216,13 @@ def _task_ranks(task: str, found: Sequence[Agreement], reference: Record) -> lis
     rows = [
         [f"{own.envs:,}", f"{own.iteration:,}", f"{own.seeds}", steps(own.env_steps), f"{own.spearman:.2f}"]
         + [f"{own.tops[top]:.0%}" for top in TOPS]
+        + [f"{own.worth[top]:.2f}" for top in WORTH]
         for own in found
     ]
     head = ["environments", "iterations", "seeds", "env-steps of each candidate", "Spearman"]
-    return [text, verdict, "", *table(head + [f"true best in the first {top}" for top in TOPS], rows)]
+    head += [f"true best in the first {top}" for top in TOPS]
+    head += [f"reference fitness of the {'first' if top == 1 else f'best of the first {top}'}" for top in WORTH]
+    return [text, verdict, "", *table(head, rows)]
 
 
 def _setting(own: Agreement) -> str:
