@@ -189,7 +189,7 @@ def ranks(records: list[Record]) -> list[str]:
 
 
 def agreements(cheap: Sequence[list[Record]], reference: Record) -> list[Agreement]:
-    """Return the agreement of every evaluation of every training, for each number of its seeds; the reference's for one."""
+    """Return the agreement of all evaluations of each training by number of seeds; of the reference only for one."""
     found = [
         analysis.agreement(point, reference, seeds)
         for points in cheap
