@@ -46,12 +46,12 @@ def _from_input(forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor,
 
 
 def _elu_cpu(z: Tensor, kept: Tensor | None) -> None:
-    # the derivative is min(exp(z), 1), and exp(z) - 1 >= z; on a CPU exp costs a sixth of elu's expm1
-    derivative = torch.clamp(z, max=0.0, out=kept).exp_()
-    torch.maximum(z, derivative - 1.0, out=z)
+    # elu is max(z, e) with e = exp(min(z, 0)) - 1, and its derivative is 1 + e; on a CPU exp costs a sixth of elu's expm1
+    below = torch.clamp(z, max=0.0, out=kept).exp_().sub_(1.0)
+    torch.maximum(z, below, out=z)
 
 
-_ELU_CPU = Activation(_elu_cpu, lambda grad, y, kept: grad.mul_(kept), keeps=True)  # type: ignore[arg-type]
+_ELU_CPU = Activation(_elu_cpu, lambda grad, y, kept: grad.addcmul_(grad, kept), keeps=True)  # type: ignore[arg-type]
 
 ELU = _from_output(F.elu_, lambda g, y: _aten.elu_backward.grad_input(g, 1, 1, 1, True, y, grad_input=g))
 
