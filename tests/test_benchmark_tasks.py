@@ -210,11 +210,11 @@ def test_gap_prefers_most_seeds_then_joint_training():
     assert row["fitness"] == [5.5, 6.5] and row["unshaped"]["fitness"] == [1.0, 1.5]
     many = [point("Ant", "human", 1, [9.0] * 3, "2026-01-03 00:00:00", "human")]
     (row,) = task_tables.gap_rows(ant() + many)
-    assert table("gap", [row])[2] == "| Ant | forward speed, m/s | 1.25 ± 3.18 | **9.00 ± 0.00** | 3 | 1.0 M |"
+    assert table("gap", [row])[2] == "| Ant | forward speed, m/s | 1.25 ± 3.18 |  | **9.00 ± 0.00** | 3 | 1.0 M |"
     # after as many env-steps, those of the shorter training: of the unshaped one's three points the first counts
     longer = [point("Ant", "unshaped", k, [float(k)] * 3) for k in (1, 2, 3)]
     (row,) = task_tables.gap_rows([*longer, point("Ant", "human", 1, [0.5] * 3, "2026-01-03 00:00:00", "human")])
-    assert table("gap", [row])[2] == "| Ant | forward speed, m/s | **1.00 ± 0.00** | 0.50 ± 0.00 | 3 | 1.0 M |"
+    assert table("gap", [row])[2] == "| Ant | forward speed, m/s | **1.00 ± 0.00** |  | 0.50 ± 0.00 | 3 | 1.0 M |"
     assert task_tables.gap_rows(alone) == []
 
 
@@ -233,10 +233,24 @@ def test_training_with_changed_settings_does_not_replace_a_baseline():
     assert [r["fitness"] for r in rows] == [1]
 
 
-def test_values_equal_as_printed_are_not_bold():
+def test_values_whose_intervals_meet_are_not_bold():
     records = [point("Cartpole", "human", 1, [0.9999] * 3), point("Cartpole", "unshaped", 1, [1.0] * 3)]
     (row,) = task_tables.gap_rows(records)
-    assert table("gap", [row])[2] == "| Cartpole | fraction of time upright | 1.00 ± 0.00 | 1.00 ± 0.00 | 3 | 1.0 M |"
+    wanted = "| Cartpole | fraction of time upright | 1.00 ± 0.00 |  | 1.00 ± 0.00 | 3 | 1.0 M |"
+    assert table("gap", [row])[2] == wanted
+    (row,) = task_tables.gap_rows(ant())  # 6 and 1.25, with two seeds each
+    assert "**" not in table("gap", [row])[2]
+
+
+def test_gap_is_that_of_the_longest_training_of_the_study():
+    study = {"kind": "lengths", "task": "Ant", "complete": True, "seeds": 2, "label": "box", "machine": "m"}
+    study.update(date="2026-02-01", command="study Ant", device="cuda")
+    fitness = {"human": [7.0, 7.0], "unshaped": [8.0, 8.0], "no_reward": [3.0, 3.0]}
+    long = [{**study, "iteration": k, "env_steps": k * 10**7, "fitness": fitness} for k in (1, 2)]
+    (row,) = task_tables.gap_rows([*ant(), *task_tables.lengths_as_learning([*long, {"kind": "ranks"}])])
+    wanted = "| Ant | forward speed, m/s | **8.00 ± 0.00** | 3.00 ± 0.00 | 7.00 ± 0.00 | 2 | 20.0 M |"
+    assert table("gap", [row])[2] == wanted
+    assert task_tables.lengths_as_learning([{**long[0], "complete": False}]) == []
 
 
 def test_gap_of_one_kind_of_gpu_is_one_table(tmp_path):

@@ -10,10 +10,11 @@ from typing import Sequence
 from .plots import file_name, pictures, plot_devices, plot_learning, plot_memory, plot_outside, plot_scaling
 from .records import Record, read
 from .tables import select, table
-from .task_tables import is_outside
+from .task_tables import is_outside, lengths_as_learning
 from .terrain_report import climbs, plot_terrain
 from .terrain_report import file_name as terrain_name
 
+STUDY = "study.jsonl"
 CORES = re.compile(r", \d+ CPU cores")  # on a GPU, learning does not depend on them
 BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -21,9 +22,10 @@ BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
 def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
     """Write every ``<!-- KIND DEVICE --> ... <!-- end -->`` block of the pages, and the plots.
 
-    Returns what was written. A block without records stays empty.
+    Returns what was written. A block without records stays empty. ``study.jsonl`` beside the records has the longest
+    trainings of both baselines.
     """
-    measured = read(records)
+    measured, study = read(records), lengths_as_learning(read(records.with_name(STUDY)))
     if not measured:
         raise SystemExit(f"{records} holds no records: measure first, with --out {records}")
     images.mkdir(parents=True, exist_ok=True)
@@ -31,7 +33,12 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
     drawn += plot_terrain(measured, images)
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        page.write_text(BLOCK.sub(lambda m: m[1] + _block(measured, m[2], m[3]) + m[4], text), encoding="utf-8")
+        page.write_text(
+            BLOCK.sub(
+                lambda m: m[1] + _block([*measured, *study] if m[2] == "gap" else measured, m[2], m[3]) + m[4], text
+            ),
+            encoding="utf-8",
+        )
     plots = {"devices": plot_devices, "scaling": plot_scaling, "memory": plot_memory}
     drawn += filter(None, (plot(measured, images / f"{name}.png") for name, plot in plots.items()))
     return [*pages, *drawn]

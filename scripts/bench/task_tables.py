@@ -29,6 +29,7 @@ UNITS = {
     "FrankaCubeStack": "success rate",
     "AllegroHand": "consecutive successes",
 }
+SPARSE_REWARD = "no_reward"  # the human shaping with the sparse reward: Eureka's sparse baseline
 # tasks whose fitness is one, from 0 to 1
 FRACTIONS = ("Cartpole", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack")
 # fitness in Isaac Gym with IsaacGymEnvs' rewards, by the same formulas (Eureka, Ma et al. 2023)
@@ -118,16 +119,30 @@ def learning_rows(records: Sequence[Record]) -> list[Record]:
     return rows
 
 
+def lengths_as_learning(study: Sequence[Record]) -> list[Record]:
+    """Return the study's trainings of both baselines as records of ``learning``, one for each policy and evaluation."""
+    return [
+        {
+            **record, "kind": "learning", "candidate": name, "fitness": fitness, "what": f"{record['task']}: lengths",
+            "run": record["date"], "point": record["iteration"], "seconds": math.nan,
+        }
+        for record in study
+        if record["kind"] == "lengths" and record.get("complete")
+        for name, fitness in record["fitness"].items()
+    ]  # fmt: skip
+
+
 def gap_rows(records: Sequence[Record]) -> list[Record]:
     """Return a row for each task: human and unshaped, of the trainings with most seeds, in one training if possible.
 
-    They are compared after as many env-steps, those of the shorter training. Changed settings are left out.
+    They are compared after as many env-steps, those of the shorter training, and with the human baseline's shaping with
+    the sparse reward where that was trained with them. Changed settings are left out.
     """
     rows = []
     ends = [row for row in learning_rows(records) if not row.get("overrides")]
     for label, task in sorted({(r["label"], r["task"]) for r in ends}, key=lambda x: (x[0], _order(x[1]))):
         own = [r for r in ends if (r["label"], r["task"]) == (label, task)]
-        both = [r for r in own if {p["candidate"] for p in own if p["run"] == r["run"]} == set(BASELINES)]
+        both = [r for r in own if {p["candidate"] for p in own if p["run"] == r["run"]} >= set(BASELINES)]
 
         def best(candidate: str, own: list[Record] = own, both: list[Record] = both) -> Record | None:
             of = [r for r in own if r["candidate"] == candidate]
@@ -137,8 +152,10 @@ def gap_rows(records: Sequence[Record]) -> list[Record]:
         if human is not None and unshaped is not None:
             commands = dict.fromkeys([human["command"], unshaped["command"]])
             steps = 1.02 * min(human["env_steps"], unshaped["env_steps"])
-            human, unshaped = ({**r, **_last_before(steps, r["points"])} for r in (human, unshaped))
-            rows.append({**human, "unshaped": unshaped, "command": "\n    ".join(commands)})
+            sparse = [r for r in own if r["candidate"] == SPARSE_REWARD and r["run"] == human["run"] == unshaped["run"]]
+            human, unshaped, *sparse = ({**r, **_last_before(steps, r["points"])} for r in (human, unshaped, *sparse))
+            others = {"unshaped": unshaped, "sparse": sparse[0] if sparse else None}
+            rows.append({**human, **others, "command": "\n    ".join(commands)})
     return rows
 
 
@@ -257,8 +274,10 @@ def _difference(row: Record) -> str:
 
 
 def _bold_if_better(row: Record, other: Record) -> str:
+    """Return mean and interval, in bold if the whole interval is above the other's."""
+    (_, low, _), (_, _, high) = (mean_interval(measured(r["fitness"]), bounds(r["task"])) for r in (row, other))
     own = interval(row["fitness"], row["task"])
-    return f"**{own}**" if round(mean_fitness(row), 2) > round(mean_fitness(other), 2) else own
+    return f"**{own}**" if round(low, 2) > round(high, 2) else own
 
 
 def _both_steps(row: Record) -> str:
@@ -293,6 +312,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("task", lambda r: r["task"]),
         ("fitness", lambda r: UNITS.get(r["task"], "")),
         ("unshaped", lambda r: _bold_if_better(r["unshaped"], r)),
+        ("human, sparse reward", lambda r: interval(r["sparse"]["fitness"], r["task"]) if r["sparse"] else ""),
         ("human", lambda r: _bold_if_better(r, r["unshaped"])),
         ("seeds", lambda r: f"{r['seeds']}"),
         ("env-steps of each policy", _both_steps),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bench.task_tables import SPARSE_REWARD
+
 from envcoder_bench.tasks.registry import task_names
 
 from .components import variants
 from .training import Study
-
-SPARSE_REWARD = "no_reward"  # the human shaping with the sparse reward: Eureka's sparse baseline
 
 
 def lengths(study: Study) -> None:
