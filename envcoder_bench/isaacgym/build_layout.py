@@ -222,7 +222,11 @@ def _describe(
 
 
 def _damp(model: mujoco.MjModel, place: ActorPlace, linear: float, angular: float) -> None:
-    """Damp a free body; the rates are 1/s, so damping is proportional to mass and inertia."""
+    """Damp a free body; the rates are 1/s, so damping is proportional to mass and inertia.
+
+    PhysX multiplies velocities by 1 - rate h in each step of h; MuJoCo divides them by 1 + damping h / mass.
+    """
+    linear, angular = (rate / max(1.0 - rate * model.opt.timestep, 1e-6) for rate in (linear, angular))
     rates = np.r_[[linear * model.body_mass[place.root]] * 3, angular * model.body_inertia[place.root]]
     damping = model.dof_damping if model.dof_damping.ndim == 1 else model.dof_damping[:, 0]
     damping[place.qvel : place.qvel + 6] = rates

@@ -104,9 +104,11 @@ class CpuOutputs:
 
     def read_mass_matrix(self, actor: int, out: np.ndarray) -> None:
         """Fill ``(num_envs, dofs, dofs)``."""
-        values = self._bound("M")
-        addresses = mass_addresses(self._layout.model, self._layout.dof_qvel[self._layout.places[actor].dofs])
+        values, columns = self._bound("M"), self._layout.dof_qvel[self._layout.places[actor].dofs]
+        addresses = mass_addresses(self._layout.model, columns)
         out[...] = np.where(addresses >= 0, values[:, addresses], 0.0)
+        diagonal = np.arange(len(columns))
+        out[:, diagonal, diagonal] -= self._properties.armature[:, columns]
 
     def _bound(self, name: str) -> np.ndarray:
         """Return an output that few tasks read; it is copied from the batch from the first call on."""

@@ -17,6 +17,7 @@ class CpuProperties:
 
     Attributes:
         mode, stiffness, damping, max_velocity: ``(num_envs, dofs)``.
+        armature: ``(num_envs, nv)``, as MuJoCo's ``dof_armature``.
         mass, ipos, iquat, inertia: ``(num_envs, nbody, ...)``, as MuJoCo's ``body_*``.
         gravity: ``(num_envs, 3)``.
     """
@@ -26,7 +27,7 @@ class CpuProperties:
         self._batch, self._layout = batch, layout
         self._bias, self._force_range = batch.expand("actuator_biasprm"), batch.expand("actuator_forcerange")
         self._spring, self._damper = batch.expand("jnt_stiffness"), batch.expand("dof_damping")
-        self._armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
+        self.armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
         self.gravity = batch.expand("opt.gravity")
         self.mode, self.stiffness, self.damping = (np.zeros(dofs) for _ in range(3))
         self.max_velocity = np.full(dofs, np.inf)
@@ -49,8 +50,8 @@ class CpuProperties:
         for field, ids, values in ((self._spring, joints, new.spring), (self._damper, qvel, new.damper)):
             linear = field if field.ndim == 2 else field[..., 0]
             linear[rows, ids] = values
-        self._changed[rows] |= (self._armature[rows, qvel] != new.armature).any(axis=-1)
-        self._armature[rows, qvel] = new.armature
+        self._changed[rows] |= (self.armature[rows, qvel] != new.armature).any(axis=-1)
+        self.armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
         self.max_velocity[rows, dofs] = new.max_velocity
 

@@ -138,7 +138,7 @@ class Engine(ABC):
 
     @abstractmethod
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:
-        """Fill ``(num_envs, dofs, dofs)`` with the actor's joint-space inertia, armature included."""
+        """Fill ``(num_envs, dofs, dofs)`` with the actor's joint-space inertia, without armature, as PhysX's."""
 
     @abstractmethod
     def get_state(self) -> dict[str, Tensor]:

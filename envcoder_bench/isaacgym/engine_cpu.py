@@ -141,11 +141,12 @@ class CpuEngine(Engine):
         return bad
 
     def _limit_velocities(self) -> None:
-        """Apply velocity limits."""
+        """Apply velocity limits; joints have moved with the velocities of the physics step, and move back."""
         layout, columns = self._layout, self._layout.dof_qvel
         joint = self._qvel[:, columns]
         limited = np.clip(joint, -self._properties.max_velocity, self._properties.max_velocity)
         if (limited != joint).any():
+            self._qpos[:, layout.dof_qpos] -= layout.model.opt.timestep * (joint - limited)
             self._qvel[:, columns] = limited
         for place, limits in zip(layout.places, layout.max_velocity):
             if place.fixed:

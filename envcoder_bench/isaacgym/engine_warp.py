@@ -161,8 +161,11 @@ class WarpEngine(Engine):
             wp.launch(
                 kernels.limit_velocities,
                 dim=self.num_envs,
-                inputs=[state.dof_qvel, properties.max_velocity, state.places, self._root_limits],
-                outputs=[data.qvel],
+                inputs=[
+                    *(state.dof_qpos, state.dof_qvel, properties.max_velocity, state.places, self._root_limits),
+                    model.opt.timestep,
+                ],
+                outputs=[data.qpos, data.qvel],
             )
         wp.launch(
             kernels.finish,

@@ -47,14 +47,14 @@ def drives(properties: np.ndarray) -> Drives:
     driven = position | (mode == DOF_MODE_VEL)
     stiffness, damping = properties["stiffness"].astype(float), properties["damping"].astype(float)
     lower, upper = properties["lower"].astype(float), properties["upper"].astype(float)
-    velocity = properties["velocity"].astype(float)
+    velocity, effort = properties["velocity"].astype(float), np.abs(properties["effort"].astype(float))
     return Drives(
         mode=mode,
         stiffness=stiffness,
         damping=damping,
         bias_position=np.where(position, -stiffness, 0.0),
         bias_velocity=np.where(driven, -damping, 0.0),
-        force_limit=np.where(driven, np.minimum(np.abs(properties["effort"].astype(float)), 1e30), 1e30),
+        force_limit=np.where(driven | (effort > 0), np.minimum(effort, 1e30), 1e30),
         spring=np.where(driven, 0.0, stiffness),
         damper=np.where(driven, 0.0, damping),
         armature=properties["armature"].astype(float),

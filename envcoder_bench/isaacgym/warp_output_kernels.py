@@ -133,11 +133,22 @@ def read_jacobian(
 
 
 @wp.kernel(enable_backward=False)
-def read_mass_matrix(addresses: wp.array2d[wp.int32], packed: wp.array2d[wp.float32], out: wp.array3d[wp.float32]):
-    """Fill an element from MuJoCo's packed matrix, one thread per world, row and column; address -1 is 0."""
+def read_mass_matrix(
+    columns: wp.array[wp.int32],
+    addresses: wp.array2d[wp.int32],
+    packed: wp.array2d[wp.float32],
+    armature: wp.array2d[wp.float32],
+    out: wp.array3d[wp.float32],
+):
+    """Fill an element from MuJoCo's packed matrix, without armature, one thread per world, row and column.
+
+    Address -1 is 0.
+    """
     env, row, column = wp.tid()
     address = addresses[row, column]
+    value = wp.float32(0.0)
     if address >= 0:
-        out[env, row, column] = packed[env, address]
-    else:
-        out[env, row, column] = 0.0
+        value = packed[env, address]
+    if row == column:
+        value -= armature[env % armature.shape[0], columns[row]]
+    out[env, row, column] = value

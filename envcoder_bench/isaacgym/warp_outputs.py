@@ -132,11 +132,11 @@ class WarpOutputs:
         )
 
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:
-        addresses = self._structure(actor)[3]
+        _, columns, _, addresses = self._structure(actor)
         wp.launch(
             kernels.read_mass_matrix,
             dim=(self._data.nworld, *addresses.shape),
-            inputs=[addresses, self._data.M],
+            inputs=[columns, addresses, self._data.M, self._model.dof_armature],
             outputs=[wp.from_torch(out)],
         )
 

@@ -42,7 +42,7 @@ class WarpState:
         places = [[int(p.fixed), p.qpos, p.qvel, p.mocap, p.root] for p in layout.places]
         self.places = wp.array(np.array(places, dtype=np.int32), dtype=wp.int32)
         addresses = (layout.dof_qpos, layout.dof_qvel, layout.dof_actors)
-        self._dof_qpos, self.dof_qvel, self._dof_actor = (wp.array(x, dtype=wp.int32) for x in addresses)
+        self.dof_qpos, self.dof_qvel, self._dof_actor = (wp.array(x, dtype=wp.int32) for x in addresses)
 
     def live(self) -> dict[str, Tensor]:
         """Return the state's tensors, as MuJoCo names them."""
@@ -72,7 +72,7 @@ class WarpState:
             wp.launch(
                 kernels.write_dofs,
                 dim=self.num_envs,
-                inputs=[self._mask(mask), _rows(states, 2), self._dof_actor, self._dof_qpos, self.dof_qvel],
+                inputs=[self._mask(mask), _rows(states, 2), self._dof_actor, self.dof_qpos, self.dof_qvel],
                 outputs=[self.motion],
             )
 
@@ -91,7 +91,7 @@ class WarpState:
             wp.launch(
                 kernels.read_dofs,
                 dim=(self.num_envs, len(self.dof_qvel)),
-                inputs=[self._dof_qpos, self.dof_qvel, self.motion],
+                inputs=[self.dof_qpos, self.dof_qvel, self.motion],
                 outputs=[_rows(out, 2)],
             )
 

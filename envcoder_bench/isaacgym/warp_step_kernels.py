@@ -99,20 +99,29 @@ def load_commands(
 
 @wp.kernel(enable_backward=False)
 def limit_velocities(
+    dof_qpos: wp.array[wp.int32],
     dof_qvel: wp.array[wp.int32],
     max_velocity: wp.array2d[wp.float32],
     places: wp.array2d[wp.int32],
     root_limits: wp.array2d[wp.float32],
+    timestep: wp.array[wp.float32],
+    qpos: wp.array2d[wp.float32],
     qvel: wp.array2d[wp.float32],
 ):
-    """Clamp the velocities of joints, and the linear and angular speed of free roots, one thread per world."""
+    """Clamp the velocities of joints, and the linear and angular speed of free roots, one thread per world.
+
+    Joints have moved with the velocities of the physics step, and move back.
+    """
     env = wp.tid()
     for dof in range(dof_qvel.shape[0]):
         at = dof_qvel[dof]
         limit = max_velocity[env % max_velocity.shape[0], dof]
         speed = qvel[env, at]
         if wp.abs(speed) > limit:
-            qvel[env, at] = wp.clamp(speed, -limit, limit)
+            limited = wp.clamp(speed, -limit, limit)
+            moved = timestep[env % timestep.shape[0]] * (speed - limited)
+            qpos[env, dof_qpos[dof]] = qpos[env, dof_qpos[dof]] - moved
+            qvel[env, at] = limited
     for actor in range(places.shape[0]):
         if places[actor, FIXED] == 0:
             for part in range(2):
