@@ -30,6 +30,7 @@ from envcoder_bench.sim.mujoco_model import RobotModel
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import add_sensor_forces, load_command, publish, to_body_frame, write
 from envcoder_bench.sim.mujoco_warp_loading import load_kernels
+from envcoder_bench.sim.mujoco_warp_memory import drop_untouched
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.poses import PoseSource
 from envcoder_bench.sim.torch_stream import TorchStream
@@ -110,6 +111,7 @@ class MujocoWarp(MujocoTensors):
             nconmax=max(robot.max_pairs, robot.max_contacts),
             njmax=max(1, robot.max_constraints),  # with 0, mujoco_warp does not move
         )
+        drop_untouched(self._model, self._data)
 
         drives = (self.num_envs, model.nu)  # each world has gains of its own, for its drive mode
         self._model.actuator_gainprm = wp.zeros(drives, dtype=self._model.actuator_gainprm.dtype)
