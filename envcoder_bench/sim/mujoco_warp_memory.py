@@ -1,7 +1,9 @@
-"""Memory that MuJoCo Warp allocates for its worlds and that their steps do not touch."""
+"""Memory of MuJoCo Warp's worlds: arrays that their steps do not touch, and what a step allocates."""
 
-# pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+# pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false, reportArgumentType=false
 from __future__ import annotations
+
+from typing import Any, Callable
 
 import mujoco_warp as mjw
 import warp as wp
@@ -42,3 +44,26 @@ def _one_row(old: wp.array) -> wp.array:
     new = wp.array(ptr=row.ptr, dtype=old.dtype, shape=old.shape, strides=(0, *row.strides[1:]), device=old.device)
     new._ref = row  # keeps the memory
     return new
+
+
+def allocated_by(function: Callable[[], object]) -> int:
+    """Call a function, and return the bytes of all arrays that it allocates by Warp's functions, freed or not."""
+    makers = {name: getattr(wp, name) for name in ("empty", "zeros", "full", "empty_like", "zeros_like", "clone")}
+    sizes: list[int] = []
+
+    def counted(make: Callable[..., wp.array]) -> Callable[..., wp.array]:
+        def counting(*args: Any, **kwargs: Any) -> wp.array:
+            new = make(*args, **kwargs)
+            sizes.append(new.capacity)
+            return new
+
+        return counting
+
+    try:
+        for name, make in makers.items():
+            setattr(wp, name, counted(make))
+        function()
+    finally:
+        for name, make in makers.items():
+            setattr(wp, name, make)
+    return sum(sizes)

@@ -10,6 +10,7 @@ if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 import torch
+import warp as wp
 
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare import build_task
@@ -45,6 +46,15 @@ def test_physics_is_bitwise_the_same_without_untouched_arrays(
     full = make_sim(task, *settings)
     assert lean.bytes_per_env < full.bytes_per_env
     assert torch.equal(play(lean), play(full))
+
+
+def test_a_steps_allocations_are_part_of_an_environments_memory() -> None:
+    """Most of AllegroHand's: the search for contacts of convex shapes has much of it."""
+    sims = [make_sim("AllegroHand", f"task.sim.substeps={substeps}") for substeps in (2, 4)]
+    assert sims[0].bytes_per_env == sims[1].bytes_per_env > 150_000
+    assert make_sim("Anymal").bytes_per_env < 40_000
+    for make in (wp.empty, wp.zeros_like):
+        assert make.__module__.startswith("warp"), "it is as it was"
 
 
 def test_all_arrays_are_kept_with_a_version_that_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
