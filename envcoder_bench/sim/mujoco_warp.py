@@ -30,6 +30,7 @@ from envcoder_bench.sim.mujoco_model import RobotModel
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import add_sensor_forces, load_command, publish, to_body_frame, write
 from envcoder_bench.sim.mujoco_warp_loading import load_kernels
+from envcoder_bench.sim.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.poses import PoseSource
 from envcoder_bench.sim.torch_stream import TorchStream
@@ -53,7 +54,6 @@ DROPPING = int(
     | _OVERFLOW.HFIELD
     | _OVERFLOW.NVMAX
 )
-_WITH_WORKSPACE = 1.25  # factor for memory that a step allocates in its graph: 22 % of the arrays for ANYmal
 
 
 def put_model(host: mujoco.MjModel) -> mjw.Model:
@@ -110,6 +110,7 @@ class MujocoWarp(MujocoTensors):
             nconmax=max(robot.max_pairs, robot.max_contacts),
             njmax=max(1, robot.max_constraints),  # with 0, mujoco_warp does not move
         )
+        drop_untouched(self._model, self._data)
 
         drives = (self.num_envs, model.nu)  # each world has gains of its own, for its drive mode
         self._model.actuator_gainprm = wp.zeros(drives, dtype=self._model.actuator_gainprm.dtype)
@@ -156,7 +157,8 @@ class MujocoWarp(MujocoTensors):
         self.set_drive_mode(none)
         self.write(none)
         wp.synchronize_device(self._wp_device)
-        self._advance()
+        # a graph's physics steps allocate one after another, in the same memory
+        self._workspace = allocated_by(self._advance) // self._robot.substeps
         # without its memory pool Warp cannot allocate in a capture; the step then launches its kernels one by one
         if self._wp_device.is_cuda and wp.is_mempool_enabled(self._wp_device):
             with collection_paused(), wp.ScopedCapture(self._wp_device) as capture:
@@ -179,7 +181,7 @@ class MujocoWarp(MujocoTensors):
         arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
         own = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
         own += self._order.capacity if self._ordered else 0
-        return int(_WITH_WORKSPACE * own) // self.num_envs
+        return (own + self._workspace) // self.num_envs
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self._effort.copy_(effort)

@@ -11,6 +11,8 @@ from envcoder_bench.trainers.ppo import memory
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.memory import learner_bytes
 
+CPU = torch.device("cpu")
+
 
 def params(**overrides: Any) -> Any:
     mlp = {**make_params()["network"]["mlp"], "units": [256, 128, 64], "activation": "relu"}  # which keeps nothing
@@ -28,7 +30,7 @@ def test_group_memory_counts_weights_moments_and_rollout(obs_dim: int, action_di
     rollout = learner.new_rollout()
     kept = nbytes(learner.network.flat, learner.adam.exp_avg, learner.adam.exp_avg_sq, *vars(rollout).values()) // 2
     seen_and_done = 64 * (obs_dim + action_dim) * 4
-    computed = learner_bytes(obs_dim, action_dim, 64, config)
+    computed = learner_bytes(obs_dim, action_dim, 64, config, CPU)
     assert computed.per_group == kept + seen_and_done
 
 
@@ -36,22 +38,22 @@ def test_group_memory_counts_weights_moments_and_rollout(obs_dim: int, action_di
 def test_workspace_estimate_bounds_the_carved_memory(separate: bool) -> None:
     config = params(network__separate=separate)
     learner = GroupedLearner([48] * 3, [12] * 3, [0, 1, 2], config, 64)
-    carved, computed = learner.workspace_size() * 4, learner_bytes(48, 12, 64, config)
+    carved, computed = learner.workspace_size() * 4, learner_bytes(48, 12, 64, config, CPU)
     # the rest is for temporary tensors, a fifth of the whole at most
     assert 0.8 * 3 * computed.workspace < carved < 3 * computed.workspace
 
 
 def test_groups_beyond_the_concurrent_ones_need_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = learner_bytes(48, 12, 64, params())
+    one = learner_bytes(48, 12, 64, params(), CPU)
     monkeypatch.setattr(memory, "WORKSPACE_BYTES", 4 * one.workspace + 1)
-    computed = learner_bytes(48, 12, 64, params())
+    computed = learner_bytes(48, 12, 64, params(), CPU)
     assert computed == replace(one, groups_at_once=4)
     assert computed.total(2) == 2 * one.per_group + 2 * one.workspace
     assert computed.total(100) == 100 * one.per_group + 4 * one.workspace
     monkeypatch.setattr(memory, "WORKSPACE_BYTES", 1)
-    assert learner_bytes(48, 12, 64, params()).groups_at_once == 1
+    assert learner_bytes(48, 12, 64, params(), CPU).groups_at_once == 1
 
 
 def test_unsupported_params_are_refused() -> None:
     with pytest.raises(ValueError, match="mixed_precision"):
-        learner_bytes(48, 12, 64, params(mixed_precision=True))
+        learner_bytes(48, 12, 64, params(mixed_precision=True), CPU)

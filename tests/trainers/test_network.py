@@ -13,6 +13,9 @@ from oracle import make_params
 from rl_games.algos_torch.model_builder import ModelBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
 
+from envcoder_bench.trainers.ppo import mlp, triton_kernels
+from envcoder_bench.trainers.ppo import network as networks
+from envcoder_bench.trainers.ppo.activations import ELU
 from envcoder_bench.trainers.ppo.hyperparameters import ACTIVATIONS
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.mlp import carved_size
@@ -98,6 +101,37 @@ def test_gradients_match_the_stock_network_of_each_group(activation: str, separa
             torch.testing.assert_close(own, parameter.grad, rtol=1e-4, atol=1e-4)
         own_size = sum(p.numel() for p in stock.parameters())
         assert (grad[k] != 0).sum() <= own_size  # none in the padding
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_gradients_that_overwrite_the_activations_are_the_same(
+    groups: int, separate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the fused kernel does on CUDA, in less memory; two minibatches in it, so that nothing of the first remains."""
+
+    def backward(grad: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+        out.copy_((grad @ weight.mT) * torch.where(y > 0, 1.0, y + 1.0))
+
+    monkeypatch.setattr(networks, "get_activation", lambda name, device: ELU)
+    monkeypatch.setattr(mlp, "elu_linear_backward", backward)
+    found, sizes = [], []
+    for fused in (False, True):
+        monkeypatch.setattr(triton_kernels, "usable_on", lambda device, dtype, fused=fused: fused)
+        params = make_params(network__separate=separate)
+        params["network"]["mlp"]["units"] = [32, 24, 16]
+        network = StackedActorCritic(params, OBS_DIMS[:groups], ACTION_DIMS[:groups], SEEDS[:groups], CPU)
+        sizes.append(carved_size(network.architecture.workspace_shapes(groups, 20)))
+        work, rng = network.make_workspace(torch.full(sizes[-1:], float("nan")), 20), torch.Generator().manual_seed(0)
+        for _ in range(2):
+            work.obs.copy_(torch.randn(work.obs.shape, generator=rng))
+            output = network.forward_for_training(work)
+            for d in (output.d_mu, output.d_value):
+                d.copy_(torch.randn(d.shape, generator=rng))
+            found.append(network.backward(work, output, torch.zeros_like(network.log_sigma())).clone())
+    assert sizes[1] < 0.75 * sizes[0]
+    assert found[0].abs().sum() > 0
+    torch.testing.assert_close(found[2:], found[:2])
 
 
 def test_construction_leaves_the_global_generator_unchanged(capsys: pytest.CaptureFixture) -> None:

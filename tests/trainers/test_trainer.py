@@ -24,6 +24,7 @@ from envcoder_bench.trainers.ppo.memory import learner_bytes
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3, 4, 7, 2, 6, 8], [2, 5, 1, 2, 3, 1, 4, 6], [7, 8, 9, 7, 7, 8, 1, 2]
+CUDA = torch.device("cuda")
 
 
 class Run:
@@ -298,7 +299,7 @@ def test_iteration_on_cuda_does_not_synchronize_and_matches_the_cpu(schedule: st
 def test_graphs_on_cuda_match_eager_iterations_across_a_failure(
     groups_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = learner_bytes(max(OBS_DIMS[:3]), max(ACTION_DIMS[:3]), 6, make_params()).workspace
+    one = learner_bytes(max(OBS_DIMS[:3]), max(ACTION_DIMS[:3]), 6, make_params(), CUDA).workspace
     monkeypatch.setattr(memory, "WORKSPACE_BYTES", groups_at_once * one)
     options: dict[str, Any] = {"device": "cuda", "matmul_precision": "highest"}
     captured, eager = (Run(make_env([0, 1, 2], fails_at={1: 35}, device="cuda"), **options) for _ in range(2))
@@ -414,7 +415,7 @@ def test_learner_memory_on_cuda_is_close_to_the_computed_estimate(
 ) -> None:
     network = {**make_params()["network"]["mlp"], "units": [256, 128, 64]}
     params = make_params(network__mlp=network, horizon_length=24, num_minibatches=3)
-    computed = learner_bytes(48, 12, 256, params)
+    computed = learner_bytes(48, 12, 256, params, CUDA)
     monkeypatch.setattr(memory, "WORKSPACE_BYTES", 8 * computed.workspace)
     env = Still(num_groups, 48, 12, 256)
     options: dict[str, Any] = {"network__mlp": network, "horizon_length": 24, "num_minibatches": 3}

@@ -14,23 +14,23 @@ from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import Architecture
 
-WORKSPACE_BYTES = 5 << 29  # workspace of the groups that learn at once; more groups take turns
+WORKSPACE_BYTES = 3 << 29  # workspace of the groups that learn at once; more groups take turns
 _FLOAT = 4
 # numbers that are neither weights, nor rollout, nor in the carved workspace; counted from the code
 _PREPARED_PER_SAMPLE = 14  # advantages, returns, old log-probabilities, and temporaries
 _LOSS_PER_SAMPLE, _LOSS_PER_ACTION = 16, 6
 _NOISE_BYTES = 44  # per number while a rollout's noise is drawn: float32, and int64 counters
-_CPU_WORKSPACE = 1.45  # factor on the learner's tensors, because torch's CPU kernels pack and copy matrices
+_CPU_WORKSPACE = 1.05  # factor on the learner's tensors, because torch's CPU kernels pack and copy matrices
 
 
 @dataclass(frozen=True)
 class LearnerBytes:
-    """Bytes of the learner on a CUDA device.
+    """Bytes of the learner.
 
     Attributes:
         per_group: bytes that every group keeps: weights, Adam's moments, rollout.
         workspace: additional bytes of a group while it learns.
-        groups_at_once: number of groups that learn at once, in one workspace; the others wait.
+        groups_at_once: number of groups that learn at once on CUDA, in one workspace; the others wait.
     """
 
     per_group: int
@@ -42,19 +42,22 @@ class LearnerBytes:
         return num_groups * self.per_group + min(num_groups, self.groups_at_once) * self.workspace
 
 
-def learner_bytes(obs_dim: int, action_dim: int, num_envs: int, params: Mapping[str, Any]) -> LearnerBytes:
+def learner_bytes(
+    obs_dim: int, action_dim: int, num_envs: int, params: Mapping[str, Any], device: torch.device
+) -> LearnerBytes:
     """Compute the learner's memory for groups of ``num_envs`` environments.
 
     Args:
         obs_dim, action_dim: widths of the widest group.
         num_envs: environments of one group.
         params: the ``params`` of an rl_games YAML.
+        device: the device on which it learns.
 
     Raises:
         ValueError: ``params`` has an unsupported feature; names key and remedy.
     """
     hp = Hyperparameters.from_params(params, num_envs)
-    architecture = Architecture.of(params, obs_dim, action_dim, torch.device("cuda"))
+    architecture = Architecture.of(params, obs_dim, action_dim, device)
     samples = num_envs * hp.horizon_length
     minibatch = samples // hp.num_minibatches
     weights = 3 * architecture.size  # parameters and both of Adam's moments
@@ -72,7 +75,7 @@ def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device
 
     @lru_cache(maxsize=None)
     def learner(widths: Widths) -> LearnerBytes:
-        return learner_bytes(*widths, num_envs, params)
+        return learner_bytes(*widths, num_envs, params, device)
 
     def needed(widths: Sequence[Widths]) -> int:
         widest = max(obs for obs, _ in widths), max(act for _, act in widths)

@@ -8,9 +8,10 @@ from typing import NamedTuple, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from envcoder_bench.trainers.ppo import triton_kernels
 from envcoder_bench.trainers.ppo.activations import ELU, Activation
 from envcoder_bench.trainers.ppo.sums import in_fixed_order
-from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, product, usable
+from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, product
 
 Shape = Tuple[int, ...]
 
@@ -18,7 +19,8 @@ Shape = Tuple[int, ...]
 class Tape(NamedTuple):
     """Tensors that a forward pass saves for the backward pass, and that pass' buffers, one for each layer.
 
-    Their shapes are those of ``matrices``.
+    Their shapes are those of ``matrices``. Where layers are fused (``is_fused``), the gradient by a hidden layer's
+    output overwrites the output.
     """
 
     inputs: list[Tensor]  # (K, N, in), with the 1 and the zeros; the first is the network's
@@ -44,17 +46,30 @@ def with_one(width: int) -> int:
     return round_up(width + 1, 16)
 
 
-def tape_shapes(widths: Sequence[int], keeps: bool, groups: int, samples: int) -> list[Shape]:
-    """Return the shapes of a tape's tensors for layers of these widths: outputs, grads, and kept if ``keeps``."""
+def is_fused(activation: Activation, device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether one kernel propagates the gradient through a layer and the activation before it.
+
+    The gradient then overwrites the activation's value, which saves two fifths of the memory of learning.
+    """
+    return activation is ELU and triton_kernels.usable_on(device, dtype)
+
+
+def tape_shapes(widths: Sequence[int], keeps: bool, fused: bool, groups: int, samples: int) -> list[Shape]:
+    """Return the shapes of a tape's tensors for layers of these widths.
+
+    They are the outputs, the gradient by the last one, those by the others unless ``fused``, and kept if ``keeps``.
+    """
     hidden = [with_one(width) for width in widths[:-1]]
-    columns = [*hidden, widths[-1], *hidden, widths[-1], *(hidden if keeps else [])]
+    columns = [*hidden, widths[-1], widths[-1], *([] if fused else hidden), *(hidden if keeps else [])]
     return [(groups, samples, width) for width in columns]
 
 
-def make_tape(x: Tensor, tensors: Sequence[Tensor], widths: Sequence[int]) -> Tape:
+def make_tape(x: Tensor, tensors: Sequence[Tensor], widths: Sequence[int], fused: bool) -> Tape:
     """Create a tape from a network's input and tensors of ``tape_shapes``."""
-    depth = len(widths)
-    outputs, grads, kept = ([matrices(t) for t in tensors[i : i + depth]] for i in (0, depth, 2 * depth))
+    depth, own = len(widths), [matrices(t) for t in tensors]
+    outputs, d_result, rest = own[:depth], own[depth], own[depth + 1 :]
+    grads, kept = (outputs[:-1], rest) if fused else (rest[: depth - 1], rest[depth - 1 :])
+    grads = [*grads, d_result]
     return Tape(
         inputs=[matrices(x), *outputs[:-1]],
         outputs=[t[..., :width] for t, width in zip(outputs, widths)],
@@ -63,7 +78,7 @@ def make_tape(x: Tensor, tensors: Sequence[Tensor], widths: Sequence[int]) -> Ta
         input_grads=grads[:-1],
         kept=kept or [None] * (depth - 1),  # type: ignore[arg-type]
         result=tensors[depth - 1],
-        d_result=tensors[2 * depth - 1],
+        d_result=tensors[depth],
     )
 
 
@@ -102,7 +117,7 @@ class StackedMLP:
         fixed = in_fixed_order(weights[0])  # then a single group is computed like many
         self._one = len(weights[0]) == 1 and not fixed
         self._product = product if fixed else torch.mm if self._one else torch.bmm
-        self._fused = activation is ELU and usable(weights[0])
+        self._fused = is_fused(activation, weights[0].device, weights[0].dtype)
         widths = [w.shape[2] for w in weights[:-1]]
         self._tails = [torch.eye(1, with_one(width) - width).to(weights[0]) for width in widths]  # 1, 0, ...
         # separate bias and weights of a single group

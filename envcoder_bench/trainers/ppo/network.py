@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, Mapping, NamedTuple, Sequence
@@ -19,6 +20,7 @@ from envcoder_bench.trainers.ppo.mlp import (
     StackedMLP,
     Tape,
     carve,
+    is_fused,
     make_tape,
     matrices,
     round_up,
@@ -43,6 +45,7 @@ class Architecture:
             of both heads; separate networks are an actor and a critic.
         widths: the widths of these layers' outputs.
         keeps: whether the activation needs a buffer for the backward pass.
+        fused: whether the layers' gradients overwrite their outputs, see ``is_fused``.
     """
 
     obs_dim: int
@@ -50,9 +53,17 @@ class Architecture:
     names: tuple[tuple[str, ...], ...]
     widths: tuple[tuple[int, ...], ...]
     keeps: bool
+    fused: bool
 
     @classmethod
-    def of(cls, params: Mapping[str, Any], obs_dim: int, action_dim: int, device: torch.device) -> Architecture:
+    def of(
+        cls,
+        params: Mapping[str, Any],
+        obs_dim: int,
+        action_dim: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> Architecture:
         """Read the ``network`` section of an rl_games YAML."""
         network = params["network"]
         units = tuple(network["mlp"]["units"])
@@ -64,8 +75,8 @@ class Architecture:
         else:
             names = ((*actor, "mu value"),)
             widths = ((*units, round_up(action_dim + 1, 16)),)
-        keeps = get_activation(network["mlp"]["activation"], device).keeps
-        return cls(obs_dim, action_dim, names, widths, keeps)
+        activation = get_activation(network["mlp"]["activation"], device)
+        return cls(obs_dim, action_dim, names, widths, activation.keeps, is_fused(activation, device, dtype))
 
     @property
     def inputs(self) -> int:
@@ -99,15 +110,16 @@ class Architecture:
 
     def workspace_shapes(self, groups: int, samples: int) -> list[Shape]:
         """Return the shapes of the tensors of ``carve_workspace``."""
-        tapes = [shape for widths in self.widths for shape in tape_shapes(widths, self.keeps, groups, samples)]
-        return [(groups, self.size), (groups, samples, self.inputs), *tapes]
+        tapes = [tape_shapes(widths, self.keeps, self.fused, groups, samples) for widths in self.widths]
+        return [(groups, self.size), (groups, samples, self.inputs), *itertools.chain(*tapes)]
 
     def carve_workspace(self, buffer: Tensor, groups: int, samples: int) -> Workspace:
         """Create a workspace in a flat tensor of at least ``carved_size(workspace_shapes)`` elements."""
         grad, obs, *rest = carve(buffer, self.workspace_shapes(groups, samples))
         grad[:, self._used :] = 0.0  # not used by parameters
         each = len(rest) // len(self.widths)
-        tapes = [make_tape(obs, rest[i * each : (i + 1) * each], widths) for i, widths in enumerate(self.widths)]
+        parts = [rest[i * each : (i + 1) * each] for i in range(len(self.widths))]
+        tapes = [make_tape(obs, part, widths, self.fused) for part, widths in zip(parts, self.widths)]
         d_weights, d_sigma = self.views(grad)
         return Workspace(obs, tapes, grad, [[matrices(w) for w in own] for own in d_weights], d_sigma)
 
@@ -158,7 +170,7 @@ class StackedActorCritic:
     ) -> None:
         widest_obs, widest_action = widths or (max(obs_dims), max(action_dims))
         network, space = params["network"], params["network"]["space"]["continuous"]
-        self.architecture = Architecture.of(params, widest_obs, widest_action, device)
+        self.architecture = Architecture.of(params, widest_obs, widest_action, device, dtype)
         self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
         weights, self._sigma = self.architecture.views(self.flat)
         self._mlps = [StackedMLP(own, get_activation(network["mlp"]["activation"], device)) for own in weights]

@@ -20,7 +20,12 @@ except ImportError:
 
 def usable(x: Tensor) -> bool:
     """Return whether these kernels support tensors like x."""
-    return triton is not None and x.is_cuda and x.dtype == torch.float32
+    return usable_on(x.device, x.dtype)
+
+
+def usable_on(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether these kernels support tensors of a device and dtype."""
+    return triton is not None and device.type == "cuda" and dtype == torch.float32
 
 
 def _jit(function: Any) -> Any:
@@ -59,7 +64,8 @@ def elu_linear_backward(grad: Tensor, weight: Tensor, y: Tensor, out: Tensor) ->
         grad: ``(K, N, out)``, gradient by the layer's output.
         weight: ``(K, in, out)``.
         y: ``(K, N, in)``, the layer's input, ELU's value.
-        out: ``(K, N, in)``. Rows of all tensors may have gaps, and K may be missing.
+        out: ``(K, N, in)``; it may be y, of which each program reads only what it overwrites. Rows of all tensors may
+            have gaps, and K may be missing.
     """
     grad, weight, y, out = (x if x.dim() == 3 else x.unsqueeze(0) for x in (grad, weight, y, out))
     groups, rows, columns = out.shape

@@ -1,0 +1,64 @@
+"""Arrays that a step does not touch take no memory, and the physics is bitwise the same without them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+import torch
+import warp as wp
+
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare import build_task
+from envcoder_bench.sim import mujoco_warp, mujoco_warp_memory
+from envcoder_bench.sim.mujoco_model import INTEGRATORS
+
+pytestmark = pytest.mark.slow
+KINDS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "sensor_forces", "site_states")
+
+
+def make_sim(task: str, *settings: str):
+    return build_task(compose_config(task, ["device=cpu", "sim=mujoco_warp", *settings]), 3).sim
+
+
+def play(sim, steps: int = 4) -> torch.Tensor:
+    rng, found = torch.Generator().manual_seed(0), []
+    for _ in range(steps):
+        sim.step(0.6 * torch.randn(sim.dof_pos.shape, generator=rng))
+        found += [getattr(sim, kind).flatten().clone() for kind in KINDS]
+    return torch.cat(found)
+
+
+CASES = [("Anymal", [f"task.sim.mujoco.integrator={name}"]) for name in INTEGRATORS]
+CASES += [(task, []) for task in ("Ant", "FrankaCubeStack", "AllegroHand", "Cartpole")]
+
+
+@pytest.mark.parametrize(("task", "settings"), CASES)
+def test_physics_is_bitwise_the_same_without_untouched_arrays(
+    task: str, settings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lean = make_sim(task, *settings)
+    monkeypatch.setattr(mujoco_warp, "drop_untouched", lambda model, data: None)
+    full = make_sim(task, *settings)
+    assert lean.bytes_per_env < full.bytes_per_env
+    assert torch.equal(play(lean), play(full))
+
+
+def test_a_steps_allocations_are_part_of_an_environments_memory() -> None:
+    """Most of AllegroHand's: the search for contacts of convex shapes has much of it."""
+    sims = [make_sim("AllegroHand", f"task.sim.substeps={substeps}") for substeps in (2, 4)]
+    assert sims[0].bytes_per_env == sims[1].bytes_per_env > 150_000
+    assert make_sim("Anymal").bytes_per_env < 40_000
+    for make in (wp.empty, wp.zeros_like):
+        assert make.__module__.startswith("warp"), "it is as it was"
+
+
+def test_all_arrays_are_kept_with_a_version_that_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    lean = make_sim("Anymal")
+    monkeypatch.setattr(mujoco_warp_memory, "_READ", "0.0.")
+    full = make_sim("Anymal")
+    assert 0.75 * full.bytes_per_env < lean.bytes_per_env < 0.85 * full.bytes_per_env
