@@ -27,7 +27,7 @@ from envcoder_bench.compile.cache import own_code
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.run.folder import CandidateSource
 
-CPUS_EACH, MOST = 4, 4  # usable cores per process, and most processes
+CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
 FEWEST_EACH = 8  # candidates per process: it takes seconds to start
 _BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.run.ahead import main; main()"
 
@@ -69,7 +69,7 @@ def is_useful(cfg: DictConfig) -> bool:
 
 
 def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
-    """Start a process, which traces its part of the candidates; the first one also compiles the kernels of all."""
+    """Start a process: the first one traces and compiles all candidates, the others share the tracing before it."""
     path = [os.path.abspath(entry) for entry in sys.path]
     with tempfile.TemporaryFile() as file:  # a pipe would make this process wait until the other one reads it
         pickle.dump((order, part, parts), file)
@@ -110,7 +110,10 @@ def main() -> None:
 
 
 def fill_caches(order: Order, part: int, parts: int) -> None:
-    """Trace a part of the candidates; in the first part, then compile the kernels of training and evaluation of all.
+    """Trace the candidates, and compile the kernels of their training and evaluation.
+
+    Other parts than the first one only trace every so many-th candidate. They take them in the same order, so that the
+    first one, beginning with all of them at the same time, soon finds the others' programs in the cache.
 
     This process can launch no kernels afterwards.
     """
@@ -128,9 +131,8 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
     cfg: Any = OmegaConf.create(order.cfg)
     cfg.sim, cfg.device = "mujoco_cpu", "cpu"
     get_spec(cfg.task_source or cfg.task.name, cfg.task)
-    if parts > 1:
-        prepare(cfg, order.sources[part::parts], order.fitness)
     if part > 0:
+        prepare(cfg, order.sources[part - 1 :: parts - 1], order.fitness)
         return
     groups, _ = prepare(cfg, order.sources, order.fitness)
     groups = [group for group in groups if group.seed in seeds(cfg)]  # those of a race's further seeds train later
