@@ -72,7 +72,7 @@ def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
     """Start a process: the first one traces and compiles all candidates, the others share the tracing before it."""
     path = [os.path.abspath(entry) for entry in sys.path]
     with tempfile.TemporaryFile() as file:  # a pipe would make this process wait until the other one reads it
-        pickle.dump((order, part, parts), file)
+        pickle.dump((order, part, parts, os.getpid()), file)
         file.seek(0)
         return subprocess.Popen(
             [sys.executable, "-c", _BOOT.format(path=path)],
@@ -102,7 +102,9 @@ def main() -> None:
         ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG: end with the parent
     if hasattr(os, "nice"):
         os.nice(5)  # the parent's own work first
-    order, part, parts = pickle.load(sys.stdin.buffer)
+    order, part, parts, parent = pickle.load(sys.stdin.buffer)
+    if os.getppid() != parent:
+        return  # it was killed while this process started
     fill_caches(order, part, parts)
     if part == 0:
         order.done.parent.mkdir(parents=True, exist_ok=True)
