@@ -66,6 +66,8 @@ class BuildFailure(NamedTuple):
 
 
 Launches = List[Callable[[], None]]
+# the module that compiles, loads and launches
+NATIVE = "envcoder_bench.compile.native"
 # programs of the kernels that this process has loaded, in order: by device and tensors, then by programs
 _loaded: dict[Hashable, dict[Hashable, list[CCode]]] = {}
 
@@ -83,7 +85,7 @@ def launches(
     Raises:
         RuntimeError: no program can be compiled.
     """
-    native: Any = importlib.import_module("envcoder_bench.compile.native")
+    native: Any = importlib.import_module(NATIVE)
     device = stages[0][1].step.device
     known = [_loaded.setdefault((str(device), _layout(buffers)), {}) for _, buffers in stages]
     kernels = [(i, own) for i, (jobs, _) in enumerate(stages) for own in divide(jobs, list(known[i].values()))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import time
 from typing import Any, Sequence
 
@@ -18,30 +19,44 @@ from envcoder_bench.core.warp_streams import warp_stream
 
 WAIT, POLL = 300.0, 0.2  # seconds for other processes that compile, and between two looks
 AT_ONCE = 512  # kernels: each claim is an open file
+_log = logging.getLogger(__name__)
 
 
 def build(codes: Sequence[str], device: torch.device) -> list[str]:
+    """Compile kernels for a device, as ``build_for`` does."""
+    return build_for(codes, target(str(wp.device_from_torch(device))))
+
+
+def build_for(codes: Sequence[str], own: str) -> list[str]:
     """Compile kernels that are not in Warp's cache; return the error of each, or an empty text.
 
     Kernels that another process of this machine is compiling are left to it.
+
+    Args:
+        own: the target, as ``warp_kernel.target`` gives it.
     """
-    own = str(wp.device_from_torch(device))
     errors: dict[str, str] = {}
-    missing, until = _missing(codes, own), time.monotonic() + WAIT
+    began = time.monotonic()
+    until, tell_at = began + WAIT, began + building.TELL_AFTER
+    missing = _missing(codes, own)
     while missing:
         with contextlib.ExitStack() as claims:
             mine = _claim(missing, claims) if time.monotonic() < until else missing
             wanted = _missing(mine, own)  # another process may have compiled them meanwhile
             if wanted:
-                errors.update(zip(wanted, building.build(wanted, target(own))))
+                errors.update(zip(wanted, building.build(wanted, own)))
         missing = _missing([code for code in missing if code not in set(mine)], own)
         if missing and not mine:
+            if time.monotonic() >= tell_at:
+                waited, tell_at = time.monotonic() - began, tell_at + building.TELL_EVERY
+                done = f"{len(set(codes)) - len(set(missing))} of {len(set(codes))} kernels done"
+                _log.warning("another process compiles candidate functions, %.0f s so far: %s", waited, done)
             time.sleep(POLL)
     return [errors.get(code, "") for code in codes]
 
 
-def _missing(codes: Sequence[str], device: str) -> list[str]:
-    return [code for code in codes if not is_built(make_kernel(code), device)]
+def _missing(codes: Sequence[str], own: str) -> list[str]:
+    return [code for code in codes if not is_built(make_kernel(code), own)]
 
 
 def _claim(codes: Sequence[str], claims: contextlib.ExitStack) -> list[str]:

@@ -32,15 +32,23 @@ def make_kernel(code: str) -> Any:
     return kernel
 
 
-def is_built(kernel: Any, device: str) -> bool:
-    """Return whether Warp's cache has the kernel's binary for a device, such as ``cuda:0``."""
-    own, module = wp.get_device(device), kernel.module
-    dim = BLOCK if own.is_cuda else 1
+def is_built(kernel: Any, target: str) -> bool:
+    """Return whether Warp's cache has the kernel's binary for a target, as ``target`` gives it."""
+    module, dim = kernel.module, 1 if target == "cpu" else BLOCK
     try:
-        name = module._get_compile_output_name(own, block_dim=dim)
-        return (Path(str(wp.config.kernel_cache_dir)) / module.get_module_identifier(block_dim=dim) / name).is_file()
+        if target == "cpu":
+            name = module._get_compile_output_name(wp.get_device("cpu"), block_dim=dim)
+        else:
+            arch, kind = target.split()
+            name = module._get_compile_output_name(None, int(arch), use_ptx=kind == "ptx", block_dim=dim)
+        return (kernel_folder() / module.get_module_identifier(block_dim=dim) / name).is_file()
     except AttributeError:  # another version of Warp: building again costs little
         return False
+
+
+def kernel_folder() -> Path:
+    """Return Warp's cache folder."""
+    return Path(str(wp.config.kernel_cache_dir))
 
 
 def target(device: str) -> str:

@@ -15,7 +15,7 @@ from envcoder_bench.core.errors import DiskError, Stopped, UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
-from envcoder_bench.run import parallel, results
+from envcoder_bench.run import ahead, parallel, results
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values, share_out
@@ -86,6 +86,8 @@ def evaluate(
         with stoppable(None), ALONE:
             cfg, sources, fitness = _asked(task, words, candidates, candidate_idx, num_envs)
             head = _start_workers(workers, cfg, fitness, len(sources) * cfg.seeds)
+            if head is None:
+                workers.enter_context(ahead.start(cfg, sources, fitness))
             planner = _planner(cfg, head)
             planner.refuse_too_large()
             saved = Checkpoint()

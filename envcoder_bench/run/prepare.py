@@ -276,7 +276,8 @@ def _snapshot(task: Task, files: RunFiles, tracer: Tracer, seed: int) -> tuple[T
     tracer.begin(task)
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
     unshaped = tracer(check(unshaped, task.state, task.constants, task), task)
-    env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [unshaped], [seed])
+    called = replace(unshaped, programs={})  # for one step compiling takes longer
+    env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     env.reset()
     env.advance(torch.zeros_like(env.actions))
     state = {key: x.clone() for key, x in env.state.items()}

@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator
 import warp as wp
 
 from envcoder_bench.core.cpus import own_cpus
+from envcoder_bench.sim.warp_solvers import Solvers
 
 try:  # not a part of Warp's interface
     from warp._src.codegen import _codegen_lock  # noqa: F401, with it several threads can compile
@@ -41,11 +42,18 @@ def load_kernels(launch: Callable[[], object]) -> None:
     wanted: Wanted = {}
     with contextlib.suppress(Exception), _recording(wanted):  # it asks for more than is there without loaded kernels
         launch()
-    pool = ThreadPoolExecutor(own_cpus())
+    pool, solvers = ThreadPoolExecutor(own_cpus()), Solvers(wanted)
     began = time.monotonic()
     tell_at = began + TELL_AFTER
+
+    def load(one: tuple[Any, ...]) -> None:
+        if solvers.wait_for(one):
+            Module.load(*one)
+
+    # the largest ones first, so that the last one to begin is a short one
+    ordered = sorted(wanted, key=lambda one: len(one[0].kernels), reverse=True)
     try:
-        for done, loaded in enumerate(as_completed([pool.submit(Module.load, *one) for one in wanted]), 1):
+        for done, loaded in enumerate(as_completed([pool.submit(load, one) for one in ordered]), 1):
             loaded.result()
             now = time.monotonic()
             if now >= tell_at and done < len(wanted):
@@ -53,6 +61,7 @@ def load_kernels(launch: Callable[[], object]) -> None:
                 progress = f"{done} of {len(wanted)} modules done; later starts find them in Warp's cache"
                 _log.warning("compiling the simulator's kernels for %.0f s: %s", now - began, progress)
     finally:
+        solvers.stop()
         pool.shutdown(cancel_futures=True)  # Ctrl-C waits only for what is being compiled
 
 

@@ -92,3 +92,13 @@ def test_at_most_some_kernels_are_claimed_at_once(compiler, monkeypatch):
     monkeypatch.setattr(native, "AT_ONCE", 2)
     assert native.build(["a", "b", "a", "c!", "d"], CPU) == ["", "", "", "wrong", ""]
     assert compiler == [["a", "b"], ["c!", "d"]]
+
+
+def test_waiting_for_another_process_is_told(compiler, monkeypatch, caplog):
+    monkeypatch.setattr(native, "take", lambda name: None)
+    monkeypatch.setattr(native, "WAIT", 0.1)
+    monkeypatch.setattr(building, "TELL_AFTER", 0.0)
+    compiler.append(["b"])
+    assert native.build(["a", "b"], CPU) == ["", ""]
+    (told,) = caplog.messages
+    assert told == "another process compiles candidate functions, 0 s so far: 1 of 2 kernels done"

@@ -1,0 +1,95 @@
+"""A second process traces a run's candidates and compiles their kernels; the run finds all of them in the caches."""
+
+import os
+import signal
+
+import pytest
+import warp as wp
+from omegaconf import OmegaConf
+from test_library import SETTINGS
+
+from envcoder_bench import evaluate
+from envcoder_bench.compile import building, kernels, trace
+from envcoder_bench.run import ahead
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.folder import CandidateSource
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="waits for processes")
+TEXTS = {
+    "one": "def compute_reward(pole_angle):\n    return torch.cos(0.3217 * pole_angle) - pole_angle.abs().sqrt()\n",
+    "two": "def compute_observation(dof_pos, dof_vel):\n    return torch.cat((dof_pos.atan(), dof_vel), dim=1)\n",
+    "bad": "def compute_reward(pole_angle):\n    return pole_angel\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path / "warp"))  # of the processes
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / "warp" / wp.__version__))
+    monkeypatch.setattr(kernels, "_loaded", {})
+
+
+def config(**more):
+    cfg = compose_config("Cartpole", [f"{key}={value}" for key, value in {**SETTINGS["overrides"], **more}.items()])
+    cfg.sim, cfg.device = "mujoco_warp", "cuda:0"
+    return cfg
+
+
+def sources():
+    from envcoder_bench.run.prepare import baseline_sources
+
+    own = [CandidateSource(name, f"{name}.py", text) for name, text in TEXTS.items()]
+    return [*baseline_sources("Cartpole"), *own]
+
+
+@pytest.mark.slow
+def test_run_finds_programs_and_kernels_of_its_candidates(tmp_path, monkeypatch):
+    done = tmp_path / "folder" / "done"
+    order = ahead.Order(OmegaConf.to_yaml(config()), sources(), None, "cpu", done)
+    assert [ahead.launch(order, part, 2).wait() for part in (1, 0)] == [0, 0] and done.exists()
+    built, recorded = [], []
+    build, record = building.build, trace.SampleState.record
+    monkeypatch.setattr(building, "build", lambda codes, target: built.append(codes) or build(codes, target))
+    monkeypatch.setattr(trace.SampleState, "record", lambda *given: recorded.append(given[2].type) or record(*given))
+    result = evaluate("Cartpole", TEXTS, output_dir=tmp_path / "run", **{**SETTINGS, "baselines": True})
+    assert list(result.results["status"]).count("ok") == 4
+    assert not built and not recorded
+    other = {"one": TEXTS["one"].replace("sqrt", "exp")}
+    evaluate("Cartpole", other, output_dir=tmp_path / "other", **SETTINGS)
+    assert built and recorded
+
+
+@pytest.mark.slow
+def test_closing_ends_the_processes(tmp_path, monkeypatch):
+    started = []
+    launch, cores = ahead.launch, [3 * ahead.CPUS_EACH]
+    monkeypatch.setattr(ahead, "FEWEST_EACH", 3)  # of five candidates
+    monkeypatch.setattr(ahead, "usable_cpus", lambda: cores[0])
+    monkeypatch.setattr("envcoder_bench.compile.warp_kernel.target", lambda device: "cpu")
+    monkeypatch.setattr("envcoder_bench.compile.warp_kernel.kernel_folder", lambda: tmp_path)
+    monkeypatch.setattr(
+        ahead, "launch", lambda *given: started.append((given[0].done, launch(*given))) or started[-1][1]
+    )
+    with ahead.start(config(), sources(), None):
+        assert len(started) == 2 and all(process.poll() is None for _, process in started)
+    assert all(process.returncode == -signal.SIGKILL and not done.exists() for done, process in started)
+    done = started[0][0]
+    done.parent.mkdir()
+    done.touch()
+    with ahead.start(config(), sources(), None):
+        assert len(started) == 2  # there is nothing left to do
+    with ahead.start(config(), sources()[:-2], None), ahead.start(config(seed=1), sources()[:-2], None):
+        assert len(started) == 4
+    cores[0] = ahead.CPUS_EACH - 1
+    with ahead.start(config(), sources()[:-3], None):
+        assert len(started) == 4
+
+
+def test_only_runs_of_a_simulator_that_compiles_are_helped():
+    assert ahead.is_useful(config())
+    for more in ({"untrusted": True}, {"isolate": "process"}, {"deterministic": True}, {"compile_shapers": False}):
+        assert not ahead.is_useful(config(**more))
+    on_cpu = config()
+    on_cpu.sim, on_cpu.device = "mujoco_cpu", "cpu"
+    assert not ahead.is_useful(on_cpu)
