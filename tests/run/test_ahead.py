@@ -10,6 +10,7 @@ from test_library import SETTINGS
 
 from envcoder_bench import evaluate
 from envcoder_bench.compile import building, kernels, trace
+from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.run import ahead
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import CandidateSource
@@ -25,6 +26,7 @@ TEXTS = {
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
+    start_warp()  # later it would set its own folder
     monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path / "warp"))  # of the processes
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / "warp" / wp.__version__))
     monkeypatch.setattr(kernels, "_loaded", {})

@@ -46,7 +46,7 @@ def _from_input(forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor,
 
 
 def _elu_cpu(z: Tensor, kept: Tensor | None) -> None:
-    # it is max(z, e) with e = exp(min(z, 0)) - 1, and its derivative is 1 + e; on a CPU exp costs a sixth of elu's expm1
+    # max(z, e) with e = exp(min(z, 0)) - 1, whose derivative is 1 + e; on a CPU exp costs a sixth of elu's expm1
     below = torch.clamp(z, max=0.0, out=kept).exp_().sub_(1.0)
     torch.maximum(z, below, out=z)
 
