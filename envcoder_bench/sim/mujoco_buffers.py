@@ -13,13 +13,17 @@ import numpy as np
 
 from envcoder_bench.sim.mujoco_ground import MOST_FIELDS_AT_ONCE
 
+_PLANE, _SPHERE, _CAPSULE, _BOX = (
+    int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("PLANE", "SPHERE", "CAPSULE", "BOX")
+)
 _ON_HEIGHT_FIELDS = 2  # times the contacts on a plane, because a sphere there has one and here up to four
 
 
 class BufferSizes(NamedTuple):
-    """``max_pairs``, ``max_contacts`` and ``max_constraints`` of ``RobotModel``."""
+    """``max_pairs``, ``max_convex``, ``max_contacts`` and ``max_constraints`` of ``RobotModel``."""
 
     pairs: int
+    convex: int
     contacts: int
     constraints: int
 
@@ -32,7 +36,10 @@ def buffer_sizes(model: mujoco.MjModel) -> BufferSizes:
     if model.nhfield:
         declared = [_ON_HEIGHT_FIELDS * count for count in declared]
     contacts = min([all_at_once, *declared])
-    return BufferSizes(_pairs_at_once(model, pairs), contacts, max_constraints(model, pairs, contacts))
+    at_once = _pairs_at_once(model, pairs)
+    # one pair with a height field is several searches
+    convex = max(at_once, contacts) if model.nhfield else _convex_pairs(model, pairs)
+    return BufferSizes(at_once, convex, contacts, max_constraints(model, pairs, contacts))
 
 
 def touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
@@ -67,6 +74,13 @@ def _pairs_at_once(model: mujoco.MjModel, pairs: dict[tuple[int, int], int]) -> 
         else:
             count += 1
     return count + sum(min(number, MOST_FIELDS_AT_ONCE) for number in of_geom.values())
+
+
+def _convex_pairs(model: mujoco.MjModel, pairs: dict[tuple[int, int], int]) -> int:
+    """Return the most pairs of the same two shapes, without the shapes for which MuJoCo Warp has a formula."""
+    shapes = Counter(tuple(sorted((int(model.geom_type[g1]), int(model.geom_type[g2])))) for g1, g2 in pairs)
+    by_formula = {(a, b) for a in (_SPHERE, _CAPSULE) for b in (_SPHERE, _CAPSULE, _BOX)}
+    return max((n for (a, b), n in shapes.items() if a != _PLANE and (a, b) not in by_formula), default=0)
 
 
 def max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], max_contacts: int) -> int:

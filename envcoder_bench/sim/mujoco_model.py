@@ -53,6 +53,8 @@ class RobotModel:
         actuated: for each actuator, the index of its joint in ``dof_names``.
         stiffness, damping: for each actuator, gains of its position drive, N m/rad and N m s/rad (or N/m, N s/m).
         max_pairs: pairs of geoms that can touch at once. One geom touches a few parts of the ground at most.
+        max_convex: the most of these pairs that MuJoCo Warp compares at a time by its search for convex shapes, which
+            needs much memory for each.
         max_contacts: the most contact points one robot has at once: the file's ``<numeric name="max_contacts">``, which
             is for a plane, twice that on height fields, else the sum over all pairs, an upper bound that most poses do
             not approach.
@@ -74,6 +76,7 @@ class RobotModel:
     stiffness: np.ndarray
     damping: np.ndarray
     max_pairs: int
+    max_convex: int
     max_contacts: int
     max_constraints: int
 
@@ -272,6 +275,7 @@ def _describe(
         stiffness=kp,
         damping=kd,
         max_pairs=room.pairs,
+        max_convex=room.convex,
         max_contacts=room.contacts,
         max_constraints=room.constraints,
     )

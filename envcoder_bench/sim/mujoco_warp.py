@@ -104,10 +104,12 @@ class MujocoWarp(MujocoTensors):
         self._model = put_model(model)
         # All worlds share one pool of contacts. It has a slot for every pair of geoms that can touch and every contact
         # that the robot can have, so that it never overflows. Each world has its own constraint rows.
+        contacts = max(robot.max_pairs, robot.max_contacts)
         self._data = mjw.make_data(
             model,
             nworld=self.num_envs,
-            nconmax=max(robot.max_pairs, robot.max_contacts),
+            nconmax=contacts,
+            nccdmax=min(robot.max_convex, contacts),
             njmax=max(1, robot.max_constraints),  # with 0, mujoco_warp does not move
         )
         drop_untouched(self._model, self._data)

@@ -104,6 +104,15 @@ def test_capacities_count_possible_contacts(tmp_path) -> None:
     assert load_robot(CARTPOLE, 0.0166, 2).max_contacts == 0
 
 
+def test_convex_pairs_are_those_without_a_formula(tmp_path) -> None:
+    """Of two boxes, two cylinders and a sphere on a plane, four pairs are of a box and a cylinder."""
+    shapes = [("box", "1 1 1"), ("box", "1 1 1"), ("cylinder", "1 1"), ("cylinder", "1 1")]
+    bodies = [f'<body name="b{i}"><freejoint/><geom type="{s}" size="{n}"/></body>' for i, (s, n) in enumerate(shapes)]
+    ground = '<geom name="ground" type="plane" size="0 0 1"/><body name="arm"><joint name="a"/><geom size="1"/></body>'
+    assert load_robot(mjcf(tmp_path, ground + "".join(bodies)), 0.02, 4).max_convex == 4
+    assert load_robot(ANYMAL, 0.02, 4).max_convex == 0
+
+
 def test_options_override_those_of_the_file(tmp_path) -> None:
     rest = MOTOR + '<option integrator="implicitfast" iterations="6" ls_iterations="20"/>'
     file = load_robot(mjcf(tmp_path, rest=rest), 0.02, 4).mj_model.opt

@@ -49,12 +49,26 @@ def test_physics_is_bitwise_the_same_without_untouched_arrays(
 
 
 def test_a_steps_allocations_are_part_of_an_environments_memory() -> None:
-    """Most of AllegroHand's: the search for contacts of convex shapes has much of it."""
-    sims = [make_sim("AllegroHand", f"task.sim.substeps={substeps}") for substeps in (2, 4)]
-    assert sims[0].bytes_per_env == sims[1].bytes_per_env > 150_000
+    """Much of FrankaCubeStack's: the search for contacts of its boxes has a buffer for each pair of them."""
+    sims = [make_sim("FrankaCubeStack", f"task.sim.substeps={substeps}") for substeps in (2, 4)]
+    assert 40_000 < sims[0].bytes_per_env == sims[1].bytes_per_env < 60_000
     assert make_sim("Anymal").bytes_per_env < 40_000
     for make in (wp.empty, wp.zeros_like):
         assert make.__module__.startswith("warp"), "it is as it was"
+
+
+@pytest.mark.parametrize("task", ["FrankaCubeStack", "AllegroHand"])
+def test_room_for_every_pair_in_the_search_for_convex_shapes_changes_nothing(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lean, make_data = make_sim(task), mujoco_warp.mjw.make_data
+    monkeypatch.setattr(
+        mujoco_warp.mjw, "make_data", lambda *args, **sizes: make_data(*args, **{**sizes, "nccdmax": None})
+    )
+    full = make_sim(task)
+    assert lean.bytes_per_env < 0.5 * full.bytes_per_env
+    assert torch.equal(play(lean), play(full))
+    assert not lean.contact_overflows.any()
 
 
 def test_all_arrays_are_kept_with_a_version_that_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
