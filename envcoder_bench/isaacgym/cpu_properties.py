@@ -9,7 +9,8 @@ import numpy as np
 from mujoco.batch import Batch
 
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import drives, least_weights, principal_axes
+from envcoder_bench.isaacgym.numerics import braking, drives, is_overpowered, least_weights, principal_axes
+from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 
 
 class CpuProperties:
@@ -20,6 +21,7 @@ class CpuProperties:
         armature: ``(num_envs, nv)``, as MuJoCo's ``dof_armature``.
         mass, ipos, iquat, inertia: ``(num_envs, nbody, ...)``, as MuJoCo's ``body_*``.
         gravity: ``(num_envs, 3)``.
+        overpowered: whether there is a drive that ``brake`` may damp.
     """
 
     def __init__(self, batch: Batch, layout: Layout, num_envs: int) -> None:
@@ -35,6 +37,8 @@ class CpuProperties:
         self.ipos = np.broadcast_to(model.body_ipos, (num_envs, model.nbody, 3))
         self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
         self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
+        self._inertia = model.dof_M0[layout.dof_qvel] - model.dof_armature[layout.dof_qvel]  # of each joint alone
+        self.overpowered = False
         self._least_weights = least_weights(model)
         self._changed = np.ones(num_envs, dtype=bool)  # environments whose derived constants are outdated
 
@@ -54,6 +58,15 @@ class CpuProperties:
         self.armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
         self.max_velocity[rows, dofs] = new.max_velocity
+        self.overpowered |= is_overpowered(new, self._inertia[dofs], self._layout.model.opt.timestep)
+
+    def brake(self, error: np.ndarray, velocity: np.ndarray) -> None:
+        """Damp overpowered drives, by all joints' targets minus positions, and velocities, ``(num_envs, dofs)``."""
+        inertia = self._inertia + self.armature[:, self._layout.dof_qvel]
+        effort, step = self._force_range[:, :, 1], self._layout.model.opt.timestep
+        more = braking(self.mode, self.stiffness, effort, self.max_velocity, inertia, step, error, velocity)
+        driven = (self.mode == DOF_MODE_POS) | (self.mode == DOF_MODE_VEL)
+        self._bias[:, :, 2] = -np.where(driven, self.damping, 0.0) - more
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         """Set the inertial properties of MuJoCo's ``body`` in one environment."""

@@ -135,6 +135,9 @@ class CpuEngine(Engine):
         damped, forces = own.damping * velocity, self.forces.numpy()
         command = np.where(own.mode == DOF_MODE_POS, own.stiffness * position + damped, self.efforts.numpy())
         command = np.where(own.mode == DOF_MODE_VEL, damped, command)
+        if own.overpowered:
+            error = np.nan_to_num(position - self._qpos[:, self._layout.dof_qpos], posinf=0.0, neginf=0.0)
+            own.brake(error, self._qvel[:, self._layout.dof_qvel])
         bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
         self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -_MAX_COMMAND, _MAX_COMMAND)
         self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)

@@ -148,6 +148,16 @@ class WarpEngine(Engine):
         failed, blow_ups, overflows, dof_forces = self._counters
         for name in ("mode", "stiffness", "damping"):
             setattr(self._drives, name, getattr(properties, name))
+        if properties.overpowered:
+            wp.launch(
+                kernels.brake,
+                dim=(self.num_envs, self.num_dofs),
+                inputs=[
+                    *(self._drives, properties.effort, properties.max_velocity, properties.inertia),
+                    *(model.dof_armature, state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
+                ],
+                outputs=[model.actuator_biasprm],
+            )
         wp.launch(
             kernels.load_commands,
             dim=self.num_envs,

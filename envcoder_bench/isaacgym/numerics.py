@@ -16,6 +16,8 @@ from envcoder_bench.sim.mujoco_buffers import max_constraints, touching_pairs
 _CONTACTS_OF_A_BODY = 4  # FrankaCabinet, with 16 boxes in a drawer, had 86 of its 31 moving bodies
 _FEWEST_CONTACTS = 16
 _LEAST_WEIGHT = 1e-3
+OVERPOWERED = 8.0  # times its joint's velocity limit that a drive alone would reach in a step
+BRAKE = 0.8  # share of such a drive's force that damping takes at the limit
 
 
 @dataclass
@@ -62,6 +64,47 @@ def drives(properties: np.ndarray) -> Drives:
         upper=np.maximum(upper, lower + 1e-6),
         max_velocity=np.where(velocity > 0, velocity, np.inf),
     )
+
+
+def is_overpowered(own: Drives, inertia: np.ndarray, step: float) -> bool:
+    """Return whether a position drive may move its joint in a step many times faster than the joint's velocity limit.
+
+    Args:
+        inertia: that of each joint alone, without armature, ``(dofs,)``.
+        step: the physics step, s.
+    """
+    speed = np.minimum(own.force_limit * step / (inertia + own.armature), (own.upper - own.lower) / step)
+    positions = (own.mode == DOF_MODE_POS) & (own.stiffness > 0)
+    return bool((positions & (speed > OVERPOWERED * own.max_velocity)).any())
+
+
+def braking(
+    mode: np.ndarray,
+    stiffness: np.ndarray,
+    effort: np.ndarray,
+    max_velocity: np.ndarray,
+    inertia: np.ndarray,
+    step: float,
+    error: np.ndarray,
+    velocity: np.ndarray,
+) -> np.ndarray:
+    """Return the damping with which overpowered position drives keep near velocity limits, ``(num_envs, dofs)``.
+
+    PhysX solves a velocity limit together with the contacts. Here it is applied after a step, in which the joint has
+    hit what it touches with all the force of its drive. So a drive that alone would be much faster than the limit gets
+    the damping with which it is a quarter faster than the limit, so that a free joint still moves with the limit; but
+    only while its joint is at least half as fast: one that is held by something has all its force.
+
+    Args:
+        inertia: of each joint alone, with armature; as the arguments before it ``(num_envs, dofs)``.
+        step: the physics step, s.
+        error, velocity: targets minus positions, and velocities, ``(num_envs, dofs)``.
+    """
+    pull = stiffness * np.abs(error)
+    speed = np.minimum(np.minimum(pull, effort) * step / inertia, np.abs(error) / step)
+    strong = (mode == DOF_MODE_POS) & (speed > OVERPOWERED * max_velocity)
+    strong &= np.abs(velocity) > 0.5 * max_velocity
+    return np.where(strong, BRAKE * pull / max_velocity, 0.0)
 
 
 def principal_axes(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

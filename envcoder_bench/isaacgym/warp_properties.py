@@ -13,7 +13,7 @@ import torch
 import warp as wp
 
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import drives, least_weights, principal_axes
+from envcoder_bench.isaacgym.numerics import drives, is_overpowered, least_weights, principal_axes
 from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 
 # constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
@@ -26,7 +26,10 @@ class WarpProperties:
     """Properties on the host, and their copies on the device, which ``flush`` updates.
 
     Attributes:
-        mode, stiffness, damping, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds differ.
+        mode, stiffness, damping, effort, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds
+            differ.
+        inertia: of each joint alone, ``(dofs,)``, without armature.
+        overpowered: whether there is a drive that ``kernels.brake`` may damp; then each world has rows.
     """
 
     def __init__(self, host: mujoco.MjModel, model: mjw.Model, data: mjw.Data, layout: Layout) -> None:
@@ -38,7 +41,11 @@ class WarpProperties:
         self._least_weights = least_weights(host)
         self._moved = True
         self.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
-        self.stiffness, self.damping, self.max_velocity = (wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in "123")
+        self.stiffness, self.damping, self.effort, self.max_velocity = (
+            wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in range(4)
+        )
+        alone = host.dof_M0[layout.dof_qvel] - host.dof_armature[layout.dof_qvel]
+        self.inertia, self._inertia, self.overpowered = wp.array(alone, dtype=wp.float32), alone, False
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
@@ -113,6 +120,9 @@ class WarpProperties:
     def _flush_dofs(self, worlds: np.ndarray) -> None:
         """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
         host, layout = self._host, self._layout
+        self.overpowered |= is_overpowered(drives(self._dofs), self._inertia, host.opt.timestep)
+        if self.overpowered and len(self._dofs) == 1:
+            self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
         each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)
         new, count = drives(self._dofs[worlds] if each else self._dofs), len(worlds) if each else len(self._dofs)
 
@@ -133,7 +143,7 @@ class WarpProperties:
             "dof_armature": filled(host.dof_armature, layout.dof_qvel, new.armature),
             "jnt_range": filled(host.jnt_range, layout.dof_joint, np.stack([new.lower, new.upper], axis=-1)),
         }
-        own = {"mode": new.mode, "stiffness": new.stiffness, "damping": new.damping}
+        own = {"mode": new.mode, "stiffness": new.stiffness, "damping": new.damping, "effort": new.force_limit}
         own["max_velocity"] = np.minimum(new.max_velocity, 1e30)
         for owner, values in ((self._model, fields), (self, own)):
             for name, rows in values.items():

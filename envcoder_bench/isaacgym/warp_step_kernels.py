@@ -5,7 +5,9 @@
 # pyright: reportReturnType=false
 
 import warp as wp
+from mujoco_warp._src.types import vec10
 
+from envcoder_bench.isaacgym import numerics
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.isaacgym.warp_state_kernels import FIXED, QVEL, Motion
 from envcoder_bench.sim.warp_functions import is_within, reset_motion
@@ -14,6 +16,8 @@ MAX_POSITION = wp.constant(1.0e4)  # m, rad; a world beyond it is unstable
 MAX_RATE = wp.constant(1.0e10)  # MuJoCo's own limit of velocities, accelerations and commands
 MODE_POS = wp.constant(DOF_MODE_POS)
 MODE_VEL = wp.constant(DOF_MODE_VEL)
+OVERPOWERED, BRAKE = wp.constant(numerics.OVERPOWERED), wp.constant(numerics.BRAKE)
+VELOCITY = 2  # parameter of an actuator's bias
 
 
 @wp.struct
@@ -95,6 +99,37 @@ def load_commands(
         for body in range(bodies.shape[0]):
             xfrc[env, bodies[body]] = wp.spatial_vector()
         reset_world(env, first, motion)
+
+
+@wp.kernel(enable_backward=False)
+def brake(
+    drives: Drives,
+    effort: wp.array2d[wp.float32],
+    max_velocity: wp.array2d[wp.float32],
+    inertia: wp.array[wp.float32],
+    armature: wp.array2d[wp.float32],
+    dof_qpos: wp.array[wp.int32],
+    dof_qvel: wp.array[wp.int32],
+    timestep: wp.array[wp.float32],
+    motion: Motion,
+    bias: wp.array2d[vec10],
+):
+    """Damp overpowered drives as ``numerics.braking``, one thread per world and DOF; each world has rows."""
+    env, dof = wp.tid()
+    if drives.mode[env, dof] != MODE_POS:
+        return
+    step = timestep[env % timestep.shape[0]]
+    error = wp.abs(drives.position_targets[env, dof] - motion.qpos[env, dof_qpos[dof]])
+    pull = drives.stiffness[env, dof] * error
+    weight = inertia[dof] + armature[env % armature.shape[0], dof_qvel[dof]]
+    speed = wp.min(wp.min(pull, effort[env, dof]) * step / weight, error / step)
+    damping = drives.damping[env, dof]
+    limit = max_velocity[env, dof]
+    if speed > OVERPOWERED * limit and wp.abs(motion.qvel[env, dof_qvel[dof]]) > 0.5 * limit and wp.isfinite(pull):
+        damping += BRAKE * pull / limit
+    own = bias[env, dof]
+    own[VELOCITY] = -damping
+    bias[env, dof] = own
 
 
 @wp.kernel(enable_backward=False)

@@ -59,6 +59,18 @@ SLIDER = """
 </robot>
 """
 
+# a finger of 20 g on a slide along x, whose face is 1 cm before its origin
+FINGER = """
+<robot name="finger">
+  <link name="base"/>
+  <link name="tip"><inertial><mass value="0.02"/>
+    <inertia ixx="1e-5" iyy="1e-5" izz="1e-5" ixy="0" ixz="0" iyz="0"/></inertial>
+    <collision><geometry><box size="0.02 0.04 0.04"/></geometry></collision></link>
+  <joint name="rail" type="prismatic"><parent link="base"/><child link="tip"/><axis xyz="1 0 0"/>
+    <limit lower="-1" upper="1" effort="200" velocity="0.2"/></joint>
+</robot>
+"""
+
 # a floating body whose centre of mass lies 0.2 m off its origin
 LOPSIDED = """
 <robot name="lopsided">

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from isaacgym_scene import ARM, ENGINES, SLIDER, Scene, gym, load, options, pose
+from isaacgym_scene import ARM, ENGINES, FINGER, SLIDER, Scene, gym, load, options, pose
 
 from envcoder_bench.isaacgym import gymapi
 from envcoder_bench.isaacgym.simulation import ENGINE_VARIABLE
@@ -272,6 +272,35 @@ def test_dropped_contacts_are_counted_and_logged_once(tmp_path, monkeypatch, cap
         scene.step(6)
     assert scene.sim.engine.overflows.item() >= 10
     assert sum("contacts" in r.message for r in caplog.records) == 1
+
+
+STRONG = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 5000.0, "damping": 100.0, "effort": 200.0, "velocity": 0.2}
+
+
+@marked(on_all)
+def test_strong_drive_pushes_no_faster_than_its_velocity_limit(tmp_path, engine):
+    finger = load(tmp_path, FINGER, fix_base_link=True)
+    cube = gym.create_box(None, 0.05, 0.05, 0.05, options(density=1000.0))
+    scene = Scene((finger, pose()), (cube, pose(0.05)), gravity=0.0, dt=0.0166, substeps=2, props=STRONG)
+    speeds, moved = [], []
+    for _ in range(20):
+        scene.step(target=0.1)
+        speeds.append(scene.root[1, 7].item())
+        moved.append(scene.dof[0, 0].item())
+    assert 0.2 < max(speeds) < 0.5  # it springs off the finger; with all the force of the drive, at 11 m/s
+    assert moved[4] == pytest.approx(5 * 0.0166 * 0.2, rel=0.01)  # it moves with its limit
+    assert moved[-1] > 0.06
+
+
+@marked(on_all)
+def test_strong_drive_has_its_force_where_something_holds_it(tmp_path, engine):
+    finger = load(tmp_path, FINGER, fix_base_link=True)
+    wall = gym.create_box(None, 0.05, 0.4, 0.4, options(fix_base_link=True))
+    scene = Scene((finger, pose()), (wall, pose(0.045)), gravity=0.0, dt=0.0166, substeps=2, props=STRONG)
+    scene.step(100, target=0.05)
+    error = 0.05 - scene.dof[0, 0].item()
+    assert error > 0.03 and abs(scene.dof[0, 1].item()) < 1e-3
+    assert -scene.contacts[1, 0].item() == pytest.approx(5000.0 * error, rel=0.02)
 
 
 def test_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
