@@ -37,7 +37,7 @@ class CpuProperties:
         self.ipos = np.broadcast_to(model.body_ipos, (num_envs, model.nbody, 3))
         self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
         self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
-        self._inertia = model.dof_M0[layout.dof_qvel] - model.dof_armature[layout.dof_qvel]  # of each joint alone
+        self._joint_inertia = model.dof_M0[layout.dof_qvel] - model.dof_armature[layout.dof_qvel]  # without armature
         self.overpowered = False
         self._least_weights = least_weights(model)
         self._changed = np.ones(num_envs, dtype=bool)  # environments whose derived constants are outdated
@@ -58,11 +58,11 @@ class CpuProperties:
         self.armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
         self.max_velocity[rows, dofs] = new.max_velocity
-        self.overpowered |= is_overpowered(new, self._inertia[dofs], self._layout.model.opt.timestep)
+        self.overpowered |= is_overpowered(new, self._joint_inertia[dofs], self._layout.model.opt.timestep)
 
     def brake(self, error: np.ndarray, velocity: np.ndarray) -> None:
         """Damp overpowered drives, by all joints' targets minus positions, and velocities, ``(num_envs, dofs)``."""
-        inertia = self._inertia + self.armature[:, self._layout.dof_qvel]
+        inertia = self._joint_inertia + self.armature[:, self._layout.dof_qvel]
         effort, step = self._force_range[:, :, 1], self._layout.model.opt.timestep
         more = braking(self.mode, self.stiffness, effort, self.max_velocity, inertia, step, error, velocity)
         driven = (self.mode == DOF_MODE_POS) | (self.mode == DOF_MODE_VEL)

@@ -153,7 +153,7 @@ class WarpEngine(Engine):
                 kernels.brake,
                 dim=(self.num_envs, self.num_dofs),
                 inputs=[
-                    *(self._drives, properties.effort, properties.max_velocity, properties.inertia),
+                    *(self._drives, properties.effort, properties.max_velocity, properties.joint_inertia),
                     *(model.dof_armature, state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
                 ],
                 outputs=[model.actuator_biasprm],

@@ -28,7 +28,7 @@ class WarpProperties:
     Attributes:
         mode, stiffness, damping, effort, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds
             differ.
-        inertia: of each joint alone, ``(dofs,)``, without armature.
+        joint_inertia: of each joint alone, ``(dofs,)``, without armature.
         overpowered: whether there is a drive that ``kernels.brake`` may damp; then each world has rows.
     """
 
@@ -44,8 +44,9 @@ class WarpProperties:
         self.stiffness, self.damping, self.effort, self.max_velocity = (
             wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in range(4)
         )
-        alone = host.dof_M0[layout.dof_qvel] - host.dof_armature[layout.dof_qvel]
-        self.inertia, self._inertia, self.overpowered = wp.array(alone, dtype=wp.float32), alone, False
+        self._joint_inertia = host.dof_M0[layout.dof_qvel] - host.dof_armature[layout.dof_qvel]
+        self.joint_inertia = wp.array(self._joint_inertia, dtype=wp.float32)
+        self.overpowered = False
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
@@ -120,7 +121,7 @@ class WarpProperties:
     def _flush_dofs(self, worlds: np.ndarray) -> None:
         """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
         host, layout = self._host, self._layout
-        self.overpowered |= is_overpowered(drives(self._dofs), self._inertia, host.opt.timestep)
+        self.overpowered |= is_overpowered(drives(self._dofs), self._joint_inertia, host.opt.timestep)
         if self.overpowered and len(self._dofs) == 1:
             self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
         each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)

@@ -26,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.compile.cache import own_code
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
 FEWEST_EACH = 8  # candidates per process: it takes seconds to start
@@ -63,8 +64,12 @@ def start(cfg: DictConfig, sources: Sequence[CandidateSource], fitness: Candidat
 
 
 def is_useful(cfg: DictConfig) -> bool:
-    """Return whether a run compiles kernels of all its candidates together, beside those of a simulator on a GPU."""
+    """Return whether a run compiles kernels of all its candidates together, beside those of a simulator on a GPU.
+
+    An Isaac Gym task has a simulation of its own, which each process would have to build on the CPU.
+    """
     apart = cfg.untrusted or cfg.isolate or cfg.deterministic  # other code, one by one, in another order
+    apart = apart or is_isaac_address(cfg.task_source or "")
     return cfg.sim == "mujoco_warp" and cfg.device != "cpu" and cfg.compile_shapers and not apart
 
 

@@ -31,14 +31,13 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
     images.mkdir(parents=True, exist_ok=True)
     drawn = [*plot_learning([r for r in measured if not is_outside(r)], images), *plot_outside(measured, images)]
     drawn += plot_terrain(measured, images)
+
+    def of(kind: str) -> list[Record]:
+        return [*measured, *study] if kind == "gap" else measured
+
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        page.write_text(
-            BLOCK.sub(
-                lambda m: m[1] + _block([*measured, *study] if m[2] == "gap" else measured, m[2], m[3]) + m[4], text
-            ),
-            encoding="utf-8",
-        )
+        page.write_text(BLOCK.sub(lambda m: m[1] + _block(of(m[2]), m[2], m[3]) + m[4], text), encoding="utf-8")
     plots = {"devices": plot_devices, "scaling": plot_scaling, "memory": plot_memory}
     drawn += filter(None, (plot(measured, images / f"{name}.png") for name, plot in plots.items()))
     return [*pages, *drawn]

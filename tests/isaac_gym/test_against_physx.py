@@ -38,7 +38,7 @@ def inertial(part):
 
 
 def simulate_arm(scene, folder):
-    """Return the scene, and the joints' positions and velocities after every step, ``(steps, 2, dofs)``."""
+    """Return the joints' states after every step, ``(steps, 2, dofs)``; Jacobian and mass matrix after the first."""
     text, parent = '<link name="base"/>', "base"
     for number, link in enumerate(scene["links"]):
         text += LINK.format(number=number, parent=parent, at=words(link["at"]), **inertial(link))
@@ -105,7 +105,7 @@ def test_arm_moves_as_in_physx(tmp_path, name):
     assert states[:count, 0] == pytest.approx(expected[:count, 0], abs=0.09 if name == "stiff drive" else 0.025)
     if "drive" not in name:  # gravity, limits of efforts and velocities
         assert states[0, 1] == pytest.approx(expected[0, 1], rel=1e-4)
-    assert jacobian.reshape(-1, jacobian.shape[-1]) == pytest.approx(physx(name, "jacobian"), abs=0.025)
+    assert jacobian.reshape(-1, jacobian.shape[-1]) == pytest.approx(physx(name, "jacobian"), abs=0.01)
     assert mass_matrix == pytest.approx(physx(name, "mass_matrix"), abs=3e-4)  # without armature
 
 
