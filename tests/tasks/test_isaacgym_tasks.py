@@ -64,6 +64,14 @@ def test_state_has_the_named_tensors_of_the_task():
     assert "last_angle" in describe(PENDULUM)
 
 
+def test_a_reward_that_requires_a_gradient_keeps_no_graph_of_all_steps():
+    cfg = config(f"{FOLDER}/pendulum.py:Differentiable")
+    env = environment(cfg, groups(cfg)[0])
+    env.reset()
+    assert all(torch.isfinite(step.reward).all() for step in played(env, 3))
+    assert env.task.isaac.rew_buf.grad_fn is None
+
+
 def test_human_baseline_returns_observation_and_reward_of_the_task():
     cfg = config()
     env = environment(cfg, groups(cfg)[0])

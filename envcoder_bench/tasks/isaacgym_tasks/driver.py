@@ -2,6 +2,9 @@
 
 Tasks call ``reset_idx`` at different places: before or after observing, or with the next action. A driver disables it
 in the other methods, and calls it when the environment asks for a reset.
+
+All of the task's code runs without gradients: rewards of TorchScript can require one, and the graph of a reward buffer
+that is written in place would grow with each step.
 """
 
 from __future__ import annotations
@@ -63,6 +66,7 @@ class Driver:
     def place(self, lanes: Tensor) -> None:
         """Place environments as in a group alone, if places depend on the number of environments."""
 
+    @torch.no_grad()
     def act(self, actions: Tensor) -> None:
         """Apply actions ``(num_envs, num_actions)`` and simulate one control step."""
         with self._without("reset_idx"):
@@ -72,6 +76,7 @@ class Driver:
             if self.device.type == "cpu":
                 self.gym.fetch_results(self.task.sim, True)
 
+    @torch.no_grad()
     def judge(self, progress: Tensor) -> Tensor:
         """Compute observations and rewards; return terminations without time-outs, ``(num_envs,)`` bool.
 
@@ -100,6 +105,7 @@ class Driver:
         noted = getattr(self.task, "time_out_buf", None)
         return noted if isinstance(noted, Tensor) and noted.shape == self.timed_out.shape else None
 
+    @torch.no_grad()
     def reset(self, env_ids: Tensor) -> None:
         """Begin episodes as the task does."""
         noted = self._time_outs()
@@ -118,6 +124,7 @@ class Driver:
         if noted is not None:  # some tasks only ever set it
             noted[env_ids] = 0
 
+    @torch.no_grad()
     def first(self) -> None:
         """Begin the first episodes; tasks that can observe only after a step take one."""
         everyone = torch.arange(self.num_envs, device=self.device)
@@ -130,6 +137,7 @@ class Driver:
             self.reset(everyone)
             self.observe()
 
+    @torch.no_grad()
     def observe(self) -> None:
         """Compute the observations of the present state."""
         self.refresh()
@@ -236,6 +244,7 @@ class LeggedDriver(StepDriver):
     def first(self) -> None:
         Driver.first(self)  # the task knows the time of its control step
 
+    @torch.no_grad()
     def observe(self) -> None:
         self.refresh()
         self._refresh_base()

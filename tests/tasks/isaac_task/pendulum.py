@@ -154,3 +154,11 @@ class Broken(Rod):
     def _create_envs(self):
         super()._create_envs()
         self.gym.make_coffee(self.sim)
+
+
+class Differentiable(Rod):
+    """Its reward requires a gradient, as rewards of TorchScript can, and is written in place."""
+
+    def compute_reward(self):
+        super().compute_reward()
+        self.rew_buf[:] = torch.ones(1, requires_grad=True) * self.rew_buf
