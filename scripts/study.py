@@ -119,7 +119,7 @@ def build_parser() -> argparse.ArgumentParser:
     option("evolve", "--rounds", 5, "rounds of a search")
     option("evolve", "--per_round", 16, "candidates of a round")
     option("evolve", "--final_seeds", 5, "held-out seeds, with which the best of a search is trained again")
-    option("devices", "--neighbours", [0, 250], "numbers of other candidates in the batch", nargs="+")
+    option("devices", "--neighbours", [0, 250], "numbers of other groups in the batch", nargs="+")
     for name in PARTS:
         option(name, "--episodes", 64, "episodes of a final evaluation")
 

@@ -210,7 +210,7 @@ def test_every_part_gives_a_table(where, tmp_path, capsys):
     assert script.main(["lengths", *small, "--seeds", "2", "--points", "2"]) == 0
     rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
     assert script.main(["ranks", *small, *rank]) == 0
-    assert script.main(["devices", *small, "--seeds", "2", "--points", "1", "--neighbours", "0", "2"]) == 0
+    assert script.main(["devices", *small, "--seeds", "2", "--points", "1", "--neighbours", "0", "4"]) == 0
     search = ["--searches", "1", "--rounds", "1", "--per_round", "2", "--final_seeds", "2"]
     assert script.main(["evolve", *small, *search]) == 0
     out = page(tmp_path)
@@ -220,7 +220,7 @@ def test_every_part_gives_a_table(where, tmp_path, capsys):
     for name in report.PARTS:
         block = text.split(f"<!-- study {name} -->")[1].split("<!-- end -->")[0]
         assert "|---|" in block and "Cartpole" in block
-    alone = [line for line in text.splitlines() if "alone" in line and "among 2" in line]
+    alone = [line for line in text.splitlines() if "alone" in line and "among 4" in line]
     assert not alone or all(line.endswith("| +0.00 | 0.00 |") for line in alone)  # isolated on the CPU
     assert (tmp_path / "images" / report.HEAT_MAP).stat().st_size > 1000
 

@@ -12,7 +12,7 @@ from .training import Study
 
 
 def devices(study: Study) -> None:
-    """Train both baselines on this device, with each number of neighbours."""
+    """Train both baselines on this device, with each number of neighbours, which are groups."""
     args = study.args
     with user_input():
         _, device = pick_simulator(args.sim or "auto", args.device or "auto")
@@ -25,5 +25,5 @@ def devices(study: Study) -> None:
             settings = {"num_envs_per_candidate": args.envs, "learning_iterations": args.iterations}
             evaluation = {"evaluation.points": args.points, "evaluation.final_episodes": args.episodes}
             # a run needs a candidate: that of no neighbours is one more
-            candidates = generated(task, max(1, neighbours))
+            candidates = generated(task, max(1, round(neighbours / args.seeds)))
             study.train(about, candidates, args.seeds, save_state=False, **settings, **evaluation)
