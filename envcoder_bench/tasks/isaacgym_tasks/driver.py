@@ -3,8 +3,8 @@
 Tasks call ``reset_idx`` at different places: before or after observing, or with the next action. A driver disables it
 in the other methods, and calls it when the environment asks for a reset.
 
-All of the task's code runs without gradients: rewards of TorchScript can require one, and the graph of a reward buffer
-that is written in place would grow with each step.
+All of the task's code runs without gradients, as in rollouts of rl_games and rsl_rl: rewards of TorchScript can require
+one, and the graph of a reward buffer that is written in place would grow with each step.
 """
 
 from __future__ import annotations
