@@ -10,7 +10,7 @@ from mujoco.batch import Batch
 
 from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.numerics import braking, drives, is_overpowered, least_weights, principal_axes
-from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
+from envcoder_bench.isaacgym.params import DOF_MODE_POS
 
 
 class CpuProperties:
@@ -52,21 +52,20 @@ class CpuProperties:
         self._bias[rows, dofs, 1], self._bias[rows, dofs, 2] = new.bias_position, new.bias_velocity
         self._force_range[rows, dofs] = np.stack([-new.force_limit, new.force_limit], axis=-1)
         for field, ids, values in ((self._spring, joints, new.spring), (self._damper, qvel, new.damper)):
-            linear = field if field.ndim == 2 else field[..., 0]
-            linear[rows, ids] = values
+            _linear(field)[rows, ids] = values
         self._changed[rows] |= (self.armature[rows, qvel] != new.armature).any(axis=-1)
         self.armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
         self.max_velocity[rows, dofs] = new.max_velocity
         self.overpowered |= is_overpowered(new, self._joint_inertia[dofs], self._layout.model.opt.timestep)
 
-    def brake(self, error: np.ndarray, velocity: np.ndarray) -> None:
-        """Damp overpowered drives, by all joints' targets minus positions, and velocities, ``(num_envs, dofs)``."""
-        inertia = self._joint_inertia + self.armature[:, self._layout.dof_qvel]
-        effort, step = self._force_range[:, :, 1], self._layout.model.opt.timestep
-        more = braking(self.mode, self.stiffness, effort, self.max_velocity, inertia, step, error, velocity)
-        driven = (self.mode == DOF_MODE_POS) | (self.mode == DOF_MODE_VEL)
-        self._bias[:, :, 2] = -np.where(driven, self.damping, 0.0) - more
+    def brake(self, error: np.ndarray) -> None:
+        """Damp overpowered drives, by all joints' targets minus positions, ``(num_envs, dofs)``."""
+        columns, step = self._layout.dof_qvel, self._layout.model.opt.timestep
+        inertia, effort = self._joint_inertia + self.armature[:, columns], self._force_range[:, :, 1]
+        more = braking(self.mode, self.stiffness, effort, self.max_velocity, inertia, step, error)
+        dampers = _linear(self._damper)
+        dampers[:, columns] = np.where(self.mode == DOF_MODE_POS, more, dampers[:, columns])
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         """Set the inertial properties of MuJoCo's ``body`` in one environment."""
@@ -100,3 +99,8 @@ class CpuProperties:
             weights = self._batch.expand("body_invweight0")
             weights[changed, :, 0] = np.maximum(weights[changed, :, 0], self._least_weights * weights[changed, :, 1])
             self._changed[:] = False
+
+
+def _linear(field: np.ndarray) -> np.ndarray:
+    """Return the linear coefficients of springs or dampers, which may be polynomials, ``(num_envs, n)``."""
+    return field if field.ndim == 2 else field[..., 0]

@@ -137,7 +137,7 @@ class CpuEngine(Engine):
         command = np.where(own.mode == DOF_MODE_VEL, damped, command)
         if own.overpowered:
             error = np.nan_to_num(position - self._qpos[:, self._layout.dof_qpos], posinf=0.0, neginf=0.0)
-            own.brake(error, self._qvel[:, self._layout.dof_qvel])
+            own.brake(error)
         bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
         self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -_MAX_COMMAND, _MAX_COMMAND)
         self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)

@@ -156,7 +156,7 @@ class WarpEngine(Engine):
                     *(self._drives, properties.effort, properties.max_velocity, properties.joint_inertia),
                     *(model.dof_armature, state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
                 ],
-                outputs=[model.actuator_biasprm],
+                outputs=[model.dof_damping],
             )
         wp.launch(
             kernels.load_commands,

@@ -86,24 +86,23 @@ def braking(
     inertia: np.ndarray,
     step: float,
     error: np.ndarray,
-    velocity: np.ndarray,
 ) -> np.ndarray:
-    """Return the damping with which overpowered position drives keep near velocity limits, ``(num_envs, dofs)``.
+    """Return the joint damping with which overpowered position drives keep near velocity limits, ``(num_envs, dofs)``.
 
     PhysX solves a velocity limit together with the contacts. Here it is applied after a step, in which the joint has
     hit what it touches with all the force of its drive. So a drive that alone would be much faster than the limit gets
-    the damping with which it is a quarter faster than the limit, so that a free joint still moves with the limit; but
-    only while its joint is at least half as fast: one that is held by something has all its force.
+    the damping with which it is a quarter faster than the limit: a free joint still moves with the limit, and one that
+    is held by something has all its force. It is the joint's damping, because an actuator's is lost where the actuator
+    is at its force limit.
 
     Args:
         inertia: of each joint alone, with armature; as the arguments before it ``(num_envs, dofs)``.
         step: the physics step, s.
-        error, velocity: targets minus positions, and velocities, ``(num_envs, dofs)``.
+        error: targets minus positions, ``(num_envs, dofs)``.
     """
-    pull = stiffness * np.abs(error)
-    speed = np.minimum(np.minimum(pull, effort) * step / inertia, np.abs(error) / step)
+    pull = np.minimum(stiffness * np.abs(error), effort)
+    speed = np.minimum(pull * step / inertia, np.abs(error) / step)
     strong = (mode == DOF_MODE_POS) & (speed > OVERPOWERED * max_velocity)
-    strong &= np.abs(velocity) > 0.5 * max_velocity
     return np.where(strong, BRAKE * pull / max_velocity, 0.0)
 
 

@@ -5,7 +5,6 @@
 # pyright: reportReturnType=false
 
 import warp as wp
-from mujoco_warp._src.types import vec10
 
 from envcoder_bench.isaacgym import numerics
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
@@ -17,7 +16,6 @@ MAX_RATE = wp.constant(1.0e10)  # MuJoCo's own limit of velocities, acceleration
 MODE_POS = wp.constant(DOF_MODE_POS)
 MODE_VEL = wp.constant(DOF_MODE_VEL)
 OVERPOWERED, BRAKE = wp.constant(numerics.OVERPOWERED), wp.constant(numerics.BRAKE)
-VELOCITY = 2  # parameter of an actuator's bias
 
 
 @wp.struct
@@ -112,7 +110,7 @@ def brake(
     dof_qvel: wp.array[wp.int32],
     timestep: wp.array[wp.float32],
     motion: Motion,
-    bias: wp.array2d[vec10],
+    damping: wp.array2d[wp.float32],
 ):
     """Damp overpowered drives as ``numerics.braking``, one thread per world and DOF; each world has rows."""
     env, dof = wp.tid()
@@ -120,16 +118,13 @@ def brake(
         return
     step = timestep[env % timestep.shape[0]]
     error = wp.abs(drives.position_targets[env, dof] - motion.qpos[env, dof_qpos[dof]])
-    pull = drives.stiffness[env, dof] * error
+    pull = wp.min(drives.stiffness[env, dof] * error, effort[env, dof])
     weight = inertia[dof] + armature[env % armature.shape[0], dof_qvel[dof]]
-    speed = wp.min(wp.min(pull, effort[env, dof]) * step / weight, error / step)
-    damping = drives.damping[env, dof]
     limit = max_velocity[env, dof]
-    if speed > OVERPOWERED * limit and wp.abs(motion.qvel[env, dof_qvel[dof]]) > 0.5 * limit and wp.isfinite(pull):
-        damping += BRAKE * pull / limit
-    own = bias[env, dof]
-    own[VELOCITY] = -damping
-    bias[env, dof] = own
+    own = wp.float32(0.0)
+    if wp.min(pull * step / weight, error / step) > OVERPOWERED * limit and wp.isfinite(error):
+        own = BRAKE * pull / limit
+    damping[env, dof_qvel[dof]] = own
 
 
 @wp.kernel(enable_backward=False)

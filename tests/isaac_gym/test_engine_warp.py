@@ -293,6 +293,22 @@ def test_strong_drive_pushes_no_faster_than_its_velocity_limit(tmp_path, engine)
 
 
 @marked(on_all)
+@pytest.mark.parametrize("before", [0.0, -0.1], ids=["at rest", "moving away"])
+def test_strong_drive_that_begins_or_reverses_throws_nothing(tmp_path, engine, before):
+    finger = load(tmp_path, FINGER, fix_base_link=True)
+    cube = gym.create_box(None, 0.05, 0.05, 0.05, options(density=1000.0))
+    scene = Scene((finger, pose()), (cube, pose(0.0345)), gravity=0.0, dt=0.0166, substeps=2, props=STRONG)
+    scene.root[1, 7] = -0.25  # follows the finger, into which it is 0.5 mm
+    gym.set_actor_root_state_tensor(scene.sim, scene.root)
+    scene.step(2, target=before)
+    speeds = []
+    for _ in range(10):
+        scene.step(target=0.1)
+        speeds.append(scene.root[1, 7].item())
+    assert scene.dof[0, 0].item() > 0.02 and 0.15 < max(speeds) < 0.5
+
+
+@marked(on_all)
 def test_strong_drive_has_its_force_where_something_holds_it(tmp_path, engine):
     finger = load(tmp_path, FINGER, fix_base_link=True)
     wall = gym.create_box(None, 0.05, 0.4, 0.4, options(fix_base_link=True))
