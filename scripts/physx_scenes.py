@@ -46,6 +46,13 @@ SCENES: dict[str, dict[str, Any]] = {
                      "drives": [{**DRIVE, "stiffness": 400.0, "damping": 20.0, "target": 0.8, "effort": 2.5}]},
     "velocity limit": {"links": [UPPER], "steps": 120, "start": [0.0],
                        "drives": [{**DRIVE, "stiffness": 400.0, "damping": 4.0, "target": 1.2, "velocity": 3.0}]},
+    "firm drive": {"links": [LIGHT], "steps": 400, "start": [0.0], "start_velocity": [-2.6],
+                   "drives": [{**DRIVE, "stiffness": 400.0, "damping": 80.0, "target": 0.3, "effort": 12.0,
+                               "velocity": 2.6}]},
+    "firm drive of little effort": {"links": [LIGHT], "steps": 400, "start": [0.0], "drives": [
+        {**DRIVE, "stiffness": 400.0, "damping": 80.0, "target": 0.3, "effort": 0.2, "velocity": 2.6}]},
+    "strong drive": {"links": [LIGHT], "steps": 60, "start": [0.0], "start_velocity": [-0.2], "drives": [
+        {**DRIVE, "stiffness": 5000.0, "damping": 100.0, "target": 0.05, "effort": 200.0, "velocity": 0.2}]},
     "effort beyond the limit": {"links": [UPPER], "drives": [{**DRIVE, "effort": 2.5}], "actuation": 4.0, "steps": 30,
                                 "start": [0.0]},
     "slide": {"box": BOX, "steps": 90, "height": 0.1, "velocity": [2.0, 0.0, 0.0, 0.0, 0.0, 0.0],
@@ -238,7 +245,7 @@ def run_arm(physx: Any, scene: dict[str, Any]) -> dict[str, Any]:
     for key, kind in kinds.items():
         dofs(kind).write([drive[key] for drive in scene["drives"]])
     position.write(scene["start"])
-    velocity.write(np.zeros(len(scene["start"])))
+    velocity.write(scene.get("start_velocity", np.zeros(len(scene["start"]))))
     jacobian, mass = (View(physx, "/World/arm", f"ARTICULATION_{kind}") for kind in ("JACOBIAN", "MASS_MATRIX"))
     states, found = [], {}
     for step in range(scene["steps"]):

@@ -9,7 +9,7 @@ import numpy as np
 from mujoco.batch import Batch
 
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import braking, drives, is_overpowered, least_weights, principal_axes
+from envcoder_bench.isaacgym.numerics import drives, is_overpowered, least_weights, principal_axes, steadying
 from envcoder_bench.isaacgym.params import DOF_MODE_POS
 
 
@@ -21,7 +21,7 @@ class CpuProperties:
         armature: ``(num_envs, nv)``, as MuJoCo's ``dof_armature``.
         mass, ipos, iquat, inertia: ``(num_envs, nbody, ...)``, as MuJoCo's ``body_*``.
         gravity: ``(num_envs, 3)``.
-        overpowered: whether there is a drive that ``brake`` may damp.
+        overpowered: whether there is a drive that ``steady`` may damp.
     """
 
     def __init__(self, batch: Batch, layout: Layout, num_envs: int) -> None:
@@ -59,12 +59,13 @@ class CpuProperties:
         self.max_velocity[rows, dofs] = new.max_velocity
         self.overpowered |= is_overpowered(new, self._joint_inertia[dofs], self._layout.model.opt.timestep)
 
-    def brake(self, error: np.ndarray) -> None:
-        """Damp overpowered drives, by all joints' targets minus positions, ``(num_envs, dofs)``."""
+    def steady(self, error: np.ndarray, velocity: np.ndarray) -> None:
+        """Damp joints as position drives need it, by targets minus positions, and velocities, ``(num_envs, dofs)``."""
         columns, step = self._layout.dof_qvel, self._layout.model.opt.timestep
         inertia, effort = self._joint_inertia + self.armature[:, columns], self._force_range[:, :, 1]
-        more = braking(self.mode, self.stiffness, effort, self.max_velocity, inertia, step, error)
+        own = (self.mode, self.stiffness, self.damping, effort, self.max_velocity)
         dampers = _linear(self._damper)
+        more = steadying(*own, inertia, step, error, velocity)
         dampers[:, columns] = np.where(self.mode == DOF_MODE_POS, more, dampers[:, columns])
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:

@@ -90,6 +90,8 @@ class CpuEngine(Engine):
         bad = self._load_commands()
         with np.errstate(over="ignore", invalid="ignore"), collected():
             for substep in range(self._layout.substeps):
+                if self._properties.overpowered:
+                    self._steady()
                 try:
                     self._batch.step()
                 except SimulationError as error:  # the other environments have been stepped
@@ -135,13 +137,16 @@ class CpuEngine(Engine):
         damped, forces = own.damping * velocity, self.forces.numpy()
         command = np.where(own.mode == DOF_MODE_POS, own.stiffness * position + damped, self.efforts.numpy())
         command = np.where(own.mode == DOF_MODE_VEL, damped, command)
-        if own.overpowered:
-            error = np.nan_to_num(position - self._qpos[:, self._layout.dof_qpos], posinf=0.0, neginf=0.0)
-            own.brake(error)
         bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
         self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -_MAX_COMMAND, _MAX_COMMAND)
         self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
         return bad
+
+    def _steady(self) -> None:
+        """Damp joints whose position drives need it; a target that is not finite moves nothing."""
+        error = self.position_targets.numpy() - self._qpos[:, self._layout.dof_qpos]
+        error = np.nan_to_num(error, posinf=0.0, neginf=0.0)
+        self._properties.steady(error, self._qvel[:, self._layout.dof_qvel])
 
     def _limit_velocities(self) -> None:
         """Apply velocity limits; joints have moved with the velocities of the physics step, and move back."""

@@ -148,16 +148,6 @@ class WarpEngine(Engine):
         failed, blow_ups, overflows, dof_forces = self._counters
         for name in ("mode", "stiffness", "damping"):
             setattr(self._drives, name, getattr(properties, name))
-        if properties.overpowered:
-            wp.launch(
-                kernels.brake,
-                dim=(self.num_envs, self.num_dofs),
-                inputs=[
-                    *(self._drives, properties.effort, properties.max_velocity, properties.joint_inertia),
-                    *(model.dof_armature, state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
-                ],
-                outputs=[model.dof_damping],
-            )
         wp.launch(
             kernels.load_commands,
             dim=self.num_envs,
@@ -165,6 +155,16 @@ class WarpEngine(Engine):
             outputs=[*self._loads, state.motion, data.ctrl, data.xfrc_applied, failed],
         )
         for substep in range(self._layout.substeps):
+            if properties.overpowered:
+                wp.launch(
+                    kernels.steady,
+                    dim=(self.num_envs, self.num_dofs),
+                    inputs=[
+                        *(self._drives, properties.effort, properties.max_velocity, properties.joint_inertia),
+                        *(model.dof_armature, state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
+                    ],
+                    outputs=[model.dof_damping],
+                )
             mjw.step(model, data)
             if substep == self._layout.substeps - 1:
                 self._outputs.collect()

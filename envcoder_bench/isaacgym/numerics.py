@@ -67,43 +67,59 @@ def drives(properties: np.ndarray) -> Drives:
 
 
 def is_overpowered(own: Drives, inertia: np.ndarray, step: float) -> bool:
-    """Return whether a position drive may move its joint in a step many times faster than the joint's velocity limit.
+    """Return whether ``steadying`` may have to damp a position drive.
 
     Args:
         inertia: that of each joint alone, without armature, ``(dofs,)``.
         step: the physics step, s.
     """
-    speed = np.minimum(own.force_limit * step / (inertia + own.armature), (own.upper - own.lower) / step)
-    positions = (own.mode == DOF_MODE_POS) & (own.stiffness > 0)
-    return bool((positions & (speed > OVERPOWERED * own.max_velocity)).any())
+    inertia, width = inertia + own.armature, own.upper - own.lower
+    speed = np.minimum(own.force_limit * step / inertia, width / step)
+    firm = step * (own.damping + step * own.stiffness) > inertia
+    reach = own.stiffness * width + own.damping * np.minimum(own.max_velocity, width / step)
+    fast, clamped = speed > OVERPOWERED * own.max_velocity, firm & (reach > own.force_limit)
+    return bool(((own.mode == DOF_MODE_POS) & (own.stiffness > 0) & (fast | clamped)).any())
 
 
-def braking(
+def steadying(
     mode: np.ndarray,
     stiffness: np.ndarray,
+    damping: np.ndarray,
     effort: np.ndarray,
     max_velocity: np.ndarray,
     inertia: np.ndarray,
     step: float,
     error: np.ndarray,
+    velocity: np.ndarray,
 ) -> np.ndarray:
-    """Return the joint damping with which overpowered position drives keep near velocity limits, ``(num_envs, dofs)``.
+    """Return the joint damping that position drives need to move as PhysX's do, ``(num_envs, dofs)``.
 
-    PhysX solves a velocity limit together with the contacts. Here it is applied after a step, in which the joint has
-    hit what it touches with all the force of its drive. So a drive that alone would be much faster than the limit gets
-    the damping with which it is a quarter faster than the limit: a free joint still moves with the limit, and one that
-    is held by something has all its force. It is the joint's damping, because an actuator's is lost where the actuator
-    is at its force limit.
+    Two things differ. PhysX clamps the force that an implicit spring has at the end of the step, MuJoCo that of its
+    beginning, and to its integrator a clamped actuator is no spring: a firm drive throws a light joint from one
+    velocity limit to the other. And PhysX solves velocity limits together with the contacts; here they are applied
+    after a step, in which the joint has hit what it touches with all the force of its drive.
+
+    So a drive whose force is beyond its limit now, and within it at the end of the step, gets the damping with which it
+    ends as the implicit spring. One that alone would be much faster than its joint's limit gets the damping with which
+    it is a quarter faster than the limit, or reaches its target. A joint that is held by something has all its force.
 
     Args:
         inertia: of each joint alone, with armature; as the arguments before it ``(num_envs, dofs)``.
         step: the physics step, s.
-        error: targets minus positions, ``(num_envs, dofs)``.
+        error, velocity: targets minus positions, and velocities, ``(num_envs, dofs)``.
     """
-    pull = np.minimum(stiffness * np.abs(error), effort)
-    speed = np.minimum(pull * step / inertia, np.abs(error) / step)
-    strong = (mode == DOF_MODE_POS) & (speed > OVERPOWERED * max_velocity)
-    return np.where(strong, BRAKE * pull / max_velocity, 0.0)
+    wanted, reach, firm = stiffness * error, np.abs(error) / step, damping + step * stiffness
+    pull, push = np.minimum(np.abs(wanted), effort), wanted - damping * velocity
+    spring = (velocity + step * wanted / inertia) / (1.0 + step * firm / inertia)  # velocity and force at the end
+    clamped = (np.abs(push) > effort) & (np.abs(wanted - firm * spring) <= effort)
+    free = velocity + step * np.clip(push, -effort, effort) / inertia
+    slowed = inertia / step * (np.abs(free) / np.maximum(np.abs(spring), 1e-9) - 1.0)
+    follow = np.where(clamped, np.clip(slowed, 0.0, firm), 0.0)
+
+    speed = np.where(np.abs(wanted) > effort, pull * step / inertia, np.minimum(pull * step / inertia, reach))
+    strong = speed > OVERPOWERED * max_velocity
+    brake = np.where(strong, pull / np.maximum(np.minimum(max_velocity / BRAKE, reach), 1e-9), 0.0)
+    return np.where(mode == DOF_MODE_POS, np.maximum(follow, brake), 0.0)
 
 
 def principal_axes(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

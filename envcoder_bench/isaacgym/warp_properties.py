@@ -29,7 +29,7 @@ class WarpProperties:
         mode, stiffness, damping, effort, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds
             differ.
         joint_inertia: of each joint alone, ``(dofs,)``, without armature.
-        overpowered: whether there is a drive that ``kernels.brake`` may damp; then each world has rows.
+        overpowered: whether there is a drive that ``kernels.steady`` may damp; then each world has rows.
     """
 
     def __init__(self, host: mujoco.MjModel, model: mjw.Model, data: mjw.Data, layout: Layout) -> None:

@@ -100,7 +100,7 @@ def load_commands(
 
 
 @wp.kernel(enable_backward=False)
-def brake(
+def steady(
     drives: Drives,
     effort: wp.array2d[wp.float32],
     max_velocity: wp.array2d[wp.float32],
@@ -110,21 +110,34 @@ def brake(
     dof_qvel: wp.array[wp.int32],
     timestep: wp.array[wp.float32],
     motion: Motion,
-    damping: wp.array2d[wp.float32],
+    joint_damping: wp.array2d[wp.float32],
 ):
-    """Damp overpowered drives as ``numerics.braking``, one thread per world and DOF; each world has rows."""
+    """Damp joints as ``numerics.steadying``, one thread per world and DOF; each world has rows."""
     env, dof = wp.tid()
     if drives.mode[env, dof] != MODE_POS:
         return
-    step = timestep[env % timestep.shape[0]]
-    error = wp.abs(drives.position_targets[env, dof] - motion.qpos[env, dof_qpos[dof]])
-    pull = wp.min(drives.stiffness[env, dof] * error, effort[env, dof])
-    weight = inertia[dof] + armature[env % armature.shape[0], dof_qvel[dof]]
-    limit = max_velocity[env, dof]
+    step, column = timestep[env % timestep.shape[0]], dof_qvel[dof]
+    error = drives.position_targets[env, dof] - motion.qpos[env, dof_qpos[dof]]
+    velocity = motion.qvel[env, column]
+    stiffness, damping = drives.stiffness[env, dof], drives.damping[env, dof]
+    most, limit = effort[env, dof], max_velocity[env, dof]
+    weight = inertia[dof] + armature[env % armature.shape[0], column]
     own = wp.float32(0.0)
-    if wp.min(pull * step / weight, error / step) > OVERPOWERED * limit and wp.isfinite(error):
-        own = BRAKE * pull / limit
-    damping[env, dof_qvel[dof]] = own
+    if wp.isfinite(error):
+        wanted, reach, firm = stiffness * error, wp.abs(error) / step, damping + step * stiffness
+        size, push = wp.abs(wanted), wanted - damping * velocity
+        pull = wp.min(size, most)
+        spring = (velocity + step * wanted / weight) / (1.0 + step * firm / weight)
+        if wp.abs(push) > most and wp.abs(wanted - firm * spring) <= most:
+            free = velocity + step * wp.clamp(push, -most, most) / weight
+            slowed = weight / step * (wp.abs(free) / wp.max(wp.abs(spring), 1.0e-9) - 1.0)
+            own = wp.clamp(slowed, 0.0, firm)
+        speed = pull * step / weight
+        if size <= most:
+            speed = wp.min(speed, reach)
+        if speed > OVERPOWERED * limit:
+            own = wp.max(own, pull / wp.max(wp.min(limit / BRAKE, reach), 1.0e-9))
+    joint_damping[env, column] = own
 
 
 @wp.kernel(enable_backward=False)

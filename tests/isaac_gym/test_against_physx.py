@@ -52,7 +52,9 @@ def simulate_arm(scene, folder):
     own = Scene((asset, pose(0, 0, 2)), dt=scene["dt"], props=props)
     jacobian = gym.acquire_jacobian_tensor(own.sim, "actor0")
     mass_matrix = gym.acquire_mass_matrix_tensor(own.sim, "actor0")
-    own.set_dofs(own.tensor(scene["start"] * len(own.envs)))
+    count = len(own.envs)
+    speed = own.tensor(scene["start_velocity"] * count) if "start_velocity" in scene else 0.0
+    own.set_dofs(own.tensor(scene["start"] * count), speed)
     targets = own.tensor([drive["target"] for drive in drives] * len(own.envs))
     gym.set_dof_position_target_tensor(own.sim, targets)
     states, matrices = [], []
@@ -114,6 +116,13 @@ def test_drive_settles_as_in_physx(tmp_path, name):
     states, _ = simulate_arm(SCENES[name], tmp_path)
     assert states[-1, 0] == pytest.approx(physx(name)[-1, 0], abs=2e-5)
     assert np.abs(states[-1, 1]).max() < 1e-3
+
+
+@pytest.mark.parametrize("name", ["firm drive", "firm drive of little effort", "strong drive"])
+def test_drive_at_its_force_limit_moves_a_light_joint_as_in_physx(tmp_path, name):
+    states, _ = simulate_arm(SCENES[name], tmp_path)
+    assert states[:, 0] == pytest.approx(physx(name)[:, 0], abs=0.008)
+    assert states[:, 1] == pytest.approx(physx(name)[:, 1], abs=0.06)
 
 
 def test_joint_is_no_faster_than_its_limit_while_a_drive_pulls(tmp_path):
