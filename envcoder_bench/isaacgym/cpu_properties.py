@@ -9,7 +9,14 @@ import numpy as np
 from mujoco.batch import Batch
 
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import drives, is_overpowered, least_weights, principal_axes, steadying
+from envcoder_bench.isaacgym.numerics import (
+    drives,
+    is_overpowered,
+    joint_inertias,
+    least_weights,
+    principal_axes,
+    steadying,
+)
 from envcoder_bench.isaacgym.params import DOF_MODE_POS
 
 
@@ -37,7 +44,7 @@ class CpuProperties:
         self.ipos = np.broadcast_to(model.body_ipos, (num_envs, model.nbody, 3))
         self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
         self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
-        self._joint_inertia = model.dof_M0[layout.dof_qvel] - model.dof_armature[layout.dof_qvel]  # without armature
+        self._joint_inertia = joint_inertias(model, layout.dof_qvel)
         self.overpowered = False
         self._least_weights = least_weights(model)
         self._changed = np.ones(num_envs, dtype=bool)  # environments whose derived constants are outdated

@@ -70,7 +70,7 @@ def is_overpowered(own: Drives, inertia: np.ndarray, step: float) -> bool:
     """Return whether ``steadying`` may have to damp a position drive.
 
     Args:
-        inertia: that of each joint alone, without armature, ``(dofs,)``.
+        inertia: ``joint_inertias``.
         step: the physics step, s.
     """
     inertia, width = inertia + own.armature, own.upper - own.lower
@@ -79,6 +79,11 @@ def is_overpowered(own: Drives, inertia: np.ndarray, step: float) -> bool:
     reach = own.stiffness * width + own.damping * np.minimum(own.max_velocity, width / step)
     fast, clamped = speed > OVERPOWERED * own.max_velocity, firm & (reach > own.force_limit)
     return bool(((own.mode == DOF_MODE_POS) & (own.stiffness > 0) & (fast | clamped)).any())
+
+
+def joint_inertias(model: mujoco.MjModel, columns: np.ndarray) -> np.ndarray:
+    """Return the inertia that each joint moves while all others are free, without armature, ``(dofs,)``."""
+    return np.maximum(1.0 / np.maximum(model.dof_invweight0[columns], 1e-12) - model.dof_armature[columns], 1e-9)
 
 
 def steadying(
@@ -104,7 +109,7 @@ def steadying(
     it is a quarter faster than the limit, or reaches its target. A joint that is held by something has all its force.
 
     Args:
-        inertia: of each joint alone, with armature; as the arguments before it ``(num_envs, dofs)``.
+        inertia: ``joint_inertias`` with armature; as the arguments before it ``(num_envs, dofs)``.
         step: the physics step, s.
         error, velocity: targets minus positions, and velocities, ``(num_envs, dofs)``.
     """

@@ -13,7 +13,7 @@ import torch
 import warp as wp
 
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import drives, is_overpowered, least_weights, principal_axes
+from envcoder_bench.isaacgym.numerics import drives, is_overpowered, joint_inertias, least_weights, principal_axes
 from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 
 # constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
@@ -28,7 +28,7 @@ class WarpProperties:
     Attributes:
         mode, stiffness, damping, effort, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds
             differ.
-        joint_inertia: of each joint alone, ``(dofs,)``, without armature.
+        joint_inertia: ``numerics.joint_inertias``, ``(dofs,)``.
         overpowered: whether there is a drive that ``kernels.steady`` may damp; then each world has rows.
     """
 
@@ -44,7 +44,7 @@ class WarpProperties:
         self.stiffness, self.damping, self.effort, self.max_velocity = (
             wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in range(4)
         )
-        self._joint_inertia = host.dof_M0[layout.dof_qvel] - host.dof_armature[layout.dof_qvel]
+        self._joint_inertia = joint_inertias(host, layout.dof_qvel)
         self.joint_inertia = wp.array(self._joint_inertia, dtype=wp.float32)
         self.overpowered = False
 
