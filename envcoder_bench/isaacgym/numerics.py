@@ -115,7 +115,7 @@ def steadying(
     """
     wanted, reach, firm = stiffness * error, np.abs(error) / step, damping + step * stiffness
     pull, push = np.minimum(np.abs(wanted), effort), wanted - damping * velocity
-    spring = (velocity + step * wanted / inertia) / (1.0 + step * firm / inertia)  # velocity and force at the end
+    spring = (velocity + step * wanted / inertia) / (1.0 + step * firm / inertia)  # its velocity at the end
     clamped = (np.abs(push) > effort) & (np.abs(wanted - firm * spring) <= effort)
     free = velocity + step * np.clip(push, -effort, effort) / inertia
     slowed = inertia / step * (np.abs(free) / np.maximum(np.abs(spring), 1e-9) - 1.0)
