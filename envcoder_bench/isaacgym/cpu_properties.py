@@ -11,9 +11,9 @@ from mujoco.batch import Batch
 from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.numerics import (
     drives,
-    is_overpowered,
     joint_inertias,
     least_weights,
+    may_need_steadying,
     principal_axes,
     steadying,
 )
@@ -28,7 +28,7 @@ class CpuProperties:
         armature: ``(num_envs, nv)``, as MuJoCo's ``dof_armature``.
         mass, ipos, iquat, inertia: ``(num_envs, nbody, ...)``, as MuJoCo's ``body_*``.
         gravity: ``(num_envs, 3)``.
-        overpowered: whether there is a drive that ``steady`` may damp.
+        steadied: whether there is a drive that ``steady`` may damp.
     """
 
     def __init__(self, batch: Batch, layout: Layout, num_envs: int) -> None:
@@ -45,7 +45,7 @@ class CpuProperties:
         self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
         self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
         self._joint_inertia = joint_inertias(model, layout.dof_qvel)
-        self.overpowered = False
+        self.steadied = False
         self._least_weights = least_weights(model)
         self._changed = np.ones(num_envs, dtype=bool)  # environments whose derived constants are outdated
 
@@ -64,7 +64,7 @@ class CpuProperties:
         self.armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
         self.max_velocity[rows, dofs] = new.max_velocity
-        self.overpowered |= is_overpowered(new, self._joint_inertia[dofs], self._layout.model.opt.timestep)
+        self.steadied |= may_need_steadying(new, self._joint_inertia[dofs], self._layout.model.opt.timestep)
 
     def steady(self, error: np.ndarray, velocity: np.ndarray) -> None:
         """Damp joints as position drives need it, by targets minus positions, and velocities, ``(num_envs, dofs)``."""

@@ -90,7 +90,7 @@ class CpuEngine(Engine):
         bad = self._load_commands()
         with np.errstate(over="ignore", invalid="ignore"), collected():
             for substep in range(self._layout.substeps):
-                if self._properties.overpowered:
+                if self._properties.steadied:
                     self._steady()
                 try:
                     self._batch.step()

@@ -155,7 +155,7 @@ class WarpEngine(Engine):
             outputs=[*self._loads, state.motion, data.ctrl, data.xfrc_applied, failed],
         )
         for substep in range(self._layout.substeps):
-            if properties.overpowered:
+            if properties.steadied:
                 wp.launch(
                     kernels.steady,
                     dim=(self.num_envs, self.num_dofs),

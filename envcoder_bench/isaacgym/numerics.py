@@ -66,7 +66,7 @@ def drives(properties: np.ndarray) -> Drives:
     )
 
 
-def is_overpowered(own: Drives, inertia: np.ndarray, step: float) -> bool:
+def may_need_steadying(own: Drives, inertia: np.ndarray, step: float) -> bool:
     """Return whether ``steadying`` may have to damp a position drive.
 
     Args:

@@ -13,7 +13,7 @@ import torch
 import warp as wp
 
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import drives, is_overpowered, joint_inertias, least_weights, principal_axes
+from envcoder_bench.isaacgym.numerics import drives, joint_inertias, least_weights, may_need_steadying, principal_axes
 from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 
 # constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
@@ -29,7 +29,7 @@ class WarpProperties:
         mode, stiffness, damping, effort, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds
             differ.
         joint_inertia: ``numerics.joint_inertias``, ``(dofs,)``.
-        overpowered: whether there is a drive that ``kernels.steady`` may damp; then each world has rows.
+        steadied: whether there is a drive that ``kernels.steady`` may damp; then each world has rows.
     """
 
     def __init__(self, host: mujoco.MjModel, model: mjw.Model, data: mjw.Data, layout: Layout) -> None:
@@ -46,7 +46,7 @@ class WarpProperties:
         )
         self._joint_inertia = joint_inertias(host, layout.dof_qvel)
         self.joint_inertia = wp.array(self._joint_inertia, dtype=wp.float32)
-        self.overpowered = False
+        self.steadied = False
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
@@ -121,8 +121,8 @@ class WarpProperties:
     def _flush_dofs(self, worlds: np.ndarray) -> None:
         """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
         host, layout = self._host, self._layout
-        self.overpowered |= is_overpowered(drives(self._dofs), self._joint_inertia, host.opt.timestep)
-        if self.overpowered and len(self._dofs) == 1:
+        self.steadied |= may_need_steadying(drives(self._dofs), self._joint_inertia, host.opt.timestep)
+        if self.steadied and len(self._dofs) == 1:
             self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
         each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)
         new, count = drives(self._dofs[worlds] if each else self._dofs), len(worlds) if each else len(self._dofs)

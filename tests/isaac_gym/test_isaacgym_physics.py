@@ -9,6 +9,7 @@ import torch
 from isaacgym_scene import ARM, ENGINES, LOPSIDED, PENDULUM, SLIDER, Scene, gym, load, options, pose
 
 from envcoder_bench.isaacgym import gymapi
+from envcoder_bench.isaacgym.numerics import joint_inertias
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
 G = 9.81
@@ -32,6 +33,21 @@ def test_free_fall_matches_the_closed_form_and_disable_gravity():
     assert scene.root[0, 2].item() == pytest.approx(5 - G * h * h * steps * (steps + 1) / 2, rel=1e-5)
     assert scene.root[1].tolist() == pytest.approx([2, 0, 5, 0, 0, 0, 1] + [0] * 6, abs=1e-6)
     assert torch.equal(scene.root[:2], scene.root[2:])
+
+
+CHAIN = """
+<mujoco><worldbody><body><joint axis="0 1 0" armature="0.01"/><geom type="sphere" size="0.01" pos="0 0 -1" mass="2"/>
+  <body pos="0 0 -1"><joint axis="0 1 0"/><geom type="sphere" size="0.01" pos="0 0 -1" mass="0.5"/></body>
+</body></worldbody></mujoco>
+"""
+
+
+def test_inertia_of_a_joint_is_that_with_the_others_free():
+    # two points of 2 and 0.5 kg on rods of 1 m: M = [[2 + 0.5 * 4 + 0.01, 0.5 * 2], [0.5 * 2, 0.5]]
+    model = mujoco.MjModel.from_xml_string(CHAIN)
+    moved = np.array([4.01 - 1.0 / 0.5, 0.5 - 1.0 / 4.01])
+    found = joint_inertias(model, np.arange(2)) + model.dof_armature
+    assert found == pytest.approx(moved, rel=1e-3)  # the balls have a small inertia of their own
 
 
 def test_pendulum_period_matches_the_closed_form(tmp_path):
