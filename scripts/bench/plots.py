@@ -160,7 +160,9 @@ def plot_learning(records: Sequence[Record], images: Path) -> list[Path]:
 
 def _plot(task: str, own: list[Points], path: Path) -> Path:
     about = f"{own[0][0]['label']}; mean of the seeds and 95 % interval; fitness: {UNITS.get(task, '')}"
-    figure, panels, top = new_figure(11.0, 4.4, f"{task}: how the baselines learn", about, columns=2)
+    columns = min(2, len(own))  # of the legend, which stands below the panels
+    legend = 0.25 * -(-len(own) // columns)  # inches
+    figure, panels, top = new_figure(11.0, 4.2 + legend, f"{task}: how the baselines learn", about, columns=2)
     target, within = TARGETS.get(task, (None, None))
     own = sorted(own, key=lambda points: points[0]["policies"])
     longest = max(points[-1]["seconds"] for points in own)
@@ -177,8 +179,8 @@ def _plot(task: str, own: list[Points], path: Path) -> Path:
             if key == "seconds" and within is not None and within <= longest:
                 axes.plot(within / scale, target, "*", color=GREY, markersize=11, zorder=1, clip_on=False)
     panels[0].set_ylabel("fitness")
-    panels[0].legend(fontsize=9, edgecolor="none", framealpha=0.8, loc="upper left")
-    figure.subplots_adjust(left=0.07, right=0.97, bottom=0.13, top=top, wspace=0.14)
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=9, edgecolor="none", loc="lower center", ncols=columns)
+    figure.subplots_adjust(left=0.07, right=0.97, bottom=(0.65 + legend) / (4.2 + legend), top=top, wspace=0.14)
     return save_figure(figure, path)
 
 
@@ -186,7 +188,7 @@ def _limits(own: list[Points], target: float | None) -> tuple[float, float]:
     """Return limits of the fitness axis that show all means; intervals of few seeds may be cut off."""
     means = [mean_fitness(p) for points in own for p in points if measured(p["fitness"])]
     top = max([*means, target or 0.0]) or 1.0
-    return min([*means, 0.0]) - 0.05 * top, (1.1 + 0.09 * len(own)) * top  # the legend stands above
+    return min([*means, 0.0]) - 0.05 * top, 1.15 * top
 
 
 def _looks(own: list[Points]) -> list[dict[str, Any]]:
