@@ -179,7 +179,8 @@ def _plot(task: str, own: list[Points], path: Path) -> Path:
             if key == "seconds" and within is not None and within <= longest:
                 axes.plot(within / scale, target, "*", color=GREY, markersize=11, zorder=1, clip_on=False)
     panels[0].set_ylabel("fitness")
-    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=9, edgecolor="none", loc="lower center", ncols=columns)
+    lines, labels = panels[0].get_legend_handles_labels()
+    figure.legend(lines, labels, fontsize=9, edgecolor="none", loc="lower center", ncols=columns)
     figure.subplots_adjust(left=0.07, right=0.97, bottom=(0.65 + legend) / (4.2 + legend), top=top, wspace=0.14)
     return save_figure(figure, path)
 
