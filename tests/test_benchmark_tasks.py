@@ -60,6 +60,9 @@ def test_learning_records_points_and_transfer(tmp_path, monkeypatch):
     for r in made:
         assert r["env_steps"] == r["iteration"] * 8 * 16 and r["policies"] == 4 and r["episodes"] == 4
         assert len(r["fitness"]) == len(r["length"]) == 2 and all(0 <= x <= 1 for x in r["fitness"])
+        assert [len(noise) for noise in r["noise"]] == [1, 1] and all(0.5 < x < 2 for (x,) in r["noise"])
+    exported = torch.load(tmp_path / "Cartpole_human.pth", weights_only=False)["model"]["a2c_network.sigma"]
+    assert [round(exported.exp().item(), 4)] in made[2]["noise"]
     for row, own in zip((human, unshaped), made[2:]):
         assert row["candidate"] == own["candidate"] and row["trained_in"] == "mujoco_cpu"
         assert row["fitness"]["mujoco_cpu"] == own["fitness"]

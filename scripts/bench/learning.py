@@ -63,8 +63,9 @@ def learning(args: Namespace) -> Iterator[Record]:
             levels = levels_of(session.env.task, session.env.layout)
             for name in dict.fromkeys(group.name for group in session.groups):
                 scores: Record = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
+                own = [g for g, group in enumerate(session.groups) if group.name == name]
+                scores["noise"] = [_noise(session, g) for g in own]
                 if levels is not None:
-                    own = [g for g, group in enumerate(session.groups) if group.name == name]
                     scores["levels"] = {kind: [means[g] for g in own] for kind, means in levels.items()}
                 yield {"kind": "learning", "candidate": name, **size, **when, **scores, **about}
     _export(args, session, episodes)
@@ -105,6 +106,12 @@ def _by_seed(session: Session, name: str, values: Tensor) -> list[float | None]:
     """Return a candidate's mean over episodes for each of its seeds; None for failed ones."""
     alive, means = session.env.alive, values.double().mean(dim=1).tolist()
     return [means[g] if alive[g] else None for g, group in enumerate(session.groups) if group.name == name]
+
+
+def _noise(session: Session, group: int) -> list[float] | None:
+    """Return the standard deviation of each of a policy's actions; None if it depends on the observation."""
+    log_sigma = session.trainer.export(group)["model"].get("a2c_network.sigma")
+    return None if log_sigma is None else [round(x, 4) for x in log_sigma.exp().tolist()]
 
 
 def _evaluation(cfg: Any, groups: list[Group], episodes: int) -> GroupedVecTask:
