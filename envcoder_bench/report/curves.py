@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.csv_log import KEYS, CsvLog, line, one_line
@@ -62,6 +62,20 @@ def read_curves(path: str | Path) -> pd.DataFrame:
     import pandas as pd  # slow to import, and --check does not need it
 
     return pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
+
+
+def over_seeds(curves: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the mean, least and greatest value of the seeds by candidate and env_steps.
+
+    Seeds of an extended run can have been evaluated after other numbers of env-steps. Between two evaluations of a seed
+    its value is interpolated, so that each row is of all seeds that were being trained then.
+    """
+    known: Any = curves[curves[metric].notna()]
+    wide = known.pivot_table(index=["candidate", "env_steps"], columns="seed", values=metric)
+    for name in wide.index.unique("candidate"):
+        own = wide.loc[name].interpolate(method="index", limit_area="inside")
+        wide.loc[name] = own.to_numpy()
+    return wide.agg(["mean", "min", "max"], axis=1)
 
 
 def split_wide(curves: Path, components: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Sequence
 
+from envcoder_bench.report.curves import over_seeds
 from envcoder_bench.report.html import visible
 from envcoder_bench.report.plots import COLOURS
 from envcoder_bench.report.ranking import Ranked
@@ -80,10 +81,10 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
     metrics: dict[str, Any] = {}
     for metric in METRICS:
         own: Any = kept[kept[metric].notna()]
-        over_seeds = own.groupby(["candidate", "env_steps"])[metric].agg(["mean", "min", "max"])
+        points = over_seeds(own, metric) if len(own) else own
         lines: dict[str, Any] = {}
         for name in dict.fromkeys(own["candidate"]):
-            rows = over_seeds.loc[name]
+            rows = points.loc[name]
             columns = {"mean": "mean", "low": "min", "high": "max"} if several else {"mean": "mean"}
             lines[visible(name)] = {key: _aligned(rows[column], x) for key, column in columns.items()}
         if lines:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.curves import over_seeds
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import decimal_places, fixed, half_width, numbers, shorten, split_place
@@ -45,14 +46,14 @@ def plot_learning_curves(
     """
     measured: Any = curves[curves["fitness"].notna()]
     drawn = [r for r in ranked if r.candidate in set(measured["candidate"])]
-    over_seeds = measured.groupby(["candidate", "env_steps"])["fitness"].agg(["mean", "min", "max"])
+    points = over_seeds(curves, "fitness")
     band = "; band: range of the seeds" if measured["seed"].nunique() > 1 else ""
     figure, (axes,), top = new_figure(10.0, 6.0, f"{task}: learning curves", f"fitness: {fitness_meaning}")
     styles = _styles(drawn)
     scale, unit = _step_unit(float(measured["env_steps"].max()) if drawn else 0.0)
     labels, bands = [], []
     for row in reversed(drawn):  # the best is drawn last, on top
-        line: Any = over_seeds.loc[row.candidate]
+        line: Any = points.loc[row.candidate]
         steps, mean = line.index.to_numpy() / scale, line["mean"].to_numpy()
         style = styles[row.candidate]
         marker = {"marker": "o", "markersize": 4} if len(steps) == 1 else {}
@@ -67,7 +68,7 @@ def plot_learning_curves(
             bands += [float(line["min"].min()), float(line["max"].max())]
     cut = False
     if drawn:
-        low, high = _limits(over_seeds["mean"].to_numpy(), bands)
+        low, high = _limits(points["mean"].to_numpy(), bands)
         cut = min(bands, default=low) < low or max(bands, default=high) > high
         axes.set_ylim(low, high)
         axes.set_xlim(0, 1.01 * float(measured["env_steps"].max()) / scale)
@@ -91,6 +92,8 @@ def plot_learning_curves(
 def _limits(means: np.ndarray, bands: Sequence[float]) -> tuple[float, float]:
     """Return limits of the fitness axis that show all means, and the bands unless they are much wider."""
     span = max(float(np.ptp(means)), 1e-3)
+    if not np.ptp([*means, *bands]):
+        return _around(float(means[0]))
     low = max(min(means.min(), *bands), means.min() - span / 2)
     high = min(max(means.max(), *bands), means.max() + span / 2)
     margin = 0.05 * span
@@ -274,6 +277,11 @@ def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
     return [min(max(x, 0.0), room) + i * gap for i, x in enumerate(flat)]
 
 
+def _around(value: float) -> tuple[float, float]:
+    """Return limits of an axis with a single value: as wide as the value, or from 0 to 1."""
+    return (-0.05, 1.0) if value == 0 else (value - 0.5 * abs(value), value + 0.5 * abs(value))
+
+
 def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
     """Return limits of the fitness axis that show all means, and the intervals unless they are much wider."""
     if not shown:
@@ -281,6 +289,8 @@ def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
     means = [r.fitness for r in shown]
     halves = [half_width(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
     usual = float(np.median([x for x in halves if not math.isnan(x)] or [0.0]))
+    if not np.ptp(means) and not any(x > 0 for x in halves):
+        return _around(means[0])
     span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 2 * usual, 1e-3)
     low = min(r.fitness_ci_low if not math.isnan(r.fitness_ci_low) else r.fitness for r in shown)
     high = max(r.fitness_ci_high if not math.isnan(r.fitness_ci_high) else r.fitness for r in shown)

@@ -152,8 +152,11 @@ def chances(ranked: Sequence[Ranked]) -> list[str]:
     if first is None or len(known) < 2 or math.isnan(first.p_best):
         return []
     rivals = [f"{r.candidate} {r.p_best:.0%}" for r in known if r is not first and r.p_best >= 0.01][:RIVALS]
+    if len({r.fitness for r in known}) == 1:
+        return [f"all {len(known)} have the same fitness: which one is the best is not known"]
     seeds = len(first.seeds)
     over = f"{seeds} seeds and their episodes" if seeds > 1 else "the episodes of one seed; seeds may differ more"
+    over += "; with so few seeds too near to 0 or 100%" if seeds in (2, 3) else ""
     others = f"; {', '.join(rivals)}" if rivals else ""
     return [f"{first.candidate} is the best with a probability of {first.p_best:.0%}{others} (bootstrap over {over})"]
 

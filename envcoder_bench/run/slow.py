@@ -58,7 +58,8 @@ class SlowFiles:
             told = at
             line = _line_of(sys._current_frames().get(self._thread), at[1])
             place = _place(at[1], line)
-            log.warning("%s: still %s this file after %.0f s; Ctrl-C stops", place, at[0], self._seconds)
+            remedy = "Ctrl-C stops, and --untrusted has a time limit"
+            log.warning("%s: still %s this file after %.0f s; %s", place, at[0], self._seconds, remedy)
 
 
 def _place(file: str, line: int | None) -> str:

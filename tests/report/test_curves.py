@@ -4,10 +4,11 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from envcoder_bench.report.csv_log import line, sort_rows
-from envcoder_bench.report.curves import ComponentLog, CurveLog, read_curves, split_wide
+from envcoder_bench.report.curves import ComponentLog, CurveLog, over_seeds, read_curves, split_wide
 
 CANDIDATES = ("001", 'comma, "quote"')
 
@@ -223,3 +224,23 @@ def test_line_is_that_of_csv_writer(cells):
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     assert line(cells) == text.getvalue()
+
+
+def test_seeds_evaluated_at_other_steps_are_interpolated():
+    """As in a run extended with more seeds and iterations: the mean is of all seeds, not of one after the other."""
+    rows = [("a", 10, 0, 0.0), ("a", 30, 0, 2.0), ("a", 20, 1, 5.0), ("a", 40, 1, 7.0), ("b", 10, 0, 1.0)]
+    table = pd.DataFrame(rows, columns=["candidate", "env_steps", "seed", "fitness"])
+    made = over_seeds(table, "fitness")
+    assert made.loc["a"].to_dict("list") == {
+        "mean": [0.0, 3.0, 4.0, 7.0], "min": [0.0, 1.0, 2.0, 7.0], "max": [0.0, 5.0, 6.0, 7.0],
+    }  # fmt: skip
+    assert list(made.loc["a"].index) == [10, 20, 30, 40] and made.loc["b"].to_numpy().tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_over_seeds_at_equal_steps_is_mean_least_and_greatest():
+    rng = np.random.default_rng(0)
+    rows = [(name, step, seed, rng.random()) for name in "ab" for step in (8, 16) for seed in range(3)]
+    table = pd.DataFrame(rows, columns=["candidate", "env_steps", "seed", "fitness"])
+    pd.testing.assert_frame_equal(
+        over_seeds(table, "fitness"), table.groupby(["candidate", "env_steps"])["fitness"].agg(["mean", "min", "max"])
+    )

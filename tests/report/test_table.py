@@ -195,4 +195,14 @@ def test_probability_of_the_best_candidate_is_shown():
     line = f"a is the best with a probability of {found['a']:.0%}; b {found['b']:.0%} (bootstrap over 2 seeds and their"
     assert 0.5 < found["a"] < 1.0 and found["c"] == 0.0
     assert line in render_table(rank(rows, evaluation=evaluation), "m", 120)
+    assert "with so few seeds too near to 0 or 100%)" in " ".join(
+        render_table(rank(rows, evaluation=evaluation), "m", 120).split()
+    )
     assert "probability" not in render_table(rank(rows), "m", 120)
+
+
+def test_of_equal_candidates_none_is_called_the_best():
+    rows = [ok(name, seed, 0.0) for name in "abc" for seed in (0, 1)]
+    evaluation = {(name, seed): (0.0, 0.0) for name in "abc" for seed in (0, 1)}
+    text = render_table(rank(rows, evaluation=evaluation), "m", 120)
+    assert "all 3 have the same fitness: which one is the best is not known" in text and "probability" not in text

@@ -36,7 +36,7 @@ def test_slow_file_is_logged_once_with_its_line(caplog):
     lines = caplog.messages
     assert len(lines) == 1
     assert lines[0].startswith("/somewhere/slow.py:")
-    assert lines[0].endswith(": still loading this file after 0 s; Ctrl-C stops")
+    assert lines[0].endswith(": still loading this file after 0 s; Ctrl-C stops, and --untrusted has a time limit")
     assert int(lines[0].split(":")[1]) in (2, 3, 4, 5)
 
 
