@@ -43,10 +43,14 @@ class Interpreter:
 
     The results equal those of the program's kernel, except for rounding in functions such as ``sin``. Random numbers
     come from the stream in use (``stream.use``).
+
+    Args:
+        precise: whether to compute with float64 in place of float32, also the outputs.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, precise: bool = False) -> None:
         self._program = program
+        self._dtypes = {**DTYPES, **(dict.fromkeys(FLOATS, torch.float64) if precise else {})}
         order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
         kept = {node for output in program.outputs.values() for node in output.nodes}
         last = {arg: node for node in order for arg in program.nodes[node].args}
@@ -72,7 +76,8 @@ class Interpreter:
             if node.op == "load":
                 if node.name not in rows:
                     rows[node.name] = (action if node.name == ACTION else state[node.name]).reshape(n, -1)
-                values[place] = rows[node.name][:, node.column]
+                own = rows[node.name][:, node.column]
+                values[place] = own.to(self._dtypes["f32"]) if own.dtype == torch.float32 else own
             elif node.op == "lane":
                 values[place] = torch.arange(n, device=device)
             elif node.op == "rows":
@@ -80,11 +85,11 @@ class Interpreter:
             elif node.op in ("seed", "step"):
                 values[place] = torch.as_tensor(_counter(node.op), dtype=torch.int64, device=device)
             elif node.op != "const":
-                values[place] = _compute(node, [values[arg] for arg in node.args])
+                values[place] = _compute(node, [values[arg] for arg in node.args], self._dtypes)
             for arg in done:
                 del values[arg]
         return {
-            name: torch.stack([values[node].expand(n) for node in output.nodes], dim=1).to(DTYPES[output.kind])
+            name: torch.stack([values[node].expand(n) for node in output.nodes], dim=1).to(self._dtypes[output.kind])
             for name, output in self._program.outputs.items()
             if output.nodes
         }
@@ -93,7 +98,7 @@ class Interpreter:
         """Return the constants as tensors, which are created once."""
         if device not in self._constants:
             self._constants[device] = {
-                place: torch.full((), node.value, dtype=DTYPES[node.kind], device=device)
+                place: torch.full((), node.value, dtype=self._dtypes[node.kind], device=device)
                 for place, node, _ in self._steps
                 if node.op == "const"
             }
@@ -107,10 +112,10 @@ def _counter(name: str) -> object:
     return getattr(own, name)
 
 
-def _compute(node: Node, x: list[Tensor]) -> Tensor:
+def _compute(node: Node, x: list[Tensor], dtypes: Mapping[str, torch.dtype]) -> Tensor:
     op, kind = node.op, node.kind
     if op == "cast":
-        return x[0].to(DTYPES[kind])
+        return x[0].to(dtypes[kind])
     if op == "select":
         return torch.where(x[0], x[1], x[2])
     if kind == "b" and op in ("add", "sub", "mul", "neg"):  # C converts bool to int

@@ -14,6 +14,7 @@ from envcoder_bench.compile.division import GroupProgram
 from envcoder_bench.compile.program import KINDS, Program
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.env.components import Components
+from envcoder_bench.env.rounding import column_sizes, rounding
 from envcoder_bench.env.stages import Call, Stage
 from envcoder_bench.shaping.faults import one_line
 from envcoder_bench.shaping.kinds import VALUE
@@ -130,6 +131,13 @@ class Compiler:
             stage.buffers[key].copy_(x)
         exact = {call.group for call, program in stage.traced if knows_size(program)}
         differing = set(disagreeing(expected, got, groups, n, exact))
+        if differing:
+            allowance = torch.zeros(groups, n, dtype=torch.float64, device=self._step.device)
+            for call, program in compared:
+                if call.group in differing:
+                    own = rounding(call, program, self._state, n, self._step)
+                    allowance[call.group] = torch.maximum(allowance[call.group], own)
+            differing = set(disagreeing(expected, got, groups, n, exact, allowance))
         wrong = {id(program) for call, program in compared if call.group in differing and alive[call.group]}
         replaced: list[int] = []
         for call, program in stage.traced:
@@ -192,25 +200,29 @@ def _count(row: int) -> str:
 
 
 def disagreeing(
-    expected: Sequence[Tensor], got: Sequence[Tensor], groups: int, n: int, exact: Collection[int] = ()
+    expected: Sequence[Tensor],
+    got: Sequence[Tensor],
+    groups: int,
+    n: int,
+    exact: Collection[int] = (),
+    allowance: Tensor | None = None,
 ) -> list[int]:
     """Return the groups in which ``got`` differs too much from ``expected``, tensors of each group's n environments.
 
     Columns are compared separately, so that neither many correct numbers nor a neighbour's padding hide a wrong one.
-    The tolerance is relative to the number, or to a tenth of its column's median if that is larger: a torque of
-    0.01 N m among torques of 40 N m is a difference of large numbers.
+    The tolerance is relative to their sizes (``column_sizes``).
 
     Args:
         exact: groups in which no environment may differ: numbers computed from the number of environments can be wrong
             in a single environment, at every step.
+        allowance: ``(groups, n)``, what is added to the relative tolerance (None: nothing).
     """
     allowed = torch.tensor([0.0 if g in exact else max(FEW, SHARE * n) for g in range(groups)])
     wrong = []
     for x, y in zip(expected, got):
         x, y = (z.to(torch.float64).reshape(groups, n, -1) for z in (x, y))
-        size = x.abs().nan_to_num(0.0, 0.0, 0.0)
-        size = torch.maximum(size, 0.1 * size.median(dim=1, keepdim=True).values)
-        near = (x - y).abs() <= ABSOLUTE + RELATIVE * size
+        relative = RELATIVE if allowance is None else RELATIVE + allowance.unsqueeze(2)
+        near = (x - y).abs() <= ABSOLUTE + relative * column_sizes(x)
         same = near | (x == y) | (torch.isnan(x) & torch.isnan(y))
         wrong.append(((~same).sum(dim=1).cpu() > allowed.unsqueeze(1)).any(dim=1))
     return torch.stack(wrong).any(dim=0).nonzero().flatten().tolist()

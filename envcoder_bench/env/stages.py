@@ -46,9 +46,13 @@ class Call:
 
     def __call__(self, step: noise.Counter) -> None:
         """Call the function with the random numbers of ``step``, check its result, and store it in its rows."""
-        with stream.use(self.seed, step, self._purpose):
+        with self.random_numbers(step):
             value = self._drawing(step) if self._draws else self._invoke()
             self._store(value)
+
+    def random_numbers(self, step: noise.Counter) -> stream.use:
+        """Return the context in which the function draws its random numbers of ``step``."""
+        return stream.use(self.seed, step, self._purpose)
 
     def _drawing(self, step: noise.Counter) -> object:
         """Call a function that may draw random numbers."""
