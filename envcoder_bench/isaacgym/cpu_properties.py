@@ -17,7 +17,7 @@ from envcoder_bench.isaacgym.numerics import (
     principal_axes,
     steadying,
 )
-from envcoder_bench.isaacgym.params import DOF_MODE_POS
+from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 
 
 class CpuProperties:
@@ -66,14 +66,15 @@ class CpuProperties:
         self.max_velocity[rows, dofs] = new.max_velocity
         self.steadied |= may_need_steadying(new, self._joint_inertia[dofs], self._layout.model.opt.timestep)
 
-    def steady(self, error: np.ndarray, velocity: np.ndarray) -> None:
-        """Damp joints as position drives need it, by targets minus positions, and velocities, ``(num_envs, dofs)``."""
+    def steady(self, error: np.ndarray, velocity: np.ndarray, target: np.ndarray) -> None:
+        """Damp joints as drives need it, by the last arguments of ``steadying``, ``(num_envs, dofs)``."""
         columns, step = self._layout.dof_qvel, self._layout.model.opt.timestep
         inertia, effort = self._joint_inertia + self.armature[:, columns], self._force_range[:, :, 1]
         own = (self.mode, self.stiffness, self.damping, effort, self.max_velocity)
         dampers = _linear(self._damper)
-        more = steadying(*own, inertia, step, error, velocity)
-        dampers[:, columns] = np.where(self.mode == DOF_MODE_POS, more, dampers[:, columns])
+        more = steadying(*own, inertia, step, error, velocity, target)
+        driven = (self.mode == DOF_MODE_POS) | (self.mode == DOF_MODE_VEL)
+        dampers[:, columns] = np.where(driven, more, dampers[:, columns])
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         """Set the inertial properties of MuJoCo's ``body`` in one environment."""

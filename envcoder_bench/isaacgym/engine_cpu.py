@@ -143,10 +143,11 @@ class CpuEngine(Engine):
         return bad
 
     def _steady(self) -> None:
-        """Damp joints whose position drives need it; a target that is not finite moves nothing."""
+        """Damp joints whose drives need it; a target that is not finite moves nothing."""
         error = self.position_targets.numpy() - self._qpos[:, self._layout.dof_qpos]
         error = np.nan_to_num(error, posinf=0.0, neginf=0.0)
-        self._properties.steady(error, self._qvel[:, self._layout.dof_qvel])
+        target = np.nan_to_num(self.velocity_targets.numpy(), posinf=0.0, neginf=0.0)
+        self._properties.steady(error, self._qvel[:, self._layout.dof_qvel], target)
 
     def _limit_velocities(self) -> None:
         """Apply velocity limits; joints have moved with the velocities of the physics step, and move back."""

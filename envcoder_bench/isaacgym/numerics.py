@@ -16,6 +16,7 @@ from envcoder_bench.sim.mujoco_buffers import max_constraints, touching_pairs
 _CONTACTS_OF_A_BODY = 4  # FrankaCabinet, with 16 boxes in a drawer, had 86 of its 31 moving bodies
 _FEWEST_CONTACTS = 16
 _LEAST_WEIGHT = 1e-3
+_UNLIMITED = 1e30  # N or N m
 OVERPOWERED = 8.0  # times its joint's velocity limit that a drive alone would reach in a step
 BRAKE = 0.8  # share of such a drive's force that damping takes at the limit
 
@@ -56,7 +57,7 @@ def drives(properties: np.ndarray) -> Drives:
         damping=damping,
         bias_position=np.where(position, -stiffness, 0.0),
         bias_velocity=np.where(driven, -damping, 0.0),
-        force_limit=np.where(driven | (effort > 0), np.minimum(effort, 1e30), 1e30),
+        force_limit=np.where(driven | (effort > 0), np.minimum(effort, _UNLIMITED), _UNLIMITED),
         spring=np.where(driven, 0.0, stiffness),
         damper=np.where(driven, 0.0, damping),
         armature=properties["armature"].astype(float),
@@ -67,18 +68,21 @@ def drives(properties: np.ndarray) -> Drives:
 
 
 def may_need_steadying(own: Drives, inertia: np.ndarray, step: float) -> bool:
-    """Return whether ``steadying`` may have to damp a position drive.
+    """Return whether ``steadying`` may have to damp a drive.
 
     Args:
         inertia: ``joint_inertias``.
         step: the physics step, s.
     """
     inertia, width = inertia + own.armature, own.upper - own.lower
-    speed = np.minimum(own.force_limit * step / inertia, width / step)
-    firm = step * (own.damping + step * own.stiffness) > inertia
-    reach = own.stiffness * width + own.damping * np.minimum(own.max_velocity, width / step)
+    spring = (own.mode == DOF_MODE_POS) & (own.stiffness > 0)
+    damper = ((own.mode == DOF_MODE_POS) | (own.mode == DOF_MODE_VEL)) & ~spring
+    firm = step * (own.damping + step * np.where(spring, own.stiffness, 0.0)) > inertia
+    with np.errstate(invalid="ignore"):  # no stiffness and no limits of the position
+        speed = np.minimum(own.force_limit * step / inertia, width / step)
+        reach = own.stiffness * width + own.damping * np.minimum(own.max_velocity, width / step)
     fast, clamped = speed > OVERPOWERED * own.max_velocity, firm & (reach > own.force_limit)
-    return bool(((own.mode == DOF_MODE_POS) & (own.stiffness > 0) & (fast | clamped)).any())
+    return bool((spring & (fast | clamped)).any() or (damper & firm & (own.force_limit < _UNLIMITED)).any())
 
 
 def joint_inertias(model: mujoco.MjModel, columns: np.ndarray) -> np.ndarray:
@@ -96,8 +100,9 @@ def steadying(
     step: float,
     error: np.ndarray,
     velocity: np.ndarray,
+    target: np.ndarray,
 ) -> np.ndarray:
-    """Return the joint damping that position drives need to move as PhysX's do, ``(num_envs, dofs)``.
+    """Return the joint damping that drives need to move as PhysX's do, ``(num_envs, dofs)``.
 
     Two things differ. PhysX clamps the force that an implicit spring has at the end of the step, MuJoCo that of its
     beginning, and to its integrator a clamped actuator is no spring: a firm drive throws a light joint from one
@@ -105,26 +110,29 @@ def steadying(
     after a step, in which the joint has hit what it touches with all the force of its drive.
 
     So a drive whose force is beyond its limit now, and within it at the end of the step, gets the damping with which it
-    ends as the implicit spring. One that alone would be much faster than its joint's limit gets the damping with which
-    it is a quarter faster than the limit, or reaches its target. A joint that is held by something has all its force.
+    ends as the implicit spring. A position drive that alone would be much faster than its joint's limit gets the
+    damping with which it is a quarter faster than the limit, or reaches its target. A joint that is held by something
+    has all its force.
 
     Args:
         inertia: ``joint_inertias`` with armature; as the arguments before it ``(num_envs, dofs)``.
         step: the physics step, s.
-        error, velocity: targets minus positions, and velocities, ``(num_envs, dofs)``.
+        error, velocity, target: targets minus positions, velocities, and velocity targets, ``(num_envs, dofs)``.
     """
-    wanted, reach, firm = stiffness * error, np.abs(error) / step, damping + step * stiffness
-    pull, push = np.minimum(np.abs(wanted), effort), wanted - damping * velocity
+    stiffness = np.where(mode == DOF_MODE_POS, stiffness, 0.0)
+    pulled, reach, firm = stiffness * error, np.abs(error) / step, damping + step * stiffness
+    wanted = pulled + damping * target
+    pull, push = np.minimum(np.abs(pulled), effort), wanted - damping * velocity
     spring = (velocity + step * wanted / inertia) / (1.0 + step * firm / inertia)  # its velocity at the end
     clamped = (np.abs(push) > effort) & (np.abs(wanted - firm * spring) <= effort)
     free = velocity + step * np.clip(push, -effort, effort) / inertia
     slowed = inertia / step * (np.abs(free) / np.maximum(np.abs(spring), 1e-9) - 1.0)
     follow = np.where(clamped, np.clip(slowed, 0.0, firm), 0.0)
 
-    speed = np.where(np.abs(wanted) > effort, pull * step / inertia, np.minimum(pull * step / inertia, reach))
+    speed = np.where(np.abs(pulled) > effort, pull * step / inertia, np.minimum(pull * step / inertia, reach))
     strong = speed > OVERPOWERED * max_velocity
     brake = np.where(strong, pull / np.maximum(np.minimum(max_velocity / BRAKE, reach), 1e-9), 0.0)
-    return np.where(mode == DOF_MODE_POS, np.maximum(follow, brake), 0.0)
+    return np.where(mode == DOF_MODE_POS, np.maximum(follow, brake), np.where(mode == DOF_MODE_VEL, follow, 0.0))
 
 
 def principal_axes(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -120,8 +120,9 @@ class WarpProperties:
 
     def _flush_dofs(self, worlds: np.ndarray) -> None:
         """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
-        host, layout = self._host, self._layout
+        host, layout, before = self._host, self._layout, self.steadied
         self.steadied |= may_need_steadying(drives(self._dofs), self._joint_inertia, host.opt.timestep)
+        self._moved |= self.steadied != before  # a step launches another kernel
         if self.steadied and len(self._dofs) == 1:
             self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
         each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)

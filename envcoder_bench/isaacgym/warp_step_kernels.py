@@ -99,6 +99,11 @@ def load_commands(
         reset_world(env, first, motion)
 
 
+@wp.func
+def finite_or_zero(x: float) -> float:
+    return wp.where(wp.isfinite(x), x, 0.0)
+
+
 @wp.kernel(enable_backward=False)
 def steady(
     drives: Drives,
@@ -114,29 +119,31 @@ def steady(
 ):
     """Damp joints as ``numerics.steadying``, one thread per world and DOF; each world has rows."""
     env, dof = wp.tid()
-    if drives.mode[env, dof] != MODE_POS:
+    mode = drives.mode[env, dof]
+    if mode != MODE_POS and mode != MODE_VEL:
         return
     step, column = timestep[env % timestep.shape[0]], dof_qvel[dof]
-    error = drives.position_targets[env, dof] - motion.qpos[env, dof_qpos[dof]]
+    error = finite_or_zero(drives.position_targets[env, dof] - motion.qpos[env, dof_qpos[dof]])
     velocity = motion.qvel[env, column]
-    stiffness, damping = drives.stiffness[env, dof], drives.damping[env, dof]
+    target = finite_or_zero(drives.velocity_targets[env, dof])
+    stiffness, damping = wp.where(mode == MODE_POS, drives.stiffness[env, dof], 0.0), drives.damping[env, dof]
     most, limit = effort[env, dof], max_velocity[env, dof]
     weight = inertia[dof] + armature[env % armature.shape[0], column]
     own = wp.float32(0.0)
-    if wp.isfinite(error):
-        wanted, reach, firm = stiffness * error, wp.abs(error) / step, damping + step * stiffness
-        size, push = wp.abs(wanted), wanted - damping * velocity
-        pull = wp.min(size, most)
-        spring = (velocity + step * wanted / weight) / (1.0 + step * firm / weight)
-        if wp.abs(push) > most and wp.abs(wanted - firm * spring) <= most:
-            free = velocity + step * wp.clamp(push, -most, most) / weight
-            slowed = weight / step * (wp.abs(free) / wp.max(wp.abs(spring), 1.0e-9) - 1.0)
-            own = wp.clamp(slowed, 0.0, firm)
-        speed = pull * step / weight
-        if size <= most:
-            speed = wp.min(speed, reach)
-        if speed > OVERPOWERED * limit:
-            own = wp.max(own, pull / wp.max(wp.min(limit / BRAKE, reach), 1.0e-9))
+    pulled, reach, firm = stiffness * error, wp.abs(error) / step, damping + step * stiffness
+    wanted = pulled + damping * target
+    size, push = wp.abs(pulled), wanted - damping * velocity
+    pull = wp.min(size, most)
+    spring = (velocity + step * wanted / weight) / (1.0 + step * firm / weight)
+    if wp.abs(push) > most and wp.abs(wanted - firm * spring) <= most:
+        free = velocity + step * wp.clamp(push, -most, most) / weight
+        slowed = weight / step * (wp.abs(free) / wp.max(wp.abs(spring), 1.0e-9) - 1.0)
+        own = wp.clamp(slowed, 0.0, firm)
+    speed = pull * step / weight
+    if size <= most:
+        speed = wp.min(speed, reach)
+    if mode == MODE_POS and speed > OVERPOWERED * limit:
+        own = wp.max(own, pull / wp.max(wp.min(limit / BRAKE, reach), 1.0e-9))
     joint_damping[env, column] = own
 
 

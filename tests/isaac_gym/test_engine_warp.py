@@ -319,6 +319,38 @@ def test_strong_drive_has_its_force_where_something_holds_it(tmp_path, engine):
     assert -scene.contacts[1, 0].item() == pytest.approx(5000.0 * error, rel=0.02)
 
 
+WHEEL = """<robot name="wheel"><link name="base"/><link name="wheel"><inertial><mass value="0.5"/>
+<inertia ixx="0.0007" iyy="0.0007" izz="0.0007" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="axle" type="continuous"><parent link="base"/><child link="wheel"/><axis xyz="0 1 0"/>
+<limit effort="{effort}" velocity="100"/></joint></robot>"""
+
+
+@marked(on_all)
+@pytest.mark.parametrize(("effort", "damping"), [(12.0, 80.0), (2.0, 10.0), (12.0, 1.0), (1000.0, 80.0)])
+def test_velocity_drive_comes_to_its_target_within_its_effort(tmp_path, engine, effort, damping):
+    """With 12 N m and 80 N m s/rad a clamped drive threw the wheel between -43 and 43 rad/s."""
+    wheel = load(tmp_path, WHEEL.format(effort=effort), fix_base_link=True)
+    drive = {"driveMode": gymapi.DOF_MODE_VEL, "stiffness": 0.0, "damping": damping}
+    scene = Scene((wheel, pose()), num_envs=1, dt=1 / 60, substeps=2, props=drive)
+    gym.set_dof_velocity_target_tensor(scene.sim, scene.dofs_full(5.0))
+    scene.step(10)
+    assert scene.dof[0, 1].item() == pytest.approx(5.0, rel=0.01)
+
+
+@marked(on_all)
+def test_position_drive_follows_its_velocity_target(tmp_path, engine):
+    """A joint that moves as its targets do needs no force, however strong its drive is."""
+    slider = SLIDER.replace('effort="50"', 'effort="10"').replace('mass value="2"', 'mass value="0.02"')
+    drive = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 100.0, "damping": 20.0}
+    scene = Scene((load(tmp_path, slider, fix_base_link=True), pose()), num_envs=1, dt=1 / 60, props=drive)
+    scene.set_dofs(0.0, 2.0)
+    for step in range(1, 21):
+        gym.set_dof_position_target_tensor(scene.sim, scene.dofs_full(2.0 * step / 60))
+        gym.set_dof_velocity_target_tensor(scene.sim, scene.dofs_full(2.0))
+        scene.step()
+        assert scene.dof[0].tolist() == pytest.approx([2.0 * step / 60, 2.0], rel=1e-3)
+
+
 def test_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     params = gymapi.SimParams()
