@@ -91,9 +91,9 @@ def plot_learning_curves(
 
 def _limits(means: np.ndarray, bands: Sequence[float]) -> tuple[float, float]:
     """Return limits of the fitness axis that show all means, and the bands unless they are much wider."""
-    span = max(float(np.ptp(means)), 1e-3)
     if not np.ptp([*means, *bands]):
         return _around(float(means[0]))
+    span = max(float(np.ptp(means)), 1e-3)
     low = max(min(means.min(), *bands), means.min() - span / 2)
     high = min(max(means.max(), *bands), means.max() + span / 2)
     margin = 0.05 * span

@@ -351,6 +351,26 @@ def test_position_drive_follows_its_velocity_target(tmp_path, engine):
         assert scene.dof[0].tolist() == pytest.approx([2.0 * step / 60, 2.0], rel=1e-3)
 
 
+@marked(on_warp)
+def test_step_is_captured_again_when_a_drive_begins_to_need_damping(tmp_path, engine):
+    weak = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 5.0, "damping": 1.0, "effort": 0.01}
+    scene = Scene((load(tmp_path, FINGER, fix_base_link=True), pose()), num_envs=2, props=weak)
+
+    def change(env, **values):
+        properties = gym.get_actor_dof_properties(env, 0)
+        for name, value in values.items():
+            properties[name] = value
+        gym.set_actor_dof_properties(env, 0, properties)
+
+    change(scene.envs[1], damping=1.1)  # each world has rows from here on
+    scene.step(2)
+    own = scene.sim.engine._properties
+    assert not own.steadied and not own.flush()
+    for env in scene.envs:
+        change(env, stiffness=5000.0, damping=100.0, effort=200.0)
+    assert own.flush() and own.steadied
+
+
 def test_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     params = gymapi.SimParams()
