@@ -37,9 +37,10 @@ def build(codes: Sequence[str], target: str) -> list[str]:
     Returns:
         For each kernel, the error if it was not compiled, else an empty text.
     """
-    waiting = deque(code for code in dict.fromkeys(codes) if code not in _failed)
+    waiting = [code for code in dict.fromkeys(codes) if code not in _failed]
     if waiting:
-        _Building(waiting, target).see_through()
+        # the longest first, so that none is left to a single process at the end
+        _Building(deque(sorted(waiting, key=len, reverse=True)), target).see_through()
     return [_failed.get(code, "") for code in codes]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Callable
 
@@ -10,10 +11,14 @@ from envcoder_bench.compile.program import FLOATS, Node, Program, reachable
 C_TYPES = {
     "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "u8": "unsigned char", "b": "bool",
 }  # fmt: skip
-_FUNCTIONS = {  # of the C library; the names for float end in f
+# of the C library; the names for float end in f
+_INSTRUCTIONS = {"floor", "ceil", "trunc"}
+_FUNCTIONS = {
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
-    "erf", "erfc", "floor", "ceil", "trunc", "atan2", "pow",
+    "erf", "erfc",
 }  # fmt: skip
+_FUNCTIONS_OF_TWO = {"atan2", "pow", "fmod"}
+_CALL = re.compile(r"\bMath::(\w+)")
 _OPERATORS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 
@@ -25,7 +30,7 @@ class CCode:
     Attributes:
         statements: the code. It declares the variables it needs; reads ``S_<name>`` (pointers to the environment's row
             of the state), ``c[i]`` (its constants), ``lane``, ``n`` (environments of the group), ``seed`` and ``step``;
-            and writes ``O_<name>[i]`` (pointers to its row of the results).
+            and writes ``O_<name>[i]`` (pointers to its row of the results); and calls functions of ``Math``.
         constants: the numbers of ``c``.
         state: keys of the state that it reads, with their C types.
         outputs: names of the results, with their widths.
@@ -68,6 +73,23 @@ def write_c(program: Program, stores: dict[str, str]) -> CCode:
             lines.append(stores[name].format(name=name, place=place, value=names[node]))
     sizes = tuple((name, len(output.nodes)) for name, output in wanted.items())
     return CCode("\n".join(lines), tuple(constants), tuple(sorted(state.items())), sizes)
+
+
+def define_functions(code: str) -> str:
+    """Return the definition of ``Math``, with the C library's functions that the code calls.
+
+    CUDA's compiler would copy them, dozens of instructions each, to every place where they are called: kernels with
+    many sines took five times as long to compile.
+    """
+    lines = []
+    for name in sorted(set(_CALL.findall(code))):
+        kind, op = ("float", name[:-1]) if name.endswith("f") and name != "erf" else ("double", name)
+        given, passed = (f"{kind} x, {kind} y", "x, y") if op in _FUNCTIONS_OF_TWO else (f"{kind} x", "x")
+        lines.append(f"static NOT_INLINED {kind} {name}({given}) {{ return ::{name}({passed}); }}")
+    if not lines:
+        return ""
+    macro = "#ifdef __CUDA_ARCH__\n#define NOT_INLINED __noinline__\n#else\n#define NOT_INLINED\n#endif"
+    return "\n".join(["", macro, "struct Math {", *lines, "};"])
 
 
 def _expression(node: Node, kinds: list[str], x: list[str]) -> str:
@@ -125,15 +147,17 @@ def _float(op: str, kind: str, x: list[str]) -> str:
     if op in ("maximum", "minimum"):  # NaN wins
         return f"{x[0]} != {x[0]} || {x[0]} {'>' if op == 'maximum' else '<'} {x[1]} ? {x[0]} : {x[1]}"
     if op == "log1p":  # some C libraries lack log1p and expm1; double precision compensates
-        return f"({C_TYPES[kind]})log(1.0 + (double){x[0]})"
+        return f"({C_TYPES[kind]})Math::log(1.0 + (double){x[0]})"
     if op == "expm1":
-        return f"({C_TYPES[kind]})(exp((double){x[0]}) - 1.0)"
+        return f"({C_TYPES[kind]})(Math::exp((double){x[0]}) - 1.0)"
     if op == "fmod":
         # some C libraries do not return NaN for 0 % 0
-        return f"{x[1]} == {zero} ? ({x[0]} - {x[0]}) / {x[1]} : fmod{suffix}({x[0]}, {x[1]})"
-    if op not in _FUNCTIONS:
+        return f"{x[1]} == {zero} ? ({x[0]} - {x[0]}) / {x[1]} : Math::fmod{suffix}({x[0]}, {x[1]})"
+    if op in _INSTRUCTIONS:
+        return f"{op}{suffix}({x[0]})"
+    if op not in _FUNCTIONS | _FUNCTIONS_OF_TWO:
         raise ValueError(f"no C code for {op} of {kind}")
-    return f"{op}{suffix}({', '.join(x)})"
+    return f"Math::{op}{suffix}({', '.join(x)})"
 
 
 def _whole(op: str, kind: str, x: list[str]) -> str:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.building import BROKEN_OFF
-from envcoder_bench.compile.c_code import C_TYPES, CCode
+from envcoder_bench.compile.c_code import C_TYPES, CCode, define_functions
 from envcoder_bench.compile.division import GroupProgram, KernelPrograms, alone, divide, program_key
 from envcoder_bench.compile.program import KINDS
 
@@ -123,7 +123,8 @@ def _layout(buffers: StageBuffers) -> Hashable:
 
 def _code(kernel: KernelPrograms, buffers: StageBuffers) -> str:
     cases = [f"case {i}: {{\n{_body(code, buffers)}\n}} break;" for i, code in enumerate(kernel.codes)]
-    return _HEADER + "\n".join(cases) + "\n}\n"
+    body = "\n".join(cases)
+    return define_functions(body) + _HEADER + body + "\n}\n"
 
 
 def _body(code: CCode, buffers: StageBuffers) -> str:

@@ -12,6 +12,9 @@ import warp as wp
 from envcoder_bench.core.warp_start import start_warp
 
 BLOCK = 64  # threads; few, because programs use many registers and groups have few environments
+# no fused multiply-add: torch rounds after every operation. Warp's default level of 3 takes longer to compile, and the
+# functions are 2 % of a step
+_OPTIONS = {"fuse_fp": False, "block_dim": BLOCK, "optimization_level": 2}
 
 
 start_warp()
@@ -24,8 +27,7 @@ def make_kernel(code: str) -> Any:
     @wp.func_native(code)
     def run(tid: int, table: wp.array(dtype=wp.int64)): ...  # pyright: ignore
 
-    # no fused multiply-add: torch rounds after every operation
-    @wp.kernel(enable_backward=False, module="unique", module_options={"fuse_fp": False, "block_dim": BLOCK})
+    @wp.kernel(enable_backward=False, module="unique", module_options=_OPTIONS)
     def kernel(table: wp.array(dtype=wp.int64)):  # pyright: ignore
         run(wp.tid(), table)
 
