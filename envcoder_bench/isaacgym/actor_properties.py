@@ -85,6 +85,29 @@ def apply_tendons(env: Env, number: int) -> None:
         env.sim.engine.set_model_fields(env.index, fields)
 
 
+def apply_attractors(env: Env) -> None:
+    """Set the targets of an environment's attractors."""
+    rows = np.array(env.sim.layout.model.eq_data)
+    for row, attractor in zip(rows, env.attractors):
+        row[3:6] = list(attractor.target.p)
+    env.sim.engine.set_model_fields(env.index, {"eq_data": (np.arange(len(rows)), rows)})
+
+
+def check_limits(env: Env, rows: np.ndarray, dofs: slice) -> None:
+    """Check that the scene's model has the limits that ``DOF_PROPERTIES`` of an environment's DOFs ask for.
+
+    Raises:
+        NotImplementedError: a joint has limits, and had none in the first environment when the scene was compiled.
+    """
+    model, joints = env.sim.layout.model, env.sim.layout.dof_joint[dofs]
+    for row, joint in zip(rows, joints):
+        if row["hasLimits"] and not model.jnt_limited[joint]:
+            raise NotImplementedError(
+                f"set_actor_dof_properties: joint {model.joint(int(joint)).name.split('/', 1)[1]!r} gets limits with "
+                "hasLimits; this works before prepare_sim, and in all environments"
+            )
+
+
 def check_scale(actor: Actor, scale: float) -> None:
     """Check that an actor can have a scale.
 

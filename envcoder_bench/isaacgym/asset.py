@@ -103,6 +103,7 @@ class Asset:
             *(tuple(values.tolist()) for values in kinds),
             *(tuple(names) for names in (self.body_names, self.dof_names, self.tendon_names, meshes, frames)),
             (self.fixed, o.disable_gravity, o.max_linear_velocity, o.max_angular_velocity),
+            (o.linear_damping, o.angular_damping),
         )
 
     def rest_poses(self) -> list[Transform]:

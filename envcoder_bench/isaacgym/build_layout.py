@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from envcoder_bench.isaacgym import contacts
+from envcoder_bench.isaacgym.asset import Asset
 from envcoder_bench.isaacgym.collisions import ShapeClass, masks
 from envcoder_bench.isaacgym.contacts import Pairs
 from envcoder_bench.isaacgym.layout import Actor, ActorPlace, Layout
@@ -133,15 +134,14 @@ def _add_terrain(spec: mujoco.MjSpec, number: int, terrain: Terrain) -> str:
 def _shape_classes(number: int, actor: Actor) -> list[ShapeClass]:
     """Return the class of each shape of an actor."""
     model, classes = actor.asset.model, []
-    for geom, shape in enumerate(actor.shapes):
+    for geom, own in enumerate(actor.filters()):
         body = int(model.geom_bodyid[geom])
         immovable = actor.asset.fixed and int(model.body_weldid[body]) in (0, int(model.body_weldid[1]))
-        group, own = actor.group, actor.filter if actor.filter >= 0 else int(shape.filter)
-        if actor.filter >= 0 or shape.filter:
-            classes.append(ShapeClass(group, own, immovable))
+        if actor.filter >= 0 or own:
+            classes.append(ShapeClass(actor.group, own, immovable))
         else:
             contype, conaffinity = int(model.geom_contype[geom]), int(model.geom_conaffinity[geom])
-            classes.append(ShapeClass(group, 0, immovable, number, contype, conaffinity))
+            classes.append(ShapeClass(actor.group, 0, immovable, number, contype, conaffinity))
     return classes
 
 
@@ -169,6 +169,11 @@ def _add_actor(
     for joint in child.joints:
         joint.frictionloss, joint.stiffness, joint.damping = 0.0, [0.0] * 3, [0.0] * 3
         joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
+    for name, row in zip(actor.asset.dof_names, actor.dof_properties):
+        joint = child.joint(name)
+        if row["hasLimits"] and joint.limited != mujoco.mjtLimited.mjLIMITED_TRUE:
+            joint.limited = mujoco.mjtLimited.mjLIMITED_TRUE
+            joint.range = joint.range if joint.range.any() else [-1, 1]  # replaced by the properties
     for tendon, properties in zip(child.tendons, actor.tendons):
         tendon.damping = [float(properties.damping), 0.0, 0.0]
     names = [f"{number}/{geom.name}" for geom in geoms]
@@ -203,8 +208,6 @@ def _describe(
         else:
             place.qpos = int(model.jnt_qposadr[model.body_jntadr[root]])
             place.qvel = int(model.jnt_dofadr[model.body_jntadr[root]])
-            if len(asset.body_names) == 1:
-                _damp(model, place, asset.options.linear_damping, asset.options.angular_damping)
         places.append(place)
     options = [actor.asset.options for actor in actors]
     return Layout(
@@ -217,16 +220,12 @@ def _describe(
         dof_joint=np.array(joints, dtype=np.int64),
         sensors=sensors,
         max_velocity=[(o.max_linear_velocity, o.max_angular_velocity) for o in options],
+        root_damping=[_root_damping(actor.asset) for actor in actors],
         pairs=pairs,
     )
 
 
-def _damp(model: mujoco.MjModel, place: ActorPlace, linear: float, angular: float) -> None:
-    """Damp a free body; the rates are 1/s, so damping is proportional to mass and inertia.
-
-    PhysX multiplies velocities by 1 - rate h in each step of h; MuJoCo divides them by 1 + damping h / mass.
-    """
-    linear, angular = (rate / max(1.0 - rate * model.opt.timestep, 1e-6) for rate in (linear, angular))
-    rates = np.r_[[linear * model.body_mass[place.root]] * 3, angular * model.body_inertia[place.root]]
-    damping = model.dof_damping if model.dof_damping.ndim == 1 else model.dof_damping[:, 0]
-    damping[place.qvel : place.qvel + 6] = rates
+def _root_damping(asset: Asset) -> tuple[float, float]:
+    if asset.fixed or len(asset.body_names) > 1:
+        return 0.0, 0.0
+    return float(asset.options.linear_damping), float(asset.options.angular_damping)

@@ -18,10 +18,11 @@ from envcoder_bench.isaacgym.numerics import (
     steadying,
 )
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
+from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 
 
 class CpuProperties:
-    """Properties as rows of the batch's model; ``flush`` updates the constants that MuJoCo derives from them.
+    """Properties as rows of the batch's model; ``flush`` updates what is derived from them.
 
     Attributes:
         mode, stiffness, damping, max_velocity: ``(num_envs, dofs)``.
@@ -37,22 +38,25 @@ class CpuProperties:
         self._bias, self._force_range = batch.expand("actuator_biasprm"), batch.expand("actuator_forcerange")
         self._spring, self._damper = batch.expand("jnt_stiffness"), batch.expand("dof_damping")
         self.armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
-        self.gravity = batch.expand("opt.gravity")
+        self.gravity, self._attractors = batch.expand("opt.gravity"), batch.expand("eq_data")
         self.mode, self.stiffness, self.damping = (np.zeros(dofs) for _ in range(3))
         self.max_velocity = np.full(dofs, np.inf)
         self.mass = np.broadcast_to(model.body_mass, (num_envs, model.nbody))
         self.ipos = np.broadcast_to(model.body_ipos, (num_envs, model.nbody, 3))
         self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
         self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
-        self._joint_inertia = joint_inertias(model, layout.dof_qvel)
+        self._weights = batch.expand("dof_invweight0")
+        self._dofs = np.zeros(dofs, DOF_PROPERTIES)
         self.steadied = False
         self._least_weights = least_weights(model)
         self._changed = np.ones(num_envs, dtype=bool)  # environments whose derived constants are outdated
+        self._unchecked = np.ones(num_envs, dtype=bool)  # environments whose drives may need damping since
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES``, as ``Engine.set_dof_properties``."""
         rows = slice(None) if env is None else env
         joints, qvel = self._layout.dof_joint[dofs], self._layout.dof_qvel[dofs]
+        self._dofs[rows, dofs], self._unchecked[rows] = properties, True
         new = drives(properties)
         for own, values in ((self.mode, new.mode), (self.stiffness, new.stiffness), (self.damping, new.damping)):
             own[rows, dofs] = values
@@ -64,12 +68,11 @@ class CpuProperties:
         self.armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
         self.max_velocity[rows, dofs] = new.max_velocity
-        self.steadied |= may_need_steadying(new, self._joint_inertia[dofs], self._layout.model.opt.timestep)
 
     def steady(self, error: np.ndarray, velocity: np.ndarray, target: np.ndarray) -> None:
         """Damp joints as drives need it, by the last arguments of ``steadying``, ``(num_envs, dofs)``."""
         columns, step = self._layout.dof_qvel, self._layout.model.opt.timestep
-        inertia, effort = self._joint_inertia + self.armature[:, columns], self._force_range[:, :, 1]
+        inertia, effort = joint_inertias(self._weights[:, columns]), self._force_range[:, :, 1]
         own = (self.mode, self.stiffness, self.damping, effort, self.max_velocity)
         dampers = _linear(self._damper)
         more = steadying(*own, inertia, step, error, velocity, target)
@@ -101,13 +104,21 @@ class CpuProperties:
         self.gravity[...] = gravity
 
     def flush(self) -> None:
-        """Update the constants that depend on masses and armatures, of the environments in which these changed."""
+        """Update MuJoCo's constants and ``steadied``, for the environments whose properties changed."""
         if self._changed.any():
             changed = np.flatnonzero(self._changed)
+            attractors = self._attractors[changed].copy()
             self._batch.set_const(changed)
+            self._attractors[changed] = attractors  # whose targets it would replace
             weights = self._batch.expand("body_invweight0")
             weights[changed, :, 0] = np.maximum(weights[changed, :, 0], self._least_weights * weights[changed, :, 1])
+            self._unchecked |= self._changed
             self._changed[:] = False
+        if self._unchecked.any():
+            inertia = joint_inertias(self._weights[self._unchecked][:, self._layout.dof_qvel])
+            own, step = drives(self._dofs[self._unchecked]), self._layout.model.opt.timestep
+            self.steadied |= may_need_steadying(own, inertia, step)
+            self._unchecked[:] = False
 
 
 def _linear(field: np.ndarray) -> np.ndarray:

@@ -66,7 +66,7 @@ class Engine(ABC):
 
         The values act from the next ``step`` on, and constants that MuJoCo derives from them are updated. Fields are
         ``pair_friction``, ``tendon_damping``, ``tendon_stiffness``, ``geom_size``, ``geom_pos``, ``geom_quat``,
-        ``geom_rbound``, ``geom_aabb``, ``body_pos``, ``body_quat``, ``jnt_pos`` and ``jnt_axis``.
+        ``geom_rbound``, ``geom_aabb``, ``body_pos``, ``body_quat``, ``jnt_pos``, ``jnt_axis`` and ``eq_data``.
         """
 
     @abstractmethod

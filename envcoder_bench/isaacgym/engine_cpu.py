@@ -13,15 +13,15 @@ from torch import Tensor
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.isaacgym.cpu_outputs import VEL, CpuOutputs
 from envcoder_bench.isaacgym.cpu_properties import CpuProperties
+from envcoder_bench.isaacgym.cpu_velocities import damp_roots, limit_velocities
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import ActorPlace, Layout
-from envcoder_bench.isaacgym.numerics import first_state, rotation_matrices
+from envcoder_bench.isaacgym.numerics import first_state, position_limits, rotation_matrices
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.sim import mujoco_height_fields
 from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.poses import PoseSource
 
-_MAX_POSITION = 1e4  # m, rad; an environment beyond it is unstable
 _NO_CONTACTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 _MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
 
@@ -52,6 +52,7 @@ class CpuEngine(Engine):
         self._properties = CpuProperties(batch, layout, self.num_envs)
         self._outputs = CpuOutputs(batch, layout, self._properties, self.num_envs)
 
+        self._position_limits = position_limits(model)
         qpos, mocap_pos, mocap_quat = first_state(layout, poses)
         self._qpos[...] = qpos
         if self._mocap is not None:
@@ -92,14 +93,16 @@ class CpuEngine(Engine):
             for substep in range(self._layout.substeps):
                 if self._properties.steadied:
                     self._steady()
+                damp_roots(self._layout, self._properties, self._qpos, self._qvel)
                 try:
                     self._batch.step()
                 except SimulationError as error:  # the other environments have been stepped
                     bad[error.ids] = True
                 if substep == self._layout.substeps - 1:
                     self._outputs.collect()
-                self._limit_velocities()
-            bad |= ~((np.abs(self._qpos) <= _MAX_POSITION).all(axis=1) & np.isfinite(self._qvel).all(axis=1))
+                limit_velocities(self._layout, self._properties, self._qpos, self._qvel)
+            inside = (np.abs(self._qpos) <= self._position_limits).all(axis=1)
+            bad |= ~(inside & np.isfinite(self._qvel).all(axis=1))
             if bad.any():
                 self._batch.state[bad] = self._first_state[bad]
                 self.blow_ups += int(bad.sum())
@@ -148,24 +151,6 @@ class CpuEngine(Engine):
         error = np.nan_to_num(error, posinf=0.0, neginf=0.0)
         target = np.nan_to_num(self.velocity_targets.numpy(), posinf=0.0, neginf=0.0)
         self._properties.steady(error, self._qvel[:, self._layout.dof_qvel], target)
-
-    def _limit_velocities(self) -> None:
-        """Apply velocity limits; joints have moved with the velocities of the physics step, and move back."""
-        layout, columns = self._layout, self._layout.dof_qvel
-        joint = self._qvel[:, columns]
-        limited = np.clip(joint, -self._properties.max_velocity, self._properties.max_velocity)
-        if (limited != joint).any():
-            self._qpos[:, layout.dof_qpos] -= layout.model.opt.timestep * (joint - limited)
-            self._qvel[:, columns] = limited
-        for place, limits in zip(layout.places, layout.max_velocity):
-            if place.fixed:
-                continue
-            for first, limit in zip((place.qvel, place.qvel + 3), limits):
-                part = self._qvel[:, first : first + 3]
-                speed = np.sqrt((part * part).sum(axis=1))
-                fast = speed > limit
-                if fast.any():
-                    part[fast] *= (limit / speed[fast])[:, None]
 
     def actor_mask(self, rows: Tensor) -> Tensor:
         mask, numbers = np.zeros((self.num_envs, self.num_actors), dtype=bool), rows.numpy()

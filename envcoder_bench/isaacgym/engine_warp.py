@@ -24,7 +24,7 @@ from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.isaacgym import warp_step_kernels as kernels
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import room
+from envcoder_bench.isaacgym.numerics import massless_roots, room
 from envcoder_bench.isaacgym.warp_outputs import WarpOutputs
 from envcoder_bench.isaacgym.warp_properties import WarpProperties
 from envcoder_bench.isaacgym.warp_state import WarpState
@@ -79,6 +79,12 @@ class WarpEngine(Engine):
 
     def _build(self, poses: np.ndarray) -> None:
         layout = self._layout
+        for name in massless_roots(layout):
+            logger.warning(
+                "the free root %r has no mass: MuJoCo Warp's single precision cannot simulate it, unless its joints "
+                "have an armature. Give it an <inertial>, or use the CPU",
+                name,
+            )
         model = copy.copy(layout.model)
         model.opt.iterations, model.opt.ls_iterations = _ITERATIONS, _LINE_SEARCH_ITERATIONS
         if model.nv > _DENSE_DOFS:
@@ -91,6 +97,8 @@ class WarpEngine(Engine):
 
         self._state = WarpState(self._model, data, layout, poses)
         self._root_limits = wp.array(np.minimum(layout.max_velocity, 1e30), dtype=wp.float32)
+        self._root_damping = wp.array(layout.root_damping, dtype=wp.float32)
+        self._damped = bool(np.any(layout.root_damping))
         self.dof_actors = torch.from_numpy(layout.dof_actors).to(self.device)
         self._bodies = wp.array(layout.bodies, dtype=wp.int32)
         self._drives = kernels.Drives()
@@ -151,7 +159,7 @@ class WarpEngine(Engine):
         wp.launch(
             kernels.load_commands,
             dim=self.num_envs,
-            inputs=[self._drives, self._bodies, state.first],
+            inputs=[self._drives, self._bodies, state.position_limits, state.first],
             outputs=[*self._loads, state.motion, data.ctrl, data.xfrc_applied, failed],
         )
         for substep in range(self._layout.substeps):
@@ -160,10 +168,17 @@ class WarpEngine(Engine):
                     kernels.steady,
                     dim=(self.num_envs, self.num_dofs),
                     inputs=[
-                        *(self._drives, properties.effort, properties.max_velocity, properties.joint_inertia),
-                        *(model.dof_armature, state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
+                        *(self._drives, properties.effort, properties.max_velocity, model.dof_invweight0),
+                        *(state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
                     ],
                     outputs=[model.dof_damping],
+                )
+            if self._damped:
+                wp.launch(
+                    kernels.damp_roots,
+                    dim=(self.num_envs, self.num_actors),
+                    inputs=[state.places, self._root_damping, model.body_ipos, model.opt.timestep],
+                    outputs=[data.qpos, data.qvel],
                 )
             mjw.step(model, data)
             if substep == self._layout.substeps - 1:
@@ -180,7 +195,7 @@ class WarpEngine(Engine):
         wp.launch(
             kernels.finish,
             dim=self.num_envs,
-            inputs=[state.dof_qvel, data.qacc, data.qfrc_actuator, DROPPING, state.first],
+            inputs=[state.dof_qvel, data.qacc, data.qfrc_actuator, DROPPING, state.position_limits, state.first],
             outputs=[
                 *(state.motion, failed, blow_ups, data.overflow, overflows, dof_forces),
                 self._outputs.contacts_array,

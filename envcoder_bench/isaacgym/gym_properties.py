@@ -29,10 +29,12 @@ class PropertyMethods:
             expected = env.actors[actor].dof_properties.shape[0]
             raise ValueError(f"set_actor_dof_properties: {rows.shape[0]} rows for {expected} DOFs")
         tell_ignored("set_actor_dof_properties", ["friction"] if rows["friction"].any() else [])
-        env.actors[actor].dof_properties = rows
         if env.sim.compiled:
             first = env.first_dof(actor)
-            env.sim.engine.set_dof_properties(env.index, slice(first, first + len(rows)), rows)
+            dofs = slice(first, first + len(rows))
+            actor_properties.check_limits(env, rows, dofs)
+            env.sim.engine.set_dof_properties(env.index, dofs, rows)
+        env.actors[actor].dof_properties = rows
         return True
 
     def get_actor_rigid_body_properties(self, env: Env, actor: int) -> list[RigidBodyProperties]:
@@ -51,14 +53,17 @@ class PropertyMethods:
         return True
 
     def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:
-        return copied(env.actors[actor].shapes)
+        shapes = copied(env.actors[actor].shapes)
+        for shape, own in zip(shapes, env.actors[actor].filters()):
+            shape.filter = own
+        return shapes
 
     def set_actor_rigid_shape_properties(self, env: Env, actor: int, properties: list[RigidShapeProperties]) -> bool:
         """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect."""
-        if env.sim.compiled and [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:
+        if env.sim.compiled and [p.filter for p in properties] != env.actors[actor].filters():
             raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
         tell_unused_shape_properties(properties)
-        env.actors[actor].shapes = copied(properties)
+        env.actors[actor].shapes, env.actors[actor].own_shapes = copied(properties), True
         if env.sim.compiled:
             actor_properties.apply_shapes(env, actor)
         return True

@@ -137,14 +137,16 @@ class SceneMethods:
     ) -> int:
         """Add an actor to an environment; return its index there."""
         env.sim.record("create_actor")
-        # shapes and tendons are shared with the asset until a task sets others
         own = (asset.dof_properties.copy(), asset.shapes, asset.tendons)
         env.actors.append(Actor(asset, name, Transform(Vec3(*pose.p), Quat(*pose.r)), group, filter, *own))
         return len(env.actors) - 1
 
     def create_rigid_body_attractor(self, env: Env, properties: AttractorProperties) -> int:
-        """Pin a point of a body to a point of the environment."""
+        """Pin a point of a body to a point of the environment, rigidly."""
         env.sim.record("create_rigid_body_attractor")
+        if not properties.stiffness > 0:
+            raise NotImplementedError("create_rigid_body_attractor: a stiffness of 0 is not supported")
+        tell_ignored("create_rigid_body_attractor", ["stiffness", "damping"])
         if properties.axes & AXIS_ALL != AXIS_TRANSLATION:
             raise NotImplementedError("create_rigid_body_attractor: only axes=AXIS_TRANSLATION is supported")
         env.attractors.append(copy.deepcopy(properties))

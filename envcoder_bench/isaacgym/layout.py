@@ -17,7 +17,11 @@ from envcoder_bench.isaacgym.transforms import Transform
 
 @dataclass
 class Actor:
-    """A recorded actor of one environment; ``bodies`` is None until a task sets properties of bodies."""
+    """A recorded actor of one environment.
+
+    ``bodies`` is None until a task sets properties of bodies. ``shapes`` and ``tendons`` are shared with the asset
+    until a task sets others; ``own_shapes`` is whether it has set shapes.
+    """
 
     asset: Asset
     name: str
@@ -28,7 +32,13 @@ class Actor:
     shapes: list[RigidShapeProperties]
     tendons: list[TendonProperties]
     bodies: list[RigidBodyProperties] | None = None
+    own_shapes: bool = False
     scale: float = 1.0
+
+    def filters(self) -> list[int]:
+        """Return the filter of each shape: the actor's, unless that is -1 or the task has set shapes."""
+        own = self.own_shapes or self.filter < 0
+        return [int(shape.filter) if own else self.filter for shape in self.shapes]
 
 
 @dataclass
@@ -56,6 +66,7 @@ class Layout:
         dof_qpos, dof_qvel, dof_joint: of each DOF, the addresses in qpos and qvel, and the joint.
         sensors: of each force sensor, the index in ``bodies`` and the pose in the body's frame.
         max_velocity: of each actor's root, the largest linear and angular speed, m/s and rad/s.
+        root_damping: of each actor's root, linear and angular rates, 1/s; 0 unless it is free and the only body.
         pairs: contacts between actors and with the ground.
     """
 
@@ -68,6 +79,7 @@ class Layout:
     dof_joint: np.ndarray
     sensors: list[tuple[int, Transform]]
     max_velocity: list[tuple[float, float]]
+    root_damping: list[tuple[float, float]]
     pairs: Pairs
 
     @property

@@ -16,7 +16,10 @@ from envcoder_bench.sim.mujoco_buffers import max_constraints, touching_pairs
 _CONTACTS_OF_A_BODY = 4  # FrankaCabinet, with 16 boxes in a drawer, had 86 of its 31 moving bodies
 _FEWEST_CONTACTS = 16
 _LEAST_WEIGHT = 1e-3
-_UNLIMITED = 1e30  # N or N m
+_UNLIMITED = 1e30  # a bound that no number reaches
+MAX_POSITION = 1e4  # m
+_LIGHT = 1e-4  # share of an actor's mass below which MuJoCo Warp fails
+_LEAST_INERTIA = 1e-9  # kg or kg m^2
 OVERPOWERED = 8.0  # times its joint's velocity limit that a drive alone would reach in a step
 BRAKE = 0.8  # share of such a drive's force that damping takes at the limit
 
@@ -49,7 +52,9 @@ def drives(properties: np.ndarray) -> Drives:
     position = mode == DOF_MODE_POS
     driven = position | (mode == DOF_MODE_VEL)
     stiffness, damping = properties["stiffness"].astype(float), properties["damping"].astype(float)
-    lower, upper = properties["lower"].astype(float), properties["upper"].astype(float)
+    limited = properties["hasLimits"].astype(bool)
+    lower = np.where(limited, properties["lower"], -_UNLIMITED).astype(float)
+    upper = np.where(limited, properties["upper"], _UNLIMITED).astype(float)
     velocity, effort = properties["velocity"].astype(float), np.abs(properties["effort"].astype(float))
     return Drives(
         mode=mode,
@@ -71,10 +76,10 @@ def may_need_steadying(own: Drives, inertia: np.ndarray, step: float) -> bool:
     """Return whether ``steadying`` may have to damp a drive.
 
     Args:
-        inertia: ``joint_inertias``.
+        inertia: ``joint_inertias``, or less.
         step: the physics step, s.
     """
-    inertia, width = inertia + own.armature, own.upper - own.lower
+    inertia, width = np.maximum(inertia, _LEAST_INERTIA), own.upper - own.lower
     spring = (own.mode == DOF_MODE_POS) & (own.stiffness > 0)
     damper = ((own.mode == DOF_MODE_POS) | (own.mode == DOF_MODE_VEL)) & ~spring
     firm = step * (own.damping + step * np.where(spring, own.stiffness, 0.0)) > inertia
@@ -85,9 +90,9 @@ def may_need_steadying(own: Drives, inertia: np.ndarray, step: float) -> bool:
     return bool((spring & (fast | clamped)).any() or (damper & firm & (own.force_limit < _UNLIMITED)).any())
 
 
-def joint_inertias(model: mujoco.MjModel, columns: np.ndarray) -> np.ndarray:
-    """Return the inertia that each joint moves while all others are free, without armature, ``(dofs,)``."""
-    return np.maximum(1.0 / np.maximum(model.dof_invweight0[columns], 1e-12) - model.dof_armature[columns], 1e-9)
+def joint_inertias(invweight0: np.ndarray) -> np.ndarray:
+    """Return the inertia that each joint moves while all others are free, from MuJoCo's ``dof_invweight0``."""
+    return 1.0 / np.clip(invweight0, 1e-12, 1.0 / _LEAST_INERTIA)
 
 
 def steadying(
@@ -115,7 +120,7 @@ def steadying(
     has all its force.
 
     Args:
-        inertia: ``joint_inertias`` with armature; as the arguments before it ``(num_envs, dofs)``.
+        inertia: ``joint_inertias``; as the arguments before it ``(num_envs, dofs)``.
         step: the physics step, s.
         error, velocity, target: targets minus positions, velocities, and velocity targets, ``(num_envs, dofs)``.
     """
@@ -163,6 +168,25 @@ def first_state(layout: Layout, poses: np.ndarray) -> tuple[np.ndarray, np.ndarr
     limited = model.jnt_limited[layout.dof_joint].astype(bool)
     qpos[:, layout.dof_qpos] = np.where(limited, np.clip(0.0, lower, upper), 0.0)
     return qpos, position, quat
+
+
+def massless_roots(layout: Layout) -> list[str]:
+    """Return the names of free roots that move joints and have, with what is welded to them, nearly no mass."""
+    model, names = layout.model, []
+    for place in layout.places:
+        bodies = layout.bodies[place.bodies]
+        welded = bodies[model.body_weldid[bodies] == model.body_weldid[place.root]]
+        light = model.body_mass[welded].sum() < _LIGHT * model.body_mass[bodies].sum()
+        if not place.fixed and light:
+            names.append(model.body(place.root).name.split("/", 1)[1])
+    return names
+
+
+def position_limits(model: mujoco.MjModel) -> np.ndarray:
+    """Return the numbers of qpos beyond which an environment is unstable, ``(nq,)``; an angle must only be finite."""
+    limits = np.full(model.nq, MAX_POSITION)
+    limits[model.jnt_qposadr[model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)]] = _UNLIMITED
+    return limits
 
 
 def room(model: mujoco.MjModel) -> tuple[int, int]:

@@ -106,6 +106,9 @@ class Simulation:
         if engine.num_dofs:
             engine.set_dof_properties(None, slice(0, engine.num_dofs), np.stack(rows))
         for env in self.envs:
+            actor_properties.check_limits(env, rows[env.index], slice(0, engine.num_dofs))
+            if [a.target.p for a in env.attractors] != [a.target.p for a in first.attractors]:
+                actor_properties.apply_attractors(env)
             for k, (actor, model) in enumerate(zip(env.actors, first.actors)):
                 if actor.scale != 1.0 or actor.asset is not model.asset:
                     actor_properties.apply_sizes(env, k)
@@ -138,6 +141,9 @@ class Simulation:
         sensors = [[(body, *pose_array(pose)) for body, pose in e.force_sensors] for e in (first, env)]
         if sensors[0] != sensors[1]:
             raise NotImplementedError(f"environment {env.index} has other force sensors than the first environment")
+        attractors = [[(a.rigid_handle, *a.offset.p) for a in e.attractors] for e in (first, env)]
+        if attractors[0] != attractors[1]:
+            raise NotImplementedError(f"environment {env.index} has other attractors than the first environment")
         relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
         for k, (a, b) in enumerate(zip(first.actors, env.actors)):
             if a.asset is not b.asset and a.asset.structure() != b.asset.structure():
@@ -146,7 +152,7 @@ class Simulation:
                     f"environment {a.asset.name}; all environments need the same list of assets, or assets that differ "
                     "in sizes and masses alone"
                 )
-            filters = [[actor.filter, *(s.filter for s in actor.shapes)] for actor in (a, b)]
+            filters = [(actor.filter < 0, actor.filters()) for actor in (a, b)]
             if filters[0] != filters[1] or relations[0][k] != relations[1][k]:
                 raise NotImplementedError(
                     f"actor {b.name!r} of environment {env.index} has another collision filter or group than in the "

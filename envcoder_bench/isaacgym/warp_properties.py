@@ -28,7 +28,6 @@ class WarpProperties:
     Attributes:
         mode, stiffness, damping, effort, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds
             differ.
-        joint_inertia: ``numerics.joint_inertias``, ``(dofs,)``.
         steadied: whether there is a drive that ``kernels.steady`` may damp; then each world has rows.
     """
 
@@ -44,8 +43,8 @@ class WarpProperties:
         self.stiffness, self.damping, self.effort, self.max_velocity = (
             wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in range(4)
         )
-        self._joint_inertia = joint_inertias(host, layout.dof_qvel)
-        self.joint_inertia = wp.array(self._joint_inertia, dtype=wp.float32)
+        weights, armature = host.dof_invweight0[layout.dof_qvel], host.dof_armature[layout.dof_qvel]
+        self._inertia = joint_inertias(weights) - armature  # of joints without armature, while worlds are alike
         self.steadied = False
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
@@ -105,6 +104,9 @@ class WarpProperties:
         """Update the device; return whether an array was replaced since the last call."""
         if self._changed:
             worlds = np.flatnonzero(self._worlds)
+            if self._begins_steadying():
+                self.steadied = self._moved = True  # a step launches another kernel
+                self._changed.add("dofs")
             if "dofs" in self._changed:
                 self._flush_dofs(worlds)
             for name in self._changed & self._own.keys():
@@ -118,11 +120,19 @@ class WarpProperties:
         moved, self._moved = self._moved, False
         return moved
 
+    def _begins_steadying(self) -> bool:
+        """Return whether drives may need damping from now on. Inertias of worlds with own masses are not known here."""
+        own_masses = bool(self._own.keys() & set(mujoco.MjModel._setconst_inputs))
+        if self.steadied or not ("dofs" in self._changed or (own_masses and self._inertia.any())):
+            return False
+        if own_masses:
+            self._inertia = np.zeros_like(self._inertia)
+        own = drives(self._dofs)
+        return may_need_steadying(own, self._inertia + own.armature, self._host.opt.timestep)
+
     def _flush_dofs(self, worlds: np.ndarray) -> None:
         """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
-        host, layout, before = self._host, self._layout, self.steadied
-        self.steadied |= may_need_steadying(drives(self._dofs), self._joint_inertia, host.opt.timestep)
-        self._moved |= self.steadied != before  # a step launches another kernel
+        host, layout = self._host, self._layout
         if self.steadied and len(self._dofs) == 1:
             self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
         each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from envcoder_bench.isaacgym import warp_state_kernels as kernels
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import first_state
+from envcoder_bench.isaacgym.numerics import first_state, position_limits
 
 _FIELDS = ("qpos", "qvel", "qacc_warmstart", "mocap_pos", "mocap_quat")
 
@@ -24,6 +24,7 @@ class WarpState:
         motion: the state.
         first: the state at the start; only positions are set.
         places: ``(num_actors, 5)`` addresses of the actors' roots, with the columns of ``warp_state_kernels``.
+        position_limits: ``numerics.position_limits``, ``(nq,)``.
         dof_qvel: ``(num_dofs,)`` addresses of the DOFs in qvel.
     """
 
@@ -42,6 +43,7 @@ class WarpState:
         places = [[int(p.fixed), p.qpos, p.qvel, p.mocap, p.root] for p in layout.places]
         self.places = wp.array(np.array(places, dtype=np.int32), dtype=wp.int32)
         addresses = (layout.dof_qpos, layout.dof_qvel, layout.dof_actors)
+        self.position_limits = wp.array(position_limits(layout.model), dtype=wp.float32)
         self.dof_qpos, self.dof_qvel, self._dof_actor = (wp.array(x, dtype=wp.int32) for x in addresses)
 
     def live(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Warp kernels around a step: loading of commands, velocity limits, and resets of worlds whose physics failed."""
+"""Warp kernels around a step: commands, damping, velocity limits, and resets of worlds whose physics failed."""
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
@@ -8,10 +8,10 @@ import warp as wp
 
 from envcoder_bench.isaacgym import numerics
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
-from envcoder_bench.isaacgym.warp_state_kernels import FIXED, QVEL, Motion
-from envcoder_bench.sim.warp_functions import is_within, reset_motion
+from envcoder_bench.isaacgym.warp_state_kernels import FIXED, QPOS, QVEL, ROOT, Motion
+from envcoder_bench.sim.warp_functions import is_within, reset_motion, rotate
 
-MAX_POSITION = wp.constant(1.0e4)  # m, rad; a world beyond it is unstable
+MAX_POSITION = wp.constant(numerics.MAX_POSITION)
 MAX_RATE = wp.constant(1.0e10)  # MuJoCo's own limit of velocities, accelerations and commands
 MODE_POS = wp.constant(DOF_MODE_POS)
 MODE_VEL = wp.constant(DOF_MODE_VEL)
@@ -39,11 +39,11 @@ def reset_world(env: int, first: Motion, motion: Motion):
 
 
 @wp.func
-def is_stable(env: int, motion: Motion) -> bool:
+def is_stable(env: int, position_limits: wp.array[wp.float32], motion: Motion) -> bool:
     """Return whether a world's positions and velocities are within the limits."""
     good = wp.bool(True)
     for i in range(motion.qpos.shape[1]):
-        good = good and is_within(motion.qpos[env, i], MAX_POSITION)
+        good = good and is_within(motion.qpos[env, i], position_limits[i])
     for i in range(motion.qvel.shape[1]):
         good = good and is_within(motion.qvel[env, i], MAX_RATE)
     return good
@@ -53,6 +53,7 @@ def is_stable(env: int, motion: Motion) -> bool:
 def load_commands(
     drives: Drives,
     bodies: wp.array[wp.int32],
+    position_limits: wp.array[wp.float32],
     first: Motion,
     efforts: wp.array2d[wp.float32],
     forces: wp.array2d[wp.float32],
@@ -89,7 +90,7 @@ def load_commands(
     for i in range(motion.mocap_pos.shape[1]):
         for k in range(3):
             good = good and is_within(motion.mocap_pos[env, i][k], MAX_POSITION)
-    good = good and is_stable(env, motion)
+    good = good and is_stable(env, position_limits, motion)
     failed[env] = not good
     if not good:
         for dof in range(efforts.shape[1]):
@@ -109,8 +110,7 @@ def steady(
     drives: Drives,
     effort: wp.array2d[wp.float32],
     max_velocity: wp.array2d[wp.float32],
-    inertia: wp.array[wp.float32],
-    armature: wp.array2d[wp.float32],
+    invweight0: wp.array2d[wp.float32],
     dof_qpos: wp.array[wp.int32],
     dof_qvel: wp.array[wp.int32],
     timestep: wp.array[wp.float32],
@@ -128,7 +128,7 @@ def steady(
     target = finite_or_zero(drives.velocity_targets[env, dof])
     stiffness, damping = wp.where(mode == MODE_POS, drives.stiffness[env, dof], 0.0), drives.damping[env, dof]
     most, limit = effort[env, dof], max_velocity[env, dof]
-    weight = inertia[dof] + armature[env % armature.shape[0], column]
+    weight = 1.0 / wp.clamp(invweight0[env % invweight0.shape[0], column], 1.0e-12, 1.0e9)
     own = wp.float32(0.0)
     pulled, reach, firm = stiffness * error, wp.abs(error) / step, damping + step * stiffness
     wanted = pulled + damping * target
@@ -145,6 +145,32 @@ def steady(
     if mode == MODE_POS and speed > OVERPOWERED * limit:
         own = wp.max(own, pull / wp.max(wp.min(limit / BRAKE, reach), 1.0e-9))
     joint_damping[env, column] = own
+
+
+@wp.kernel(enable_backward=False)
+def damp_roots(
+    places: wp.array2d[wp.int32],
+    root_damping: wp.array2d[wp.float32],
+    body_ipos: wp.array2d[wp.vec3],
+    timestep: wp.array[wp.float32],
+    qpos: wp.array2d[wp.float32],
+    qvel: wp.array2d[wp.float32],
+):
+    """Damp the velocities of free roots as ``cpu_velocities.damp_roots``, one thread per world and actor."""
+    env, actor = wp.tid()
+    step = timestep[env % timestep.shape[0]]
+    linear = wp.min(root_damping[actor, 0] * step, 1.0)
+    angular = wp.min(root_damping[actor, 1] * step, 1.0)
+    if places[actor, FIXED] != 0 or (linear == 0.0 and angular == 0.0):
+        return
+    at, turn = places[actor, QVEL], places[actor, QPOS] + 3
+    quat = wp.vec4(qpos[env, turn], qpos[env, turn + 1], qpos[env, turn + 2], qpos[env, turn + 3])
+    spin = wp.vec3(qvel[env, at + 3], qvel[env, at + 4], qvel[env, at + 5])
+    arm = body_ipos[env % body_ipos.shape[0], places[actor, ROOT]]
+    moved = (angular - linear) * rotate(quat, wp.cross(spin, arm))  # qvel has the velocity of the root's origin
+    for i in range(3):
+        qvel[env, at + i] = (1.0 - linear) * qvel[env, at + i] + moved[i]
+        qvel[env, at + 3 + i] = (1.0 - angular) * qvel[env, at + 3 + i]
 
 
 @wp.kernel(enable_backward=False)
@@ -189,6 +215,7 @@ def finish(
     qacc: wp.array2d[wp.float32],
     qfrc_actuator: wp.array2d[wp.float32],
     dropping: int,
+    position_limits: wp.array[wp.float32],
     first: Motion,
     motion: Motion,
     failed: wp.array[wp.bool],
@@ -203,7 +230,7 @@ def finish(
     An overflow is counted if a world's bits in ``overflow`` include one of ``dropping``.
     """
     env = wp.tid()
-    bad = failed[env] or not is_stable(env, motion)
+    bad = failed[env] or not is_stable(env, position_limits, motion)
     for i in range(qacc.shape[1]):
         bad = bad or not is_within(qacc[env, i], MAX_RATE)
     failed[env] = bad

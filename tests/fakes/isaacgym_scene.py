@@ -113,7 +113,10 @@ def pose(x=0.0, y=0.0, z=0.0):
 
 
 class Scene:
-    """``num_envs`` equal environments; ``actors`` are (asset, pose) or (asset, pose, group, filter)."""
+    """``num_envs`` equal environments; ``actors`` are (asset, pose) or (asset, pose, group, filter).
+
+    ``before`` is called with each environment before the scene is compiled.
+    """
 
     device = "cpu"
 
@@ -127,7 +130,7 @@ class Scene:
         ground=False,
         friction=1.0,
         props=None,
-        attractor=None,
+        before=lambda env: None,
     ):
         params = gymapi.SimParams()
         params.dt, params.substeps, params.gravity = dt, substeps, gymapi.Vec3(0, 0, gravity)
@@ -147,8 +150,7 @@ class Scene:
                     for name, value in props.items():
                         rows[name] = value
                     gym.set_actor_dof_properties(env, number, rows)
-            if attractor is not None:
-                gym.create_rigid_body_attractor(env, attractor)
+            before(env)
             self.envs.append(env)
         gym.prepare_sim(self.sim)
         self.root = gym.acquire_actor_root_state_tensor(self.sim)

@@ -25,6 +25,12 @@ def marked(marks):
     return apply
 
 
+FINGER_ON_HINGE = """
+<robot name="hinged"><link name="base"/><link name="finger"><inertial><mass value="0.5"/>
+  <inertia ixx="{inertia}" iyy="{inertia}" izz="{inertia}" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="hinge" type="revolute"><parent link="base"/><child link="finger"/><axis xyz="0 1 0"/>
+<limit lower="-3" upper="3" effort="12" velocity="100"/></joint></robot>
+"""
 DRIVE = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 40.0, "damping": 2.0, "effort": 20.0, "armature": 0.02}
 
 
@@ -106,7 +112,8 @@ def test_jacobians_attractors_and_fixed_bases_match_the_cpu_engine(tmp_path, mon
         attractor.stiffness, attractor.axes, attractor.rigid_handle = 5e7, gymapi.AXIS_TRANSLATION, 3  # the ball
         attractor.target.p, attractor.offset.p = gymapi.Vec3(3, 0, 1.1), gymapi.Vec3(0, 0, 0.1)
         ball = gym.create_sphere(None, 0.1, options(density=100.0))
-        scene = Scene((arm, pose(1, 2, 3)), (ball, pose(3, 0, 1)), props=props, attractor=attractor)
+        attract = lambda env: gym.create_rigid_body_attractor(env, attractor)  # noqa: E731
+        scene = Scene((arm, pose(1, 2, 3)), (ball, pose(3, 0, 1)), props=props, before=attract)
         jacobian = gym.acquire_jacobian_tensor(scene.sim, "actor0")
         roots = scene.root.clone()
         roots[2, 3:7] = scene.tensor([0.5, 0.5, 0.5, 0.5])  # the second environment's arm
@@ -349,6 +356,38 @@ def test_position_drive_follows_its_velocity_target(tmp_path, engine):
         gym.set_dof_velocity_target_tensor(scene.sim, scene.dofs_full(2.0))
         scene.step()
         assert scene.dof[0].tolist() == pytest.approx([2.0 * step / 60, 2.0], rel=1e-3)
+
+
+@marked(on_all)
+@pytest.mark.parametrize("change", ["scale", "mass"])
+def test_drive_is_damped_by_the_inertia_of_its_own_environment(tmp_path, engine, change):
+    """With a thousandth of the inertia, an undamped drive throws its joint from one velocity limit to the other."""
+    heavy = FINGER_ON_HINGE.format(inertia=0.02)
+    drive = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 400.0, "damping": 80.0}
+    scene = Scene((load(tmp_path, heavy, fix_base_link=True), pose()), gravity=0.0, dt=1 / 60, props=drive)
+    if change == "scale":
+        gym.set_actor_scale(scene.envs[1], 0, 0.25)
+    else:
+        bodies = gym.get_actor_rigid_body_properties(scene.envs[1], 0)
+        bodies[1].mass *= 1e-3
+        gym.set_actor_rigid_body_properties(scene.envs[1], 0, bodies, recomputeInertia=True)
+    target, before = scene.dofs_full(1.0), 0.0
+    gym.set_dof_position_target_tensor(scene.sim, target)
+    for _ in range(60):
+        scene.step()
+        assert before - 1e-3 <= scene.dof[1, 0].item() <= 1.001  # it approaches and never turns
+        before = scene.dof[1, 0].item()
+    assert before > 0.9
+
+
+@marked(on_warp)
+def test_free_root_without_mass_is_warned_of(tmp_path, engine, caplog):
+    with caplog.at_level(logging.WARNING, "envcoder_bench.isaacgym"):
+        Scene((load(tmp_path, FINGER_ON_HINGE.format(inertia=0.02)), pose())).step()
+    assert "the free root 'base' has no mass" in caplog.text
+    caplog.clear()
+    Scene((load(tmp_path, FINGER_ON_HINGE.format(inertia=0.02), fix_base_link=True), pose())).step()
+    assert "no mass" not in caplog.text
 
 
 @marked(on_warp)

@@ -46,7 +46,7 @@ def test_inertia_of_a_joint_is_that_with_the_others_free():
     # two points of 2 and 0.5 kg on rods of 1 m: M = [[2 + 0.5 * 4 + 0.01, 0.5 * 2], [0.5 * 2, 0.5]]
     model = mujoco.MjModel.from_xml_string(CHAIN)
     moved = np.array([4.01 - 1.0 / 0.5, 0.5 - 1.0 / 4.01])
-    found = joint_inertias(model, np.arange(2)) + model.dof_armature
+    found = joint_inertias(model.dof_invweight0)
     assert found == pytest.approx(moved, rel=1e-3)  # the balls have a small inertia of their own
 
 
@@ -146,6 +146,62 @@ def test_velocities_of_free_bodies_are_limited_and_damped():
     assert scene.root[1, 12].item() == pytest.approx(8 * (1 - 0.5 * 0.01) ** 100, rel=1e-4)
 
 
+LONG = """
+<robot name="long"><link name="rod"><inertial><origin xyz="0.1 0.2 0"/><mass value="2"/>
+  <inertia ixx="0.001" iyy="0.05" izz="0.03" ixy="0" ixz="0" iyz="0"/></inertial></link></robot>
+"""
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_damping_is_of_the_centre_of_mass_and_equal_about_all_axes(tmp_path, axis):
+    asset = load(tmp_path, LONG, linear_damping=0.25, angular_damping=0.5)
+    scene = Scene((asset, pose()), gravity=0.0, dt=0.001)
+    states = scene.root.clone()
+    states[:, 7:] = 0.0
+    states[:, 7], states[:, 10 + axis] = 4.0, 3.0  # about a principal axis
+    scene.set_roots(states)
+    for env in scene.envs[1:]:
+        bodies = gym.get_actor_rigid_body_properties(env, 0)
+        bodies[0].mass *= 5.0  # the rates do not depend on the mass
+        gym.set_actor_rigid_body_properties(env, 0, bodies)
+    scene.step(1000)
+    left = [0.0, 0.0, 0.0]
+    left[axis] = 3.0 * (1 - 0.5 * 0.001) ** 1000
+    for root in scene.root:
+        assert root[7:10].tolist() == pytest.approx([4.0 * (1 - 0.25 * 0.001) ** 1000, 0, 0], abs=5e-3)
+        assert root[10:].tolist() == pytest.approx(left, abs=5e-3)
+
+
+def test_angle_of_a_continuous_joint_has_no_bound(tmp_path):
+    scene = Scene((load(tmp_path, PENDULUM, fix_base_link=True), pose()), gravity=0.0, dt=0.01)
+    scene.set_dofs(20_000.0, 50.0)
+    scene.step(10)
+    assert scene.dof[0].tolist() == pytest.approx([20_005.0, 50.0], rel=1e-5)
+    assert scene.sim.engine.blow_ups == 0
+
+
+def test_limits_of_a_joint_can_be_added_and_removed(tmp_path):
+    bound = {"hasLimits": True, "lower": -0.1, "upper": 0.2}
+    scene = Scene((load(tmp_path, PENDULUM, fix_base_link=True), pose()), gravity=0.0, props=bound, dt=0.005)
+    scene.set_dofs(0.0, 3.0)
+    for _ in range(100):
+        scene.step()
+        assert -0.2 < scene.dof[0, 0].item() < 0.3
+    rows = gym.get_actor_dof_properties(scene.envs[1], 0)
+    rows["hasLimits"] = False
+    gym.set_actor_dof_properties(scene.envs[1], 0, rows)
+    scene.set_dofs(0.0, 3.0)
+    scene.step(100)
+    assert abs(scene.dof[0, 0].item()) < 0.3
+    assert scene.dof[1, 0].item() == pytest.approx(1.5, rel=1e-3)
+    free = Scene((load(tmp_path, PENDULUM, fix_base_link=True), pose()))
+    rows = gym.get_actor_dof_properties(free.envs[0], 0)
+    rows["hasLimits"] = True
+    free.step()
+    with pytest.raises(NotImplementedError, match="'hinge' gets limits with hasLimits; this works before prepare_sim"):
+        gym.set_actor_dof_properties(free.envs[0], 0, rows)
+
+
 def test_body_velocity_is_that_of_its_centre_of_mass(tmp_path):
     scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.001)
     states = scene.root.clone()
@@ -197,6 +253,33 @@ def test_collision_groups_and_filters_decide_contacts(first, second, touch):
     scene = Scene((box(), pose(0, 0, 0), *first), (box(), pose(0, 0, 0.19), *second), gravity=0.0)
     scene.step()
     assert bool(scene.contacts.abs().sum() > 0) == touch
+
+
+@pytest.mark.parametrize(
+    ("actor", "shape", "read", "touch"),
+    [(0, 1, 0, False), (1, 0, 1, True), (1, 2, 1, True), (3, 1, 3, False), (-1, 1, 0, False)],
+)
+def test_filter_of_a_shape_replaces_that_of_its_actor(actor, shape, read, touch):
+    scene = Scene(
+        (box(), pose(0, 0, 0), 0, 1), (box(), pose(0, 0, 0.19), 0, actor), gravity=0.0,
+        before=lambda env: set_filter(env, 1, read, shape),
+    )  # fmt: skip
+    scene.step()
+    assert bool(scene.contacts.abs().sum() > 0) == touch
+    assert [p.filter for p in gym.get_actor_rigid_shape_properties(scene.envs[0], 1)] == [shape]
+    shapes = gym.get_actor_rigid_shape_properties(scene.envs[0], 0)
+    shapes[0].friction = 0.3
+    gym.set_actor_rigid_shape_properties(scene.envs[0], 0, shapes)  # the filter that was read is no change
+    shapes[0].filter = 4
+    with pytest.raises(NotImplementedError, match="filters cannot change after prepare_sim"):
+        gym.set_actor_rigid_shape_properties(scene.envs[0], 0, shapes)
+
+
+def set_filter(env, actor, before, value):
+    shapes = gym.get_actor_rigid_shape_properties(env, actor)
+    assert [p.filter for p in shapes] == [before]
+    shapes[0].filter = value
+    gym.set_actor_rigid_shape_properties(env, actor, shapes)
 
 
 def test_links_sharing_a_joint_do_not_collide_and_filters_disable_the_others(tmp_path):
@@ -396,6 +479,25 @@ def test_attractor_holds_a_point_in_place():
         gym.simulate(sim)
     gym.refresh_actor_root_state_tensor(sim)
     assert root[0, :3].tolist() == pytest.approx([0, 0, 1], abs=2e-3)
+
+
+def test_attractors_have_targets_of_their_own_environment():
+    def attract(env):
+        own = gymapi.AttractorProperties()
+        own.stiffness, own.axes, own.rigid_handle = 5e7, gymapi.AXIS_TRANSLATION, 0
+        own.target.p = gymapi.Vec3(0.2 + env.index, 0, 1.1)  # not where the ball begins
+        gym.create_rigid_body_attractor(env, own)
+
+    scene = Scene((ball(density=100.0), pose(0, 0, 1)), before=attract, dt=0.01)
+    bodies = gym.get_actor_rigid_body_properties(scene.envs[1], 0)
+    bodies[0].mass *= 2.0
+    gym.set_actor_rigid_body_properties(scene.envs[1], 0, bodies)  # the targets stay
+    scene.step(300)
+    assert scene.root[:, :3].flatten().tolist() == pytest.approx([0.2, 0, 1.1, 1.2, 0, 1.1], abs=5e-3)
+    loose = gymapi.AttractorProperties()
+    loose.axes, loose.rigid_handle = gymapi.AXIS_TRANSLATION, 0
+    with pytest.raises(NotImplementedError, match="a stiffness of 0"):
+        Scene((ball(), pose()), before=lambda env: gym.create_rigid_body_attractor(env, loose))
 
 
 def test_masses_can_be_set_for_each_environment(tmp_path):
