@@ -332,7 +332,8 @@ def _name(row: Ranked) -> str:
 
 def _reason(row: Ranked) -> str:
     place, message = split_place(row.error)
-    text = ": ".join(x for x in (row.status, Path(place).name, message) if x)
+    line = place.rsplit(":", 1)[-1]  # the file's name is the candidate's
+    text = ": ".join(x for x in (f"{row.status}, line {line}" if line.isdecimal() else row.status, message) if x)
     return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1] + "…"
 
 

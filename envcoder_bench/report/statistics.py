@@ -56,6 +56,20 @@ def mean_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUND
     return mean, max(mean - half, bounds[0]), min(mean + half, bounds[1])
 
 
+def episodes_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval:
+    """Return ``mean_interval`` of independent episodes; exact where all values are one of two finite bounds.
+
+    There the deviation is 0, although other episodes may be possible. The interval then ends at the mean with which n
+    such episodes have a chance of 2.5 % (Clopper and Pearson, 1934); it holds for any distribution within the bounds.
+    """
+    mean, low, high = mean_interval(values, bounds)
+    least, greatest = bounds
+    if len(values) > 1 and low == high and mean in bounds and math.isfinite(greatest - least):
+        width = (greatest - least) * (1.0 - 0.025 ** (1.0 / len(values)))
+        return (mean, mean, mean + width) if mean == least else (mean, mean - width, mean)
+    return mean, low, high
+
+
 def welch_interval(first: Sequence[float], second: Sequence[float]) -> Interval:
     """Return the difference of two means, ``second`` minus ``first``, that are not paired, and Welch's 95 % interval.
 

@@ -16,7 +16,7 @@ from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.race import plot_race, race_summary
 from envcoder_bench.report.ranking import RunInfo, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
-from envcoder_bench.report.statistics import mean_interval
+from envcoder_bench.report.statistics import episodes_interval
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
@@ -64,7 +64,7 @@ def trained(session: Session) -> list[Result]:
 
 def _scores(episodes: Episodes, group: int, bounds: tuple[float, float]) -> dict[str, Any]:
     fitness = episodes.fitness[group].double().tolist()
-    mean, low, high = mean_interval(fitness, bounds)
+    mean, low, high = episodes_interval(fitness, bounds)
     return {
         "fitness": mean,
         "fitness_ci_low": low,

@@ -67,7 +67,7 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
         _mark_rounds(axes, archive, rounds, last)
     every[-1].set_xlabel("round")
     make_room_left(figure, every)
-    words = "dots: candidates   blue line: the best so far"
+    words = "dots: candidates   ring: the best   blue line: the best so far"
     figure.text(0.98, 0.13 / height, words, fontsize=9, color=GREY, ha="right")
     return save_figure(figure, path)
 
@@ -77,6 +77,7 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
     numbers = range(1, rounds + 1)
     labels: list[tuple[float, str, str, bool]] = []
     values: list[float] = []
+    best = archive.best()
     for baseline in archive.baselines.values():
         human = baseline.name == HUMAN
         style: dict[str, Any] = {"color": BLACK if human else GREY, "linestyle": "-" if human else (0, (4, 3))}
@@ -84,8 +85,7 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
         labels += [(y, baseline.name, style["color"], human) for y in found[-1:]]
         values += found
     for number in numbers:
-        values += _dots(axes, number, archive.of_round(number), value)
-    best = archive.best()
+        values += _dots(axes, number, archive.of_round(number), value, best)
     if with_best and best is not None:
         until = [(k, archive.until(k).best()) for k in numbers]
         line = [(k, None if a is None else value(a, a.round)) for k, a in until]
@@ -108,13 +108,17 @@ def _steps(axes: Any, points: Sequence[tuple[int, float | None]], **style: Any) 
     return [y for _, y in known]
 
 
-def _dots(axes: Any, number: int, attempts: Sequence[Attempt], value: Value) -> list[float]:
-    """Draw the candidates of a round side by side; return their heights."""
+def _dots(axes: Any, number: int, attempts: Sequence[Attempt], value: Value, best: Attempt | None) -> list[float]:
+    """Draw the candidates of a round side by side, with a ring around the best of the search; return their heights."""
     step = SPAN / max(len(attempts) - 1, 1)
     left = number - SPAN / 2 if len(attempts) > 1 else number
     drawn = [(left + step * k, value(a, number)) for k, a in enumerate(attempts) if a.fitness is not None]
     dots = [(x, y) for x, y in drawn if y is not None]
     axes.plot([x for x, _ in dots], [y for _, y in dots], "o", color=DOT, markersize=5, markeredgewidth=0, zorder=4)
+    if best is not None and best in attempts:
+        x, y = drawn[[a for a in attempts if a.fitness is not None].index(best)]
+        if y is not None:
+            axes.plot([x], [y], "o", color=BEST, markersize=9, markerfacecolor="none", markeredgewidth=1.6, zorder=5)
     return [y for _, y in dots]
 
 

@@ -17,7 +17,8 @@ class StateDict(Dict[str, Tensor]):
     """
 
     def __missing__(self, key: str) -> NoReturn:
-        raise KeyError(f"state_dict has no key {key!r}{near_matches(str(key), self)}; its keys are {', '.join(self)}")
+        known = near_matches(str(key), self) or f"; its keys are {', '.join(self)}"
+        raise KeyError(f"state_dict has no key {key!r}{known}")
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError(

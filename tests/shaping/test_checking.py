@@ -333,7 +333,10 @@ def test_unknown_parameters_are_refused():
 def test_missing_key_is_reported_with_near_matches():
     code = "def compute_reward(state_dict):\n    x = 1\n    return state_dict['dof_poss'].sum(dim=-1)\n"
     assert fault(code) == (
-        "mine.py:3: in compute_reward: raised KeyError: state_dict has no key 'dof_poss' (did you mean dof_pos?); "
+        "mine.py:3: in compute_reward: raised KeyError: state_dict has no key 'dof_poss' (did you mean dof_pos?)"
+    )
+    assert fault(code.replace("dof_poss", "x")) == (
+        "mine.py:3: in compute_reward: raised KeyError: state_dict has no key 'x'; "
         "its keys are root_states, dof_pos, dof_vel, commands, contact_forces, progress_buf, actions, dof_vel_scale, "
         "feet_indices"
     )
