@@ -114,7 +114,7 @@ class TrialState:
         kind, on_cuda = KINDS[function.type], self.device.type == "cuda"
         parts = kind.parts(task)
         if on_cuda:
-            self._refuse_out_of_bounds(function)
+            self._check_on_the_cpu(function)
         made, components = self._run(
             function, lambda value: outputs.returned(kind, value, parts, self.n, on_cuda), self.device
         )
@@ -159,12 +159,16 @@ class TrialState:
         except FAULTS as error:
             raise from_exception(error, function) from error
 
-    def _refuse_out_of_bounds(self, function: CandidateFunction) -> None:
-        """Call it on the CPU first, where a bad index raises; on CUDA it would break the process's CUDA context."""
+    def _check_on_the_cpu(self, function: CandidateFunction) -> None:
+        """Find on the CPU what is not found on CUDA.
+
+        A bad index would break the process's CUDA context, and a write through ``.data`` leaves no trace there.
+        """
         try:
             self._run(function, lambda value: None, CPU)
         except CandidateError as error:
-            if "out of bounds" in error.message or "IndexError" in error.message:
+            bad_index = "out of bounds" in error.message or "IndexError" in error.message
+            if bad_index or isinstance(error.__cause__, Mutation):
                 raise
 
 

@@ -7,7 +7,7 @@ import torch
 from shaping_fakes import BASELINE, FakeTask, load, shaping
 
 from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.checking import check
+from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateError
 
 
@@ -383,6 +383,19 @@ def test_in_place_changes_of_inputs_are_refused(change, key):
         f"mine.py:1: in compute_reward: changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): "
         "return new tensors, or work on x.clone()"
     )
+
+
+def test_faults_that_cuda_hides_are_found_on_the_cpu():
+    def check_on_the_cpu(change):
+        code = f"def compute_reward(dof_pos):\n    {change}\n    return dof_pos.sum(dim=-1)\n"
+        task = FakeTask(4)
+        TrialState(task.state, task.constants, task)._check_on_the_cpu(load(code).functions["reward"])
+
+    with pytest.raises(CandidateError, match="changed 'dof_pos' in place"):
+        check_on_the_cpu("dof_pos.data.mul_(2)")
+    with pytest.raises(CandidateError, match="out of bounds"):
+        check_on_the_cpu("dof_pos[:, 99]")
+    check_on_the_cpu("raise RuntimeError('needs CUDA')")
 
 
 def test_exceptions_report_the_innermost_line_of_the_file():
