@@ -119,8 +119,8 @@ def main() -> None:
 def fill_caches(order: Order, part: int, parts: int) -> None:
     """Trace the candidates, and compile the kernels of their training and evaluation.
 
-    Other parts than the first one only trace every so many-th candidate. They take them in the same order, so that the
-    first one, beginning with all of them at the same time, soon finds the others' programs in the cache.
+    Other parts than the first one only trace their share of the candidates. They take them in the same order, so that
+    the first one, beginning with all of them at the same time, soon finds the others' programs in the cache.
 
     This process can launch no kernels afterwards.
     """
@@ -139,10 +139,15 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
     cfg.sim, cfg.device = "mujoco_cpu", "cpu"
     get_spec(cfg.task_source or cfg.task.name, cfg.task)
     if part > 0:
-        prepare(cfg, order.sources[part - 1 :: parts - 1], order.fitness)
+        prepare(cfg, share(order.sources, part - 1, parts - 1), order.fitness)
         return
     groups, _ = prepare(cfg, order.sources, order.fitness)
     groups = [group for group in groups if group.seed in seeds(cfg)]  # those of a race's further seeds train later
     layout, own = GroupLayout(len(groups), 1), [group.seed for group in groups]
     for shapings in ([group.shaping for group in groups], [group.evaluation for group in groups]):
         GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own)
+
+
+def share(sources: Sequence[CandidateSource], part: int, parts: int) -> list[CandidateSource]:
+    """Return every so many-th source, another one in each row: every fourth candidate may be the slow one."""
+    return [own for k, own in enumerate(sources) if (k + k // parts) % parts == part]

@@ -140,10 +140,11 @@ def _labels(rows: Sequence[Record]) -> list[str]:
 
 
 def pictures(records: Sequence[Record]) -> dict[str, list[Points]]:
-    """Return the curves of each task's plot: those from a GPU if there are any."""
+    """Return the curves of each task's plot: those from a GPU if there are any, and of the task's own physics."""
     by_task: dict[str, list[Points]] = {}
     for points in curves(records):
-        by_task.setdefault(points[0]["task"], []).append(points)
+        if not any(override.startswith("task.sim.") for override in points[0].get("overrides", ())):
+            by_task.setdefault(points[0]["task"], []).append(points)
     for task, own in by_task.items():
         by_task[task] = [points for points in own if points[0]["device"] == "cuda"] or own
     return by_task
@@ -159,7 +160,8 @@ def plot_learning(records: Sequence[Record], images: Path) -> list[Path]:
 
 
 def _plot(task: str, own: list[Points], path: Path) -> Path:
-    about = f"{own[0][0]['label']}; mean of the seeds and 95 % interval; fitness: {UNITS.get(task, '')}"
+    machines = ", ".join(_labels([points[0] for points in own]))
+    about = f"{machines}; mean of the seeds and 95 % interval; fitness: {UNITS.get(task, '')}"
     columns = min(2, len(own))  # of the legend, which stands below the panels
     legend = 0.25 * -(-len(own) // columns)  # inches
     figure, panels, top = new_figure(11.0, 4.2 + legend, f"{task}: how the baselines learn", about, columns=2)
@@ -219,7 +221,10 @@ def _draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any
 def plot_outside(records: Sequence[Record], images: Path) -> list[Path]:
     """Draw the curves of tasks outside this repository, a panel each, beside those of the native tasks."""
     native = curves([r for r in records if not is_outside(r)])
-    own = curves([r for r in records if is_outside(r)])
+    newest: dict[tuple[str, str], Points] = {}  # of all machines
+    for points in sorted(curves([r for r in records if is_outside(r)]), key=lambda points: points[0]["run"]):
+        newest[points[0]["what"], points[0]["candidate"]] = points
+    own = [newest[key] for key in sorted(newest)]
     if not own:
         return []
     columns = 3

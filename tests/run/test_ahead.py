@@ -98,3 +98,12 @@ def test_only_runs_of_a_simulator_that_compiles_are_helped():
     on_cpu = config()
     on_cpu.sim, on_cpu.device = "mujoco_cpu", "cpu"
     assert not ahead.is_useful(on_cpu)
+
+
+def test_processes_share_the_slow_candidates():
+    numbers = list(range(250))
+    for parts in (1, 2, 3, 4):
+        shares = [ahead.share(numbers, part, parts) for part in range(parts)]
+        assert sorted(k for own in shares for k in own) == numbers
+        slow = [sum(k % parts == 0 for k in own) for own in shares]  # as if each were of one process
+        assert max(slow) - min(slow) <= 1
