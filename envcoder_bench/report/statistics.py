@@ -56,11 +56,11 @@ def mean_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUND
     return mean, max(mean - half, bounds[0]), min(mean + half, bounds[1])
 
 
-def episodes_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval:
-    """Return ``mean_interval`` of independent episodes; exact where all values are one of two finite bounds.
+def success_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval:
+    """Return ``mean_interval`` of successes and failures, which are the bounds; exact where all are the same.
 
-    There the deviation is 0, although other episodes may be possible. The interval then ends at the mean with which n
-    such episodes have a chance of 2.5 % (Clopper and Pearson, 1934); it holds for any distribution within the bounds.
+    There the deviation is 0, although the others may be possible. The interval then ends at the mean with which n such
+    episodes have a chance of 2.5 % (Clopper and Pearson, 1934).
     """
     mean, low, high = mean_interval(values, bounds)
     least, greatest = bounds

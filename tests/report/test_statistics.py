@@ -10,7 +10,6 @@ import pytest
 from envcoder_bench.report.statistics import (
     bootstrap,
     chances_of_best,
-    episodes_interval,
     holm,
     iqm,
     mean_interval,
@@ -18,6 +17,7 @@ from envcoder_bench.report.statistics import (
     pooled_iqm,
     probability_of_improvement,
     spearman,
+    success_interval,
     t_95,
     t_tail,
     welch_interval,
@@ -55,15 +55,15 @@ def test_mean_interval_matches_hand_computed_values():
 
 def test_interval_of_equal_episodes_at_a_bound_is_exact():
     # no success in 64 episodes: (1 - p)^64 = 0.025
-    assert episodes_interval([0.0] * 64, (0.0, 1.0)) == (0.0, 0.0, pytest.approx(0.05601, abs=1e-5))
-    assert episodes_interval([3.0] * 10, (-1.0, 3.0)) == (3.0, pytest.approx(3.0 - 4 * 0.30850, abs=1e-4), 3.0)
+    assert success_interval([0.0] * 64, (0.0, 1.0)) == (0.0, 0.0, pytest.approx(0.05601, abs=1e-5))
+    assert success_interval([3.0] * 10, (-1.0, 3.0)) == (3.0, pytest.approx(3.0 - 4 * 0.30850, abs=1e-4), 3.0)
     for same in ([0.5] * 64, [0.0, 1.0]):
-        assert episodes_interval(same, (0.0, 1.0)) == mean_interval(same, (0.0, 1.0))
-    assert episodes_interval([0.0] * 64) == (0.0, 0.0, 0.0)  # without bounds nothing is known
-    assert math.isnan(episodes_interval([0.0], (0.0, 1.0))[1])
+        assert success_interval(same, (0.0, 1.0)) == mean_interval(same, (0.0, 1.0))
+    assert success_interval([0.0] * 64) == (0.0, 0.0, 0.0)  # without bounds nothing is known
+    assert math.isnan(success_interval([0.0], (0.0, 1.0))[1])
     rng = np.random.default_rng(0)  # it covers means whose episodes are nearly always 0
     rates = rng.uniform(0.0, 0.1, 4000)
-    drawn = [(p, episodes_interval((rng.random(64) < p).astype(float).tolist(), (0.0, 1.0))) for p in rates]
+    drawn = [(p, success_interval((rng.random(64) < p).astype(float).tolist(), (0.0, 1.0))) for p in rates]
     zero = [(p, low, high) for p, (mean, low, high) in drawn if mean == 0.0]
     assert np.mean([low <= p <= high for p, low, high in zero]) > 0.95
 

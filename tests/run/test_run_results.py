@@ -1,0 +1,38 @@
+"""Rows of results.csv from the episodes of an evaluation."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from envcoder_bench.env.evaluation import Episodes
+from envcoder_bench.run.results import trained
+
+
+def rows(task, fitness):
+    """Results of groups with these episodes' fitness."""
+    fitness = torch.tensor(fitness)
+    counts = {name: torch.zeros(len(fitness)) for name in ("unstable_resets", "training_episodes", "contact_overflows")}
+    session = SimpleNamespace(
+        env=SimpleNamespace(stats=SimpleNamespace(last_return=torch.zeros(len(fitness)), **counts)),
+        failures=dict,
+        complete=True,
+        cfg=OmegaConf.create({"task": {"name": task}, "task_source": None, "fitness": None}),
+        groups=[SimpleNamespace(name=f"c{g}", seed=0) for g in range(len(fitness))],
+        episodes=Episodes(fitness, torch.ones_like(fitness)),
+        env_steps=lambda group: 1,
+    )
+    return [(own.fitness, own.fitness_ci_low, own.fitness_ci_high) for own in trained(session)]
+
+
+def test_success_rates_at_their_bounds_have_exact_intervals():
+    never, always, some = rows("FrankaCubeStack", [[0.0] * 64, [1.0] * 64, [0.0, 1.0] * 32])
+    width = 1 - 0.025 ** (1 / 64)
+    assert never == (0.0, 0.0, pytest.approx(width)) and always == (1.0, pytest.approx(1 - width), 1.0)
+    assert some[1:] == pytest.approx((0.5 - 0.1259, 0.5 + 0.1259), abs=1e-3)  # Student's t
+
+
+def test_shares_of_time_at_their_bounds_keep_their_intervals():
+    """A row beside them that is a little lower would otherwise look far more certain."""
+    assert rows("Cartpole", [[1.0] * 64, [1.0] * 63 + [0.99]])[0] == (1.0, 1.0, 1.0)
