@@ -104,7 +104,7 @@ def check_limits(env: Env, rows: np.ndarray, dofs: slice) -> None:
         if row["hasLimits"] and not model.jnt_limited[joint]:
             raise NotImplementedError(
                 f"set_actor_dof_properties: joint {model.joint(int(joint)).name.split('/', 1)[1]!r} gets limits with "
-                "hasLimits; this works before prepare_sim, and in all environments"
+                "hasLimits; this works before prepare_sim, and in all environments alike"
             )
 
 
@@ -155,7 +155,7 @@ def sizes(layout: Layout, number: int, asset: mujoco.MjModel, scale: float) -> d
 def scaled_limits(properties: np.ndarray, actor: Actor, factor: float) -> np.ndarray:
     """Return DOF properties with the limits of prismatic joints times ``factor``."""
     model, rows = actor.asset.model, properties.copy()
-    slides = [int(model.joint(name).type[0]) == _SLIDE for name in actor.asset.dof_names]
+    slides = np.array([int(model.joint(name).type[0]) == _SLIDE for name in actor.asset.dof_names], dtype=bool)
     for name in ("lower", "upper"):
-        rows[name][slides] *= factor
+        rows[name][slides & rows["hasLimits"].astype(bool)] *= factor
     return rows

@@ -15,6 +15,7 @@ from envcoder_bench.isaacgym.collisions import ShapeClass, masks
 from envcoder_bench.isaacgym.contacts import Pairs
 from envcoder_bench.isaacgym.layout import Actor, ActorPlace, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
+from envcoder_bench.isaacgym.properties import MAX_FLOAT
 from envcoder_bench.isaacgym.terrain import Terrain
 from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
 from envcoder_bench.sim.mujoco_ground import add_height_field
@@ -209,6 +210,9 @@ def _describe(
             place.qpos = int(model.jnt_qposadr[model.body_jntadr[root]])
             place.qvel = int(model.jnt_dofadr[model.body_jntadr[root]])
         places.append(place)
+    for joint, row in zip(joints, np.concatenate([actor.dof_properties for actor in actors])):
+        if model.jnt_limited[joint]:  # where joints start
+            model.jnt_range[joint] = (row["lower"], row["upper"]) if row["hasLimits"] else (-MAX_FLOAT, MAX_FLOAT)
     options = [actor.asset.options for actor in actors]
     return Layout(
         model=model,

@@ -130,8 +130,7 @@ class WarpEngine(Engine):
 
     def step(self) -> None:
         with self._on_torch_stream():
-            if self._properties.flush():
-                self._graph = None
+            self._flush()
             if self._graph is None:
                 self._advance()  # also loads the kernels, which is not allowed in a capture
             else:
@@ -139,6 +138,11 @@ class WarpEngine(Engine):
         if self._graph is None:
             self._capture()
         self._check_overflows()
+
+    def _flush(self) -> None:
+        """Apply changes of properties; a graph that was captured with replaced arrays is dropped."""
+        if self._properties.flush():
+            self._graph = None
 
     def _capture(self) -> None:
         """Capture a step without running it. Warp can allocate in a capture only with its memory pool."""
@@ -224,6 +228,7 @@ class WarpEngine(Engine):
 
     def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
         with self._on_torch_stream():
+            self._flush()  # of centres of mass, whose velocities are set
             self._state.write_roots(mask, states)
 
     def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
@@ -245,7 +250,7 @@ class WarpEngine(Engine):
             if what == "contacts":
                 self._outputs.collect_contacts()
             else:
-                self._properties.flush()
+                self._flush()
                 self._outputs.refresh(self._counters[0])
 
     def read_bodies(self, out: Tensor) -> None:
@@ -297,6 +302,6 @@ class WarpEngine(Engine):
             known = {name: x for name, x in self._live().items() if name in state or name not in self._outputs.late()}
             restore(known, state)
             if len(known) < len(self._live()):  # some outputs were first read after the state was saved
-                self._properties.flush()
+                self._flush()
                 self._outputs.refresh(self._counters[0])
                 restore(known, state)  # the refresh has overwritten the others

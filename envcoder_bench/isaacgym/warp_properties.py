@@ -43,8 +43,7 @@ class WarpProperties:
         self.stiffness, self.damping, self.effort, self.max_velocity = (
             wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in range(4)
         )
-        weights, armature = host.dof_invweight0[layout.dof_qvel], host.dof_armature[layout.dof_qvel]
-        self._inertia = joint_inertias(weights) - armature  # of joints without armature, while worlds are alike
+        self._inertia = _least_inertias(host)[layout.dof_qvel]  # while worlds are alike
         self.steadied = False
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
@@ -221,3 +220,11 @@ class WarpProperties:
             else:
                 ids, new = (x.to(target.device, non_blocking=True) for x in (torch.from_numpy(worlds), new))
                 target.index_copy_(0, ids, new)
+
+
+def _least_inertias(model: mujoco.MjModel) -> np.ndarray:
+    """Return ``numerics.joint_inertias`` without any armature, ``(nv,)``: those of a task can only be larger."""
+    model = copy.copy(model)
+    model.dof_armature[:] = 0.0
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    return joint_inertias(model.dof_invweight0)

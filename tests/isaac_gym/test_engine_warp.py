@@ -380,6 +380,55 @@ def test_drive_is_damped_by_the_inertia_of_its_own_environment(tmp_path, engine,
     assert before > 0.9
 
 
+CHAIN = """
+<mujoco><worldbody><body name="a"><joint name="heavy" axis="0 1 0" armature="100"/><geom size="0.05" mass="0.001"/>
+  <body name="b"><joint name="light" axis="0 1 0"/><geom size="0.05" pos="1 0 0" mass="0.1"/></body>
+</body></worldbody></mujoco>
+"""
+
+
+@marked(on_all)
+def test_drive_is_damped_when_a_task_removes_the_armature_of_another_joint(tmp_path, engine):
+    (tmp_path / "chain.xml").write_text(CHAIN)
+    asset = gym.load_asset(None, str(tmp_path), "chain.xml", options(fix_base_link=True))
+    drive = {"driveMode": gymapi.DOF_MODE_VEL, "damping": 1.0, "effort": 12.0, "armature": 0.0, "velocity": 100.0}
+    scene = Scene((asset, pose()), gravity=0.0, dt=1 / 60, props=drive)
+    gym.set_dof_velocity_target_tensor(scene.sim, scene.dofs_full(5.0))
+    scene.step(1)
+    assert scene.sim.engine._properties.steadied
+
+
+@marked(on_all)
+def test_root_velocity_is_that_of_a_centre_of_mass_set_before(tmp_path, engine):
+    scene = Scene((gym.create_box(None, 0.2, 0.2, 0.2, options()), pose()), gravity=0.0, dt=0.001)
+    scene.step()
+    bodies = gym.get_actor_rigid_body_properties(scene.envs[1], 0)
+    bodies[0].com = gymapi.Vec3(0.05, 0, 0)
+    gym.set_actor_rigid_body_properties(scene.envs[1], 0, bodies)
+    states = scene.root.clone()
+    states[:, 7], states[:, 12] = 4.0, 3.0
+    scene.set_roots(states)
+    scene.refresh()
+    assert scene.root[1, 7:].tolist() == pytest.approx([4, 0, 0, 0, 0, 3], abs=1e-5)
+    scene.step()
+    assert scene.root[1, 7:10].tolist() == pytest.approx([4, 0, 0], abs=1e-3)
+
+
+@marked(on_warp)
+def test_restored_state_keeps_no_graph_of_replaced_arrays(tmp_path, engine):
+    scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), num_envs=2)
+    own = scene.sim.engine
+    saved = {name: x for name, x in own.get_state().items() if name not in own._outputs.late()}
+    scene.step(2)
+    own._graph = object()  # as after a capture
+    rows = gym.get_actor_dof_properties(scene.envs[1], 0)
+    rows["damping"] += 1.0  # from here on each world has rows
+    gym.set_actor_dof_properties(scene.envs[1], 0, rows)
+    own.set_state(saved)
+    assert own._graph is None
+    scene.step(2)
+
+
 @marked(on_warp)
 def test_free_root_without_mass_is_warned_of(tmp_path, engine, caplog):
     with caplog.at_level(logging.WARNING, "envcoder_bench.isaacgym"):

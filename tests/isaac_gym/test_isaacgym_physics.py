@@ -202,6 +202,17 @@ def test_limits_of_a_joint_can_be_added_and_removed(tmp_path):
         gym.set_actor_dof_properties(free.envs[0], 0, rows)
 
 
+@pytest.mark.parametrize(("own", "start"), [((0.5, 0.7), 0.5), ((-0.7, -0.5), -0.5), ((-1.0, 1.0), 0.0), (None, 0.0)])
+def test_joints_start_at_zero_within_the_limits_of_their_actor(tmp_path, own, start):
+    asset = load(tmp_path, SLIDER.replace('lower="-100"', 'lower="0.3"'), fix_base_link=True)
+    limits = {"hasLimits": False} if own is None else {"lower": own[0], "upper": own[1]}
+    scene = Scene((asset, pose()), gravity=0.0, props=limits)
+    assert scene.dof[:, 0].tolist() == pytest.approx([start, start])
+    gym.set_actor_scale(scene.envs[0], 0, 2.0)
+    if own is None:  # nothing to scale
+        assert gym.get_actor_dof_properties(scene.envs[0], 0)["upper"][0] == asset.dof_properties["upper"][0]
+
+
 def test_body_velocity_is_that_of_its_centre_of_mass(tmp_path):
     scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.001)
     states = scene.root.clone()
