@@ -72,6 +72,7 @@ def check_values(cfg: DictConfig) -> None:
         )
     if cfg.fitness is not None and not isinstance(cfg.fitness, str):
         raise UserError(f"fitness must be a file with compute_fitness, got {cfg.fitness}")
+    _check_fitness_bounds(cfg)
     if cfg.baseline not in BASELINES:
         raise UserError(f"baseline must be {' or '.join(BASELINES)}, got {cfg.baseline}")
     if cfg.shaper_types is not None and not (isinstance(cfg.shaper_types, ListConfig) and cfg.shaper_types):
@@ -141,6 +142,18 @@ def check_training(cfg: DictConfig) -> None:
         check_params(OmegaConf.to_container(cfg.train, resolve=True), cfg.num_envs_per_candidate)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def _check_fitness_bounds(cfg: DictConfig) -> None:
+    bounds = cfg.get("fitness_bounds")
+    if bounds is None:
+        return
+    if cfg.fitness is None:
+        raise UserError("fitness_bounds are those of a --fitness file; the task's own fitness has its own")
+    numbers = list(bounds) if isinstance(bounds, ListConfig) else []
+    good = len(numbers) == 2 and all(type(x) in (int, float) and math.isfinite(x) for x in numbers)
+    if not good or numbers[0] >= numbers[1]:
+        raise UserError(f"fitness_bounds must be two numbers, the least first, such as [0, 1], or null, got {bounds}")
 
 
 def _check_race_values(cfg: DictConfig) -> None:

@@ -77,7 +77,8 @@ def _meaning(source: CandidateSource) -> str:
 
 
 def fitness_bounds(cfg: DictConfig) -> tuple[float, float]:
-    """Return the least and the greatest fitness of an episode; infinite if not known, as for a ``--fitness`` file."""
+    """Return the least and the greatest fitness of an episode; infinite if they are not known."""
     if cfg.get("fitness") is not None:
-        return -math.inf, math.inf
+        least, greatest = cfg.get("fitness_bounds") or (-math.inf, math.inf)
+        return float(least), float(greatest)
     return find_spec(cfg.task_source or cfg.task.name).task_class.fitness_bounds

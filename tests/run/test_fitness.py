@@ -26,7 +26,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.report.points import read_points
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.fitness import fitness_meaning, read_fitness
+from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.prepare import build_task, prepare
 from envcoder_bench.tasks.registry import get_spec
@@ -293,6 +293,24 @@ def test_fitness_must_be_a_file(tmp_path, capsys):
     ):
         assert main(["--task", "Cartpole", *words]) == 2
         assert message in capsys.readouterr().err
+
+
+# its bounds
+
+
+@pytest.mark.parametrize("value", ["[1,0]", "[0]", "[0,1,2]", "[0,inf]", "[a,1]", "3", "[0,0]"])
+def test_bounds_must_be_two_increasing_numbers(tmp_path, capsys, value):
+    (tmp_path / "f.py").write_text(EFFORT)
+    assert main(["--task", "Cartpole", "--fitness", str(tmp_path / "f.py"), f"fitness_bounds={value}", "--check"]) == 2
+    assert "fitness_bounds must be two numbers, the least first, such as [0, 1], or null" in capsys.readouterr().err
+    assert main(["--task", "Cartpole", f"fitness_bounds={value}", "--check"]) == 2
+    assert "fitness_bounds are those of a --fitness file" in capsys.readouterr().err
+
+
+def test_bounds_are_those_of_the_file_or_of_the_task():
+    assert fitness_bounds(compose_config("Cartpole", [])) == (0.0, 1.0)
+    assert fitness_bounds(compose_config("Cartpole", ["fitness=f.py"])) == (-math.inf, math.inf)
+    assert fitness_bounds(compose_config("Cartpole", ["fitness=f.py", "fitness_bounds=[-2,3.5]"])) == (-2.0, 3.5)
 
 
 # its meaning
