@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import shutil
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from omegaconf import DictConfig
-from torch import Tensor
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.env.evaluation import Episodes
@@ -17,9 +16,9 @@ from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.race import plot_race, race_summary
 from envcoder_bench.report.ranking import RunInfo, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
-from envcoder_bench.report.statistics import mean_interval, success_interval
+from envcoder_bench.report.statistics import Interval, mean_interval, success_interval
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
-from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
+from envcoder_bench.run.fitness import fitness_bounds, fitness_is_success, fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.ranked import rank_run
@@ -49,7 +48,7 @@ def trained(session: Session) -> list[Result]:
     failures = session.failures()
     status = OK if session.complete else RUNNING
     bounds = fitness_bounds(session.cfg)
-    binary = session.episodes is not None and _only_bounds(session.episodes.fitness, bounds)
+    interval = success_interval if fitness_is_success(session.cfg) else mean_interval
     results = []
     for g, group in enumerate(session.groups):
         known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
@@ -59,21 +58,15 @@ def trained(session: Session) -> list[Result]:
         else:
             known.update(
                 shaped_return=None if math.isnan(returns[g]) else returns[g],
-                **_scores(session.episodes, g, bounds, binary),
+                **_scores(session.episodes, g, lambda fitness: interval(fitness, bounds)),
             )
         results.append(Result(group.name, group.seed, **known))
     return results
 
 
-def _only_bounds(fitness: Tensor, bounds: tuple[float, float]) -> bool:
-    """Return whether the episodes of all groups are successes and failures."""
-    known = fitness[~fitness.isnan()]
-    return bool(((known == bounds[0]) | (known == bounds[1])).all())
-
-
-def _scores(episodes: Episodes, group: int, bounds: tuple[float, float], binary: bool) -> dict[str, Any]:
+def _scores(episodes: Episodes, group: int, interval: Callable[[list[float]], Interval]) -> dict[str, Any]:
     fitness = episodes.fitness[group].double().tolist()
-    mean, low, high = (success_interval if binary else mean_interval)(fitness, bounds)
+    mean, low, high = interval(fitness)
     return {
         "fitness": mean,
         "fitness_ci_low": low,
