@@ -12,7 +12,7 @@ C_TYPES = {
     "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "u8": "unsigned char", "b": "bool",
 }  # fmt: skip
 # of the C library; the names for float end in f
-_INSTRUCTIONS = {"floor", "ceil", "trunc"}
+_INSTRUCTIONS = {"floor", "ceil", "trunc"}  # one instruction each on CUDA
 _FUNCTIONS = {
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
     "erf", "erfc",
@@ -83,7 +83,7 @@ def define_functions(code: str) -> str:
     """
     lines = []
     for name in sorted(set(_CALL.findall(code))):
-        kind, op = ("float", name[:-1]) if name.endswith("f") and name != "erf" else ("double", name)
+        kind, op = ("double", name) if name in _FUNCTIONS | _FUNCTIONS_OF_TWO else ("float", name[:-1])
         given, passed = (f"{kind} x, {kind} y", "x, y") if op in _FUNCTIONS_OF_TWO else (f"{kind} x", "x")
         lines.append(f"static NOT_INLINED {kind} {name}({given}) {{ return ::{name}({passed}); }}")
     if not lines:

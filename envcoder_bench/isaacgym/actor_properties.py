@@ -93,19 +93,20 @@ def apply_attractors(env: Env) -> None:
     env.sim.engine.set_model_fields(env.index, {"eq_data": (np.arange(len(rows)), rows)})
 
 
-def check_limits(env: Env, rows: np.ndarray, dofs: slice) -> None:
-    """Check that the scene's model has the limits that ``DOF_PROPERTIES`` of an environment's DOFs ask for.
+def check_limits(layout: Layout, dofs: slice, rows: np.ndarray) -> None:
+    """Check that the model has the limits that ``DOF_PROPERTIES`` ask for, ``(..., dofs)``.
 
     Raises:
         NotImplementedError: a joint has limits, and had none in the first environment when the scene was compiled.
     """
-    model, joints = env.sim.layout.model, env.sim.layout.dof_joint[dofs]
-    for row, joint in zip(rows, joints):
-        if row["hasLimits"] and not model.jnt_limited[joint]:
-            raise NotImplementedError(
-                f"set_actor_dof_properties: joint {model.joint(int(joint)).name.split('/', 1)[1]!r} gets limits with "
-                "hasLimits; this works before prepare_sim, and in all environments alike"
-            )
+    joints = layout.dof_joint[dofs]
+    asked = np.atleast_2d(rows["hasLimits"].astype(bool)).any(axis=0)
+    for joint in joints[asked & ~layout.model.jnt_limited[joints].astype(bool)]:
+        name = layout.model.joint(int(joint)).name.split("/", 1)[1]
+        raise NotImplementedError(
+            f"set_actor_dof_properties: joint {name!r} gets limits with hasLimits; this works before prepare_sim, and "
+            "in all environments alike"
+        )
 
 
 def check_scale(actor: Actor, scale: float) -> None:

@@ -63,6 +63,7 @@ def build_layout(
         joint = spec.add_equality(type=mujoco.mjtEq.mjEQ_CONNECT, objtype=_BODY, name1=name, name2="world")
         joint.data = np.r_[list(attractor.offset.p), np.zeros(len(joint.data) - 3)]
     model = spec.compile()
+    _set_ranges(model, actors)
     for number, attractor in enumerate(attractors):
         model.eq_data[number, 3:6] = list(attractor.target.p)
     pairs = Pairs(
@@ -193,6 +194,15 @@ def _add_actor(
     return names
 
 
+def _set_ranges(model: mujoco.MjModel, actors: list[Actor]) -> None:
+    """Set the limits within which joints start: those of the actors, which can differ from their assets'."""
+    for k, actor in enumerate(actors):
+        for name, row in zip(actor.asset.dof_names, actor.dof_properties):
+            joint = model.joint(f"{k}/{name}").id
+            if model.jnt_limited[joint]:
+                model.jnt_range[joint] = (row["lower"], row["upper"]) if row["hasLimits"] else (-MAX_FLOAT, MAX_FLOAT)
+
+
 def _describe(
     model: mujoco.MjModel, actors: list[Actor], sensors: list[tuple[int, Transform]], params: SimParams, pairs: Pairs
 ) -> Layout:
@@ -210,9 +220,6 @@ def _describe(
             place.qpos = int(model.jnt_qposadr[model.body_jntadr[root]])
             place.qvel = int(model.jnt_dofadr[model.body_jntadr[root]])
         places.append(place)
-    for joint, row in zip(joints, np.concatenate([actor.dof_properties for actor in actors])):
-        if model.jnt_limited[joint]:  # where joints start
-            model.jnt_range[joint] = (row["lower"], row["upper"]) if row["hasLimits"] else (-MAX_FLOAT, MAX_FLOAT)
     options = [actor.asset.options for actor in actors]
     return Layout(
         model=model,

@@ -32,7 +32,7 @@ class PropertyMethods:
         if env.sim.compiled:
             first = env.first_dof(actor)
             dofs = slice(first, first + len(rows))
-            actor_properties.check_limits(env, rows, dofs)
+            actor_properties.check_limits(env.sim.layout, dofs, rows)
             env.sim.engine.set_dof_properties(env.index, dofs, rows)
         env.actors[actor].dof_properties = rows
         return True

@@ -100,13 +100,14 @@ class Simulation:
         self._layout = build_layout(
             first.actors, first.attractors, self.params, self.planes, self.terrains, first.force_sensors
         )
+        rows = np.stack([np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs])
+        dofs = slice(0, rows.shape[1])
+        actor_properties.check_limits(self._layout, dofs, rows)
         poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
         self._engine = engine = self._make_engine(self._layout, poses)
-        rows = [np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs]
         if engine.num_dofs:
-            engine.set_dof_properties(None, slice(0, engine.num_dofs), np.stack(rows))
+            engine.set_dof_properties(None, dofs, rows)
         for env in self.envs:
-            actor_properties.check_limits(env, rows[env.index], slice(0, engine.num_dofs))
             if [a.target.p for a in env.attractors] != [a.target.p for a in first.attractors]:
                 actor_properties.apply_attractors(env)
             for k, (actor, model) in enumerate(zip(env.actors, first.actors)):

@@ -19,6 +19,7 @@ from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 # constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
 _CONSTANTS = ("dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0", "body_subtreemass")
 _TENDON_FLAGS = {"tendon_damping": "has_tendon_damping", "tendon_stiffness": "has_tendon_stiffness"}
+_MASS_FIELDS = frozenset(mujoco.MjModel._setconst_inputs)  # of which the constants are functions
 _MASSES = ("body_mass", "body_ipos", "body_inertia", "body_iquat")
 
 
@@ -79,7 +80,7 @@ class WarpProperties:
         for name, (ids, values) in fields.items():
             rows = self._rows(name, env)
             rows[ids] = np.reshape(values, rows[ids].shape)
-            if name in mujoco.MjModel._setconst_inputs:
+            if name in _MASS_FIELDS:
                 self._changed.add("constants")
 
     def set_gravity(self, gravity: np.ndarray) -> None:
@@ -95,6 +96,7 @@ class WarpProperties:
         if name not in self._own:
             field = getattr(self._host, name).astype(np.float32)
             self._own[name] = np.repeat(field[None], self._data.nworld, axis=0)
+            self._changed |= {"inertias"} if name in _MASS_FIELDS else set()
         self._changed.add(name)
         self._worlds[env] = True
         return self._own[name][env]
@@ -103,7 +105,7 @@ class WarpProperties:
         """Update the device; return whether an array was replaced since the last call."""
         if self._changed:
             worlds = np.flatnonzero(self._worlds)
-            if self._begins_steadying():
+            if not self.steadied and self._changed & {"dofs", "inertias"} and self._need_steadying():
                 self.steadied = self._moved = True  # a step launches another kernel
                 self._changed.add("dofs")
             if "dofs" in self._changed:
@@ -119,15 +121,10 @@ class WarpProperties:
         moved, self._moved = self._moved, False
         return moved
 
-    def _begins_steadying(self) -> bool:
-        """Return whether drives may need damping from now on. Inertias of worlds with own masses are not known here."""
-        own_masses = bool(self._own.keys() & set(mujoco.MjModel._setconst_inputs))
-        if self.steadied or not ("dofs" in self._changed or (own_masses and self._inertia.any())):
-            return False
-        if own_masses:
-            self._inertia = np.zeros_like(self._inertia)
-        own = drives(self._dofs)
-        return may_need_steadying(own, self._inertia + own.armature, self._host.opt.timestep)
+    def _need_steadying(self) -> bool:
+        """Return whether drives may need damping; the inertias of worlds with their own masses are not known here."""
+        own, alike = drives(self._dofs), not self._own.keys() & _MASS_FIELDS
+        return may_need_steadying(own, own.armature + self._inertia * alike, self._host.opt.timestep)
 
     def _flush_dofs(self, worlds: np.ndarray) -> None:
         """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
@@ -172,7 +169,7 @@ class WarpProperties:
 
     def _flush_constants(self) -> None:
         """Recompute constants that depend on masses and armatures, as ``mj_setConst`` does."""
-        if len(self._dofs) == 1 and not self._own.keys() & set(mujoco.MjModel._setconst_inputs):
+        if len(self._dofs) == 1 and not self._own.keys() & _MASS_FIELDS:
             self._host.dof_armature[self._layout.dof_qvel] = drives(self._dofs).armature[0]
             mujoco.mj_setConst(self._host, mujoco.MjData(self._host))
             weights = self._host.body_invweight0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from omegaconf import DictConfig
@@ -47,8 +48,8 @@ def trained(session: Session) -> list[Result]:
     counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
     failures = session.failures()
     status = OK if session.complete else RUNNING
-    bounds = fitness_bounds(session.cfg)
     interval = success_interval if fitness_is_success(session.cfg) else mean_interval
+    interval = partial(interval, bounds=fitness_bounds(session.cfg))
     results = []
     for g, group in enumerate(session.groups):
         known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
@@ -58,7 +59,7 @@ def trained(session: Session) -> list[Result]:
         else:
             known.update(
                 shaped_return=None if math.isnan(returns[g]) else returns[g],
-                **_scores(session.episodes, g, lambda fitness: interval(fitness, bounds)),
+                **_scores(session.episodes, g, interval),
             )
         results.append(Result(group.name, group.seed, **known))
     return results

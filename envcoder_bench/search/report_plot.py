@@ -112,13 +112,12 @@ def _dots(axes: Any, number: int, attempts: Sequence[Attempt], value: Value, bes
     """Draw the candidates of a round side by side, with a ring around the best of the search; return their heights."""
     step = SPAN / max(len(attempts) - 1, 1)
     left = number - SPAN / 2 if len(attempts) > 1 else number
-    drawn = [(left + step * k, value(a, number)) for k, a in enumerate(attempts) if a.fitness is not None]
-    dots = [(x, y) for x, y in drawn if y is not None]
+    drawn = [(a, left + step * k, value(a, number)) for k, a in enumerate(attempts) if a.fitness is not None]
+    dots = [(x, y) for _, x, y in drawn if y is not None]
+    ring = [(x, y) for a, x, y in drawn if y is not None and best is not None and a.name == best.name]
     axes.plot([x for x, _ in dots], [y for _, y in dots], "o", color=DOT, markersize=5, markeredgewidth=0, zorder=4)
-    if best is not None and best in attempts:
-        x, y = drawn[[a for a in attempts if a.fitness is not None].index(best)]
-        if y is not None:
-            axes.plot([x], [y], "o", color=BEST, markersize=9, markerfacecolor="none", markeredgewidth=1.6, zorder=5)
+    look: dict[str, Any] = {"color": BEST, "markersize": 9, "markerfacecolor": "none", "markeredgewidth": 1.6}
+    axes.plot([x for x, _ in ring], [y for _, y in ring], "o", zorder=5, **look)
     return [y for _, y in dots]
 
 
