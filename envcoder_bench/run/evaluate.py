@@ -88,8 +88,9 @@ def evaluate(
             head = _start_workers(workers, cfg, fitness, len(sources) * cfg.seeds)
             if head is None:
                 workers.enter_context(ahead.start(cfg, sources, fitness))
-            planner = _planner(cfg, head)
-            planner.refuse_too_large()
+            planner = _planner(cfg, head, workers)
+            if planner.ready:  # else the plan refuses it
+                planner.refuse_too_large()
             saved = Checkpoint()
             plan = _prepare(cfg, sources, fitness, planner, saved, head)
             path = (given or stamped_folder("runs", name)).absolute()
@@ -161,7 +162,7 @@ def go_on(
                 check_tracking(cfg)
                 left = max(1, len(sources) * cfg.seeds - len(saved.done))
                 head = _start_workers(workers, cfg, fitness, left)
-                planner = _planner(cfg, head)
+                planner = _planner(cfg, head, workers)
         except UserError as error:
             raise UserError(f"{run.config}: {error}") from error
         plan = _prepare(cfg, sources, fitness, planner, saved, head)
@@ -179,9 +180,13 @@ def _start_workers(
     return None if devices is None else workers.enter_context(parallel.workers(cfg, devices, fitness, limit))
 
 
-def _planner(cfg: DictConfig, head: Head | None) -> MemoryPlanner:
+def _planner(cfg: DictConfig, head: Head | None, workers: contextlib.ExitStack) -> MemoryPlanner:
+    if head is not None:
+        return head.planner
     with user_input():  # the task's YAML is read here
-        return MemoryPlanner(cfg) if head is None else head.planner
+        planner = MemoryPlanner(cfg)
+    workers.callback(planner.close)
+    return planner
 
 
 def _device_names(head: Head | None) -> str | None:

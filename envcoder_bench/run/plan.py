@@ -12,7 +12,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.prepare import Group, build_probe
+from envcoder_bench.run.prepare import Group, brings_its_simulation, build_task, probe_envs
+from envcoder_bench.sim import in_background
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths
 from envcoder_bench.trainers.registry import trainer_class
@@ -77,6 +78,8 @@ class Plan:
 class MemoryPlanner:
     """Estimates the memory of groups on the run's device, by a small simulation of its task, and plans waves.
 
+    A simulator's kernels are loaded in the background; the first estimate waits for them.
+
     Attributes:
         available: bytes that the run may use: ``max_memory``, and no more than is free.
     """
@@ -84,9 +87,11 @@ class MemoryPlanner:
     def __init__(self, cfg: DictConfig, sharers: int = 1) -> None:
         """Measure; ``sharers`` processes like this one share what is free."""
         self._cfg = cfg
-        self._probe: Task | None = build_probe(cfg)
-        task = self._probe
-        self._simulation = task.bytes_per_env
+        with in_background(cfg.sim):
+            task = build_task(cfg, probe_envs(cfg))
+        self._small: Task | None = task
+        self._measured: int | None = None
+        self._is_probe = cfg.sim == "mujoco_cpu" or brings_its_simulation(cfg)  # as build_probe creates it
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
         self._trainer = self._estimate()
@@ -102,16 +107,38 @@ class MemoryPlanner:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a process on another machine needs to plan for this device: all but the simulation."""
-        return {**vars(self), "_trainer": None, "_probe": None}
+        self._bytes_per_env()
+        return {**vars(self), "_trainer": None, "_small": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._trainer = self._estimate()
 
+    @property
+    def ready(self) -> bool:
+        """Whether an estimate has nothing to wait for."""
+        return self._is_probe or self._measured is not None
+
     def take_probe(self) -> Task | None:
-        """Return the small simulation, for ``prepare``, and drop it here, so that its memory can be freed."""
-        probe, self._probe = self._probe, None
+        """Return the small simulation if it can be the probe of ``prepare``, and drop it here to free its memory."""
+        if not self._is_probe:
+            return None
+        self._bytes_per_env()
+        probe, self._small = self._small, None
         return probe
+
+    def close(self) -> None:
+        """Stop loading the simulation, if that goes on."""
+        self._small = None
+
+    def _bytes_per_env(self) -> int:
+        """Return the bytes of one environment's simulation."""
+        if self._measured is None:
+            assert self._small is not None, "the planner is closed"
+            self._measured = self._small.bytes_per_env
+            if not self._is_probe:
+                self._small = None
+        return self._measured
 
     def bytes(self, widths: Sequence[Widths]) -> int:
         """Estimate the memory of groups of these widths together, in bytes."""
@@ -121,7 +148,7 @@ class MemoryPlanner:
     def _environments(self, obs: int, act: int) -> int:
         """Estimate the bytes of one group's environments, for training and evaluation."""
         buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
-        return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self._simulation + buffers)
+        return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self._bytes_per_env() + buffers)
 
     def refuse_too_large(self) -> None:
         """Raise UserError if not even the narrowest candidate fits."""

@@ -33,7 +33,8 @@ from envcoder_bench.shaping.kinds import FITNESS, KINDS, STAGES
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
-from envcoder_bench.tasks.registry import baseline_path, make_task
+from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task
+from envcoder_bench.tasks.sim_task import SimTask
 
 PROBE_ENVS = 64  # most environments of the small simulation on which functions are checked
 log = logging.getLogger(__name__)
@@ -92,8 +93,23 @@ def build_task(cfg: DictConfig, num_envs: int) -> Task:
 
 
 def build_probe(cfg: DictConfig) -> Task:
-    """Create the run's task in a small simulation, which gives its contract and a real state."""
-    return build_task(cfg, min(PROBE_ENVS, cfg.num_envs_per_candidate))
+    """Create the run's task in a small simulation, which gives its contract and a real state.
+
+    It is on the CPU if it can be: all simulators run the same model, and those of a GPU take long to compile.
+    """
+    if brings_its_simulation(cfg):
+        return build_task(cfg, probe_envs(cfg))
+    return make_task(cfg.task.name, cfg.task, probe_envs(cfg), "mujoco_cpu", "cpu")
+
+
+def probe_envs(cfg: DictConfig) -> int:
+    """Return the environments of a small simulation of the run's task."""
+    return min(PROBE_ENVS, cfg.num_envs_per_candidate)
+
+
+def brings_its_simulation(cfg: DictConfig) -> bool:
+    """Return whether the run's task has a simulation of its own, as those of Isaac Gym have."""
+    return not issubclass(get_spec(cfg.task.name, cfg.task).task_class, SimTask)
 
 
 def prepare(
@@ -149,7 +165,7 @@ def make_context(
     files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
     tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
     try:
-        task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
+        task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed, torch.device(cfg.device))
         _check_fitness(files, task, unshaped, cfg.seed)
         if cfg.untrusted:
             files = replace(files, jailed=_jailed(cfg, sources, files, task))
@@ -270,8 +286,14 @@ class Tracer:
             self._told.add(refusal)
 
 
-def _snapshot(task: Task, files: RunFiles, tracer: Tracer, seed: int) -> tuple[TaskSnapshot, Shaping]:
-    """Return a task's contract with a state one step into episodes of the unshaped task, and the unshaped shaping."""
+def _snapshot(
+    task: Task, files: RunFiles, tracer: Tracer, seed: int, device: torch.device
+) -> tuple[TaskSnapshot, Shaping]:
+    """Return a task's contract with a state one step into episodes of the unshaped task, and the unshaped shaping.
+
+    Args:
+        device: of the state; the task may be on another one.
+    """
     contract = TaskContract.of(task)
     tracer.begin(task)
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
@@ -280,8 +302,8 @@ def _snapshot(task: Task, files: RunFiles, tracer: Tracer, seed: int) -> tuple[T
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     env.reset()
     env.advance(torch.zeros_like(env.actions))
-    state = {key: x.clone() for key, x in env.state.items()}
-    snapshot = TaskSnapshot(contract, state, task.constants, task.device, task.default_dof_target)
+    state = {key: x.to(device, copy=True) for key, x in env.state.items()}
+    snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)
     tracer.begin(snapshot)
     return snapshot, unshaped
 

@@ -122,11 +122,11 @@ class SearchSpec:
         check_training(cfg)
         with user_input():
             planner = MemoryPlanner(cfg)
-        planner.refuse_too_large()
         trusted = cfg.copy()
         trusted.untrusted = False
         # this checks the fitness function on a state of the task
         prepare(trusted, [], read_fitness(cfg), planner.take_probe())
+        planner.refuse_too_large()
         confinement()
 
     def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any, Mapping
@@ -12,7 +13,16 @@ from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.ground import Box, Ground, HeightField
 
-__all__ = ["SIMULATORS", "Box", "Ground", "HeightField", "Simulator", "make_simulator", "pick_simulator"]
+__all__ = [
+    "SIMULATORS",
+    "Box",
+    "Ground",
+    "HeightField",
+    "Simulator",
+    "in_background",
+    "make_simulator",
+    "pick_simulator",
+]
 
 SIMULATORS = ("mujoco_cpu", "mujoco_warp")
 
@@ -112,3 +122,16 @@ def make_simulator(
         raise ImportError(f"{name} needs the package {package}: pip install 'mujoco>=3.17' mujoco-warp") from error
     robot = load_robot(xml, dt, substeps, stiffness, damping, options, ground)
     return Backend(robot, num_envs, device)
+
+
+def in_background(name: str) -> contextlib.AbstractContextManager[None]:
+    """Return from ``make_simulator`` while a simulator's kernels are still being compiled, if it has kernels.
+
+    The first call of one of its methods waits for them. Its state tensors are not filled before that.
+    """
+    if name == "mujoco_warp":
+        with contextlib.suppress(ModuleNotFoundError):  # make_simulator says what is missing
+            from envcoder_bench.sim import mujoco_warp_loading
+
+            return mujoco_warp_loading.in_background()
+    return contextlib.nullcontext()

@@ -12,6 +12,7 @@ With ``use_deterministic_algorithms`` a world's bits depend on nothing but its o
 from __future__ import annotations
 
 import copy
+import weakref
 from typing import Any
 
 import mujoco
@@ -29,7 +30,7 @@ from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import add_sensor_forces, load_command, publish, to_body_frame, write
-from envcoder_bench.sim.mujoco_warp_loading import load_kernels
+from envcoder_bench.sim.mujoco_warp_loading import Loading, is_in_background
 from envcoder_bench.sim.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.poses import PoseSource
@@ -93,9 +94,12 @@ class MujocoWarp(MujocoTensors):
         start_warp()
         self._on_torch_stream = TorchStream(self.device)
         self._wp_device = self._on_torch_stream.device
+        self._loading: Loading | None = None
         with wp.ScopedDevice(self._wp_device):
             self._build()
-            self._warm_up()
+            self._loading = self._load()
+        if not is_in_background():
+            self._wait()
 
     def _build(self) -> None:
         """Create the model and its worlds on the device, and wrap the shared arrays for torch."""
@@ -149,13 +153,29 @@ class MujocoWarp(MujocoTensors):
             **self._live(),
         }
 
-    def _warm_up(self) -> None:
-        """Compile and load all kernels, capture the control step on CUDA, and restore the default state."""
+    def _load(self) -> Loading:
+        """Begin to compile and load all kernels."""
         wp.synchronize_device(self._wp_device)  # torch's and Warp's streams have filled the arrays
+        initial, none = save(self._saved), torch.zeros_like(self._effort)
+        loading = Loading(lambda: (self.write(none), self._advance()))
+        wp.synchronize_device(self._wp_device)  # a step also fills arrays without a kernel
+        restore(self._saved, initial)
+        weakref.finalize(self, loading.stop)
+        return loading
+
+    def _wait(self) -> None:
+        """Wait until all kernels are loaded; all methods call it before anything else."""
+        if self._loading is not None:
+            self._loading.wait()
+            self._loading = None
+            with wp.ScopedDevice(self._wp_device):
+                self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Take a step, capture the control step on CUDA, and restore the default state."""
+        wp.synchronize_device(self._wp_device)
         initial = save(self._saved)
         none = torch.zeros_like(self._effort)
-        load_kernels(lambda: (self.write(none), self._advance()))
-        wp.synchronize_device(self._wp_device)  # a step also fills arrays without a kernel
         self.set_drive_mode(none)
         self.write(none)
         wp.synchronize_device(self._wp_device)
@@ -179,6 +199,7 @@ class MujocoWarp(MujocoTensors):
 
     @property
     def bytes_per_env(self) -> int:
+        self._wait()
         arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
         arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
         own = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
@@ -186,6 +207,7 @@ class MujocoWarp(MujocoTensors):
         return (own + self._workspace) // self.num_envs
 
     def set_drive_mode(self, effort: Tensor) -> None:
+        self._wait()
         self._effort.copy_(effort)
         mode = self._effort.unsqueeze(1)
         # force = gain * ctrl + bias_pos * q + bias_vel * dq, clamped to the model's effort limits
@@ -194,9 +216,11 @@ class MujocoWarp(MujocoTensors):
         self._bias[:, :, 2] = torch.where(mode, 0.0, -self._damping)
 
     def apply_forces(self, forces: Tensor) -> None:
+        self._wait()
         self._applied.copy_(forces.detach())
 
     def step(self, command: Tensor) -> None:
+        self._wait()
         self._command.copy_(command.detach())
         with self._on_torch_stream():
             if self._graph is None:
@@ -212,6 +236,7 @@ class MujocoWarp(MujocoTensors):
         dof_vel: Tensor | None = None,
         object_states: Tensor | None = None,
     ) -> None:
+        self._wait()
         given = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
         own = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
         new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(given, own)]
@@ -237,9 +262,11 @@ class MujocoWarp(MujocoTensors):
                 wp.capture_launch(self._site_graph)
 
     def get_state(self) -> dict[str, Tensor]:
+        self._wait()
         return save(self._saved)
 
     def set_state(self, state: dict[str, Tensor]) -> None:
+        self._wait()
         restore(self._saved, state)
         self.set_drive_mode(self._effort)
         with self._on_torch_stream():

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextvars import ContextVar
 from typing import Any, Callable, Iterator
 
 import warp as wp
@@ -24,45 +25,75 @@ except ImportError:
 
 TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
 _log = logging.getLogger(__name__)
+_background: ContextVar[bool] = ContextVar("loads kernels in the background", default=False)
 Wanted = dict[tuple[Any, ...], None]  # modules, devices and block sizes, in the order of the launches
 
 
-def load_kernels(launch: Callable[[], object]) -> None:
-    """Compile and load what a function launches, as many modules at a time as this process has cores.
+class Loading:
+    """Compiles and loads what a function launches, in threads, as many modules at a time as this process has cores.
 
-    The function is called without launching anything; of its conditions both branches are passed through, of its loops
-    one round. It must be one that a CUDA graph can capture, which reads no results. A kernel that is not found in this
-    way is loaded when it is launched, and so are all with a version of Warp whose inside is not known.
-
-    Raises:
-        Exception: a module cannot be compiled, as its launch would raise.
+    The function is called once without launching anything; of its conditions both branches are passed through, of its
+    loops one round. It must be one that a CUDA graph can capture, which reads no results. A kernel that is not found in
+    this way is loaded when it is launched, and so are all with a version of Warp whose inside is not known.
     """
-    if Module is None:
-        return
-    wanted: Wanted = {}
-    with contextlib.suppress(Exception), _recording(wanted):  # it asks for more than is there without loaded kernels
-        launch()
-    pool, solvers = ThreadPoolExecutor(own_cpus()), Solvers(wanted)
-    began = time.monotonic()
-    tell_at = began + TELL_AFTER
 
-    def load(one: tuple[Any, ...]) -> None:
-        if solvers.wait_for(one):
+    def __init__(self, launch: Callable[[], object]) -> None:
+        """Begin; other work can be done until ``wait``, except launching these kernels."""
+        wanted: Wanted = {}
+        if Module is not None:
+            with contextlib.suppress(Exception), _recording(wanted):  # it asks for more than is there without kernels
+                launch()
+        self._began = time.monotonic()
+        self._pool, self._solvers = ThreadPoolExecutor(own_cpus()), Solvers(wanted)
+        # the largest ones first, so that the last one to begin is a short one
+        ordered = sorted(wanted, key=lambda one: len(one[0].kernels), reverse=True)
+        self._loads = [self._pool.submit(self._load, one) for one in ordered]
+
+    def _load(self, one: tuple[Any, ...]) -> None:
+        if self._solvers.wait_for(one):
             Module.load(*one)
 
-    # the largest ones first, so that the last one to begin is a short one
-    ordered = sorted(wanted, key=lambda one: len(one[0].kernels), reverse=True)
+    def wait(self) -> None:
+        """Wait until all are loaded. Raises what a launch would raise if a module cannot be compiled."""
+        tell_at = self._began + TELL_AFTER
+        try:
+            for done, loaded in enumerate(as_completed(self._loads), 1):
+                loaded.result()
+                now = time.monotonic()
+                if now >= tell_at and done < len(self._loads):
+                    tell_at = now + TELL_EVERY
+                    progress = f"{done} of {len(self._loads)} modules done; later starts find them in Warp's cache"
+                    _log.warning("compiling the simulator's kernels for %.0f s: %s", now - self._began, progress)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """End the work; Ctrl-C waits only for what is being compiled."""
+        self._solvers.stop()
+        self._pool.shutdown(cancel_futures=True)
+
+
+def load_kernels(launch: Callable[[], object]) -> None:
+    """Compile and load what a function launches, as ``Loading`` does, and wait for it."""
+    Loading(launch).wait()
+
+
+@contextlib.contextmanager
+def in_background() -> Iterator[None]:
+    """Return from the construction of a simulation while its kernels are still being loaded.
+
+    The first call of any of its methods waits for them. Until then its tensors are not filled.
+    """
+    token = _background.set(True)
     try:
-        for done, loaded in enumerate(as_completed([pool.submit(load, one) for one in ordered]), 1):
-            loaded.result()
-            now = time.monotonic()
-            if now >= tell_at and done < len(wanted):
-                tell_at = now + TELL_EVERY
-                progress = f"{done} of {len(wanted)} modules done; later starts find them in Warp's cache"
-                _log.warning("compiling the simulator's kernels for %.0f s: %s", now - began, progress)
+        yield
     finally:
-        solvers.stop()
-        pool.shutdown(cancel_futures=True)  # Ctrl-C waits only for what is being compiled
+        _background.reset(token)
+
+
+def is_in_background() -> bool:
+    """Return whether a simulation that is constructed now does not wait for its kernels."""
+    return _background.get()
 
 
 @contextlib.contextmanager

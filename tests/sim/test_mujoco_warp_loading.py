@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 
 import pytest
+import torch
 
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
@@ -17,6 +19,7 @@ from warp._src.context import Module
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.sim import in_background
 from envcoder_bench.sim import mujoco_warp_loading as loading
 from envcoder_bench.tasks.registry import make_task
 
@@ -168,3 +171,48 @@ def test_all_kernels_of_a_control_step_are_found(backend, name, overrides, in_or
         sim._advance()
     assert len(launched) > 20
     assert launched <= set(found)
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_simulation_that_loads_in_the_background_is_an_equal_one(backend):
+    name, device = backend.name, backend.device
+    cfg = compose_config("Anymal", []).task
+    usual = make_task("Anymal", cfg, 2, name, device)
+    with in_background(name):
+        later = make_task("Anymal", cfg, 2, name, device)
+    assert later.sim._loading is not None
+    command = torch.full((2, 12), 0.3, device=later.device)
+    for task in (later, usual):
+        task.step(command)
+    assert later.sim._loading is None
+    assert torch.equal(later.sim.dof_pos, usual.sim.dof_pos)
+    with in_background(name):
+        assert make_task("Anymal", cfg, 2, name, device).bytes_per_env == usual.bytes_per_env
+
+
+def test_nothing_is_loaded_any_more_for_a_simulation_that_is_gone(monkeypatch):
+    began, end = threading.Event(), threading.Event()
+    done = []
+
+    def load(*given):
+        began.set()
+        end.wait(60)
+        done.append(given)
+
+    with in_background("mujoco_warp"):
+        task = make_task("Cartpole", compose_config("Cartpole", []).task, 1, "mujoco_warp", "cpu")
+    task.sim._loading.wait()
+    monkeypatch.setattr(loading, "own_cpus", lambda: 1)
+    with monkeypatch.context() as patch, in_background("mujoco_warp"):
+        patch.setattr(loading.Loading, "_load", load)
+        task = make_task("Cartpole", compose_config("Cartpole", []).task, 1, "mujoco_warp", "cpu")
+    began.wait(60)
+    threading.Timer(0.2, end.set).start()
+    del task
+    gc.collect()
+    assert len(done) == 1  # the one that had begun, of many
+
+
+def test_other_simulators_are_not_built_in_the_background():
+    with in_background("mujoco_cpu"):
+        assert not loading.is_in_background()
