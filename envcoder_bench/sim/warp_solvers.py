@@ -29,24 +29,29 @@ class Solvers:
     """
 
     def __init__(self, wanted: Iterable[tuple[Any, str, int]]) -> None:
-        self._of: set[tuple[Any, str, int]] = set()
-        self._processes: list[subprocess.Popen] = []
+        self._of: dict[tuple[Any, str, int], list[subprocess.Popen]] = {}
+        self._processes: dict[str, subprocess.Popen] = {}  # by what they compile, which modules may share
         self._stopped = False
         with contextlib.suppress(Exception):  # another version of Warp, which then compiles them itself
-            self._of = {one for one in wanted if _has_solvers(one[0]) and _is_missing(*one)}
-            self._processes += [_start(call) for call in _calls(self._of)]
+            for one in wanted:
+                if _has_solvers(one[0]) and _is_missing(*one):
+                    self._of[one] = [self._start(call) for call in _calls(*one)]
+
+    def _start(self, call: str) -> subprocess.Popen:
+        if call not in self._processes:
+            self._processes[call] = _start(call)
+        return self._processes[call]
 
     def wait_for(self, one: tuple[Any, str, int]) -> bool:
         """Wait until a module can be compiled without compiling solvers; return False after ``stop``."""
-        if one in self._of:
-            for process in self._processes:
-                process.wait()
+        for process in self._of.get(one, ()):
+            process.wait()
         return not self._stopped
 
     def stop(self) -> None:
         """End the processes."""
         self._stopped = True
-        for process in self._processes:
+        for process in self._processes.values():
             process.kill()
             process.wait()
 
@@ -62,8 +67,8 @@ def _is_missing(module: Any, device: str, block_dim: int) -> bool:
     return own.is_cuda and not (folder / module._get_compile_output_name(own, block_dim=block_dim)).is_file()
 
 
-def _calls(wanted: Iterable[tuple[Any, str, int]]) -> list[list[Any]]:
-    """Return the arguments with which Warp would compile solvers, by generating the modules' code without them."""
+def _calls(module: Any, device: str, block_dim: int) -> list[str]:
+    """Return the arguments with which Warp would compile a module's solvers, by generating its code without them."""
     from warp._src import build
 
     calls: dict[str, None] = {}
@@ -75,17 +80,17 @@ def _calls(wanted: Iterable[tuple[Any, str, int]]) -> list[list[Any]]:
 
     build.build_lto_solver = note
     try:
-        for module, device, block_dim in wanted:
-            module.get_module_hash(block_dim)
-            arch = wp.get_device(device).get_cuda_compile_arch()
-            module._run_codegen(module.resolved_options[block_dim] | {"output_arch": arch}, False)
+        module.get_module_hash(block_dim)
+        arch = wp.get_device(device).get_cuda_compile_arch()
+        module._run_codegen(module.resolved_options[block_dim] | {"output_arch": arch}, False)
     finally:
         build.build_lto_solver = usual
-    return [json.loads(call) for call in calls]
+    return list(calls)
 
 
-def _start(call: list[Any]) -> subprocess.Popen:
-    words = [sys.executable, "-c", _BOOT.format(path=sys.path), json.dumps([str(wp.config.kernel_cache_dir), call])]
+def _start(call: str) -> subprocess.Popen:
+    order = json.dumps([str(wp.config.kernel_cache_dir), json.loads(call)])
+    words = [sys.executable, "-c", _BOOT.format(path=sys.path), order]
     nowhere = subprocess.DEVNULL
     return subprocess.Popen(words, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
 

@@ -79,9 +79,34 @@ def test_only_modules_with_solvers_wait_for_them(wanted, monkeypatch):
     assert answers == [False]  # a module that would take long is not compiled after Ctrl-C
 
 
+def test_module_waits_for_its_own_solvers_alone(wanted, monkeypatch):
+    """A slow one of another module does not hold it up; both share the process of an equal one."""
+    slow = threading.Event()
+
+    class Process:
+        def __init__(self, call):
+            self.call = call
+
+        def wait(self):
+            assert self.call != "slow" or slow.wait(10.0)
+
+        kill = slow.set
+
+    solve, add = wanted
+    calls = {solve[0]: ["slow", "equal"], add[0]: ["equal"]}
+    monkeypatch.setattr(warp_solvers, "_has_solvers", lambda module: True)
+    monkeypatch.setattr(warp_solvers, "_calls", lambda module, *rest: calls[module])
+    monkeypatch.setattr(warp_solvers, "_start", Process)
+    solvers = Solvers(wanted)
+    assert sorted(solvers._processes) == ["equal", "slow"]
+    assert solvers.wait_for(add) and not slow.is_set()
+    solvers.stop()
+    assert not solvers.wait_for(solve)
+
+
 def test_other_version_of_warp_compiles_solvers_itself(wanted, monkeypatch):
     monkeypatch.setattr(build, "build_lto_solver", None)
-    monkeypatch.setattr(warp_solvers, "_calls", lambda wanted: wanted.inside)
+    monkeypatch.setattr(warp_solvers, "_calls", lambda module, *rest: module.inside)
     solvers = Solvers(wanted)
     assert all(solvers.wait_for(one) for one in wanted) and not solvers._processes
 
