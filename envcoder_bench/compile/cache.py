@@ -1,4 +1,4 @@
-"""Traced programs on disk, so that a function is traced once for the same code and task."""
+"""Results about functions on disk, so that a function is traced and checked once for the same code and task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import re
 import sys
 import zlib
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -37,8 +37,8 @@ _KNOWN_MODULES = {
 }  # fmt: skip
 
 
-class ProgramCache:
-    """Programs by the text of their file and everything that tracing depends on.
+class FunctionCache:
+    """Programs, and what checks have found, by the text of the functions' files and everything that both depend on.
 
     The folder is ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``; if it is not writable, nothing is cached.
 
@@ -59,33 +59,45 @@ class ProgramCache:
         versions = (torch.__version__, np.__version__, sys.version, torch.cuda.is_available())
         self._context = repr((versions, own_code(), shapes, known, seed))
 
-    def _path(self, function: CandidateFunction, *parts: object) -> Path | None:
-        text = self._texts.get(function.file)
-        if text is None or not stands_alone(text) or _leaves_the_task(text):
-            return None
-        key = repr((self._context, text, function.type, parts))
-        return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
-
     def load(self, function: CandidateFunction, *parts: object) -> Program | None:
         """Return the program of a function saved with equal ``parts``, or None."""
-        path = self._path(function, *parts)
         try:
-            return None if path is None else _program(json.loads(zlib.decompress(path.read_bytes())))
-        except (OSError, ValueError, zlib.error, TypeError, KeyError, IndexError):  # absent, or damaged
+            plain = self.load_plain([function], *parts)
+            return None if plain is None else _program(plain)
+        except (ValueError, TypeError, KeyError, IndexError):  # damaged
             return None
 
     def save(self, program: Program, function: CandidateFunction, *parts: object) -> None:
         """Save a program for later processes."""
-        path = self._path(function, *parts)
+        self.save_plain(_plain(program), [function], *parts)
+
+    def load_plain(self, functions: Sequence[CandidateFunction], *parts: object) -> Any:
+        """Return the JSON value of functions saved with equal ``parts``, or None."""
+        path = self._path(functions, *parts)
+        try:
+            return None if path is None else json.loads(zlib.decompress(path.read_bytes()))
+        except (OSError, ValueError, zlib.error):  # absent, or damaged
+            return None
+
+    def save_plain(self, plain: object, functions: Sequence[CandidateFunction], *parts: object) -> None:
+        """Save a JSON value for later processes."""
+        path = self._path(functions, *parts)
         if path is None:
             return
         scratch = path.with_suffix(f".{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_bytes(zlib.compress(json.dumps(_plain(program)).encode(), 1))
+            scratch.write_bytes(zlib.compress(json.dumps(plain).encode(), 1))
             os.replace(scratch, path)
         except OSError:
             pass
+
+    def _path(self, functions: Sequence[CandidateFunction], *parts: object) -> Path | None:
+        texts = [self._texts.get(function.file) for function in functions]
+        if any(text is None or not stands_alone(text) or _leaves_the_task(text) for text in texts):
+            return None
+        key = repr((self._context, texts, [function.type for function in functions], parts))
+        return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
 
 
 def _plain(program: Program) -> dict[str, object]:

@@ -20,7 +20,7 @@ from envcoder_bench.compile import (  # noqa: F401  (their rules)
     special,
     structure,
 )
-from envcoder_bench.compile.cache import ProgramCache
+from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.compile.program import ACTION, Fault, Output, Program
 from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.sizes import equal, for_any_size
@@ -65,7 +65,7 @@ class Memo:
         incomplete: whether programs may omit components of the reward that cannot be traced.
     """
 
-    def __init__(self, cache: ProgramCache | None = None, incomplete: bool = False) -> None:
+    def __init__(self, cache: FunctionCache | None = None, incomplete: bool = False) -> None:
         self.results: dict[tuple[object, ...], tuple[CandidateFunction, Program | Untraced]] = {}
         self.samples: dict[tuple[str, int, int], SampleState] = {}
         self.cache, self.incomplete = cache, incomplete

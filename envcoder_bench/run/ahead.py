@@ -1,8 +1,8 @@
-"""Processes that fill the caches of a first run: they trace the candidates and compile their kernels ahead of it.
+"""Processes that fill the caches of a first run: they check and trace its candidates, and compile their kernels.
 
-Meanwhile the run's own process compiles the simulator's kernels, which it needs for everything else. It then finds the
-programs and kernels in the caches, and waits for the kernels that are still being compiled. Results do not change: the
-run checks its candidates as always, and a cache gives what it would have made itself.
+Meanwhile the run's own process compiles the simulator's kernels, and checks the candidates on the GPU. It finds the
+programs and kernels in the caches, and waits for the kernels that are still being compiled. Results do not change: a
+cache gives what the run would have made itself.
 
 The processes have states of the simulator on the CPU: programs do not depend on the numbers of a state.
 """

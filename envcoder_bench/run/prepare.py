@@ -13,7 +13,7 @@ import torch
 from omegaconf import DictConfig
 
 from envcoder_bench.compile import kernels
-from envcoder_bench.compile.cache import ProgramCache
+from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.compile.trace import Memo, Untraced, trace
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.garbage import collection_paused
@@ -21,6 +21,7 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.jail.results import examine
+from envcoder_bench.run.check_cache import CachedCheck
 from envcoder_bench.run.fitness import load_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.race import all_seeds
@@ -141,14 +142,14 @@ class PrepareContext:
     """The shared inputs of the preparation of all candidates of a run.
 
     Attributes:
-        task: the task's contract and a real state; ``trial``: calls functions on that state.
+        task: the task's contract and a real state; ``check``: checks shapings on that state.
         unshaped: the unshaped baseline, checked and traced.
     """
 
     files: RunFiles
     tracer: Tracer
     task: TaskSnapshot
-    trial: TrialState
+    check: CachedCheck
     unshaped: Shaping
 
 
@@ -171,7 +172,7 @@ def make_context(
             files = replace(files, jailed=_jailed(cfg, sources, files, task))
     except CandidateError as error:
         raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
-    return PrepareContext(files, tracer, task, TrialState(task.state, task.constants, task), unshaped)
+    return PrepareContext(files, tracer, task, CachedCheck(task, tracer.cache), unshaped)
 
 
 def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int) -> Shaping:
@@ -179,7 +180,7 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
     files, task = context.files, context.task
     shaping = load_and_assemble(source, files, seed)
     with files.slow.step("checking", source.file):
-        shaping = check(shaping, task.state, task.constants, task, context.trial)
+        shaping = context.check(shaping)
     return context.tracer(replace(shaping, functions={**shaping.functions, **_fitness(files, seed)}), task)
 
 
@@ -257,6 +258,7 @@ class Tracer:
 
     Attributes:
         on: whether functions are compiled.
+        cache: of results about the functions of the run's files, for the task of ``begin``.
         untraced: functions of the last shaping that cannot be traced.
     """
 
@@ -270,7 +272,7 @@ class Tracer:
     def begin(self, task: Task | TaskSnapshot) -> None:
         """Use this task's state for tracing from now on."""
         self._memo.samples.clear()
-        self._memo.cache = ProgramCache(self._texts, task.state, task.constants, self._seed)
+        self.cache = self._memo.cache = FunctionCache(self._texts, task.state, task.constants, self._seed)
 
     def __call__(self, shaping: Shaping, task: Task | TaskSnapshot) -> Shaping:
         """Return the shaping with its programs."""

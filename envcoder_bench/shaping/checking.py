@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -30,6 +31,7 @@ def check(
     constants: dict[str, Tensor],
     task: AnyTask,
     trial: TrialState | None = None,
+    ran_on_cpu: bool = False,
 ) -> Shaping:
     """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
 
@@ -38,13 +40,18 @@ def check(
             by random numbers of the width in question; ``progress_buf`` is added if it is missing.
         constants: the task's constants.
         trial: a TrialState of these, which many checks on one state can share.
+        ran_on_cpu: whether the functions are known to pass the check on this state on the CPU.
 
     Raises:
         CandidateError: a function raises, returns a value that violates its contract or is not finite, or changes its
             input in place. Functions may have changed their module: load the candidate again for training.
     """
     try:
-        return _check(shaping, trial or TrialState(state, constants, task), task)
+        trial = trial or TrialState(state, constants, task)
+        trial.ran_on_cpu = ran_on_cpu
+        shaping = _check(shaping, trial, task)
+        warn_of_any_width(shaping, task)
+        return shaping
     except CandidateError as error:
         fault = error
     # without traceback and cause, whose frames would keep the candidate's tensors alive
@@ -73,6 +80,18 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
 
 
+def warn_of_any_width(shaping: Shaping, task: AnyTask) -> None:
+    """Warn if the action of a checked shaping is as wide as possible because its function takes any width."""
+    function = acting(shaping)
+    if function is not None and function.action_dim is None and shaping.action_dim == MAX_ACTION_DIM:
+        warnings.warn(
+            f"{function.file}:{function.line}: {function.type} takes actions of any width, so it trains with "
+            f"{MAX_ACTION_DIM}: set ACTION_DIM = {task.num_dofs} or what it uses",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
 def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask, action_dim: int) -> None:
     """Call ``compute_fitness`` once, with actions of width ``action_dim`` in the state.
 
@@ -89,7 +108,7 @@ class TrialState:
 
     def __init__(self, state: dict[str, Tensor], constants: dict[str, Tensor], task: AnyTask) -> None:
         self.n = next(iter(state.values())).shape[0]
-        self.device, self.action_dim = task.device, 0
+        self.device, self.action_dim, self.ran_on_cpu = task.device, 0, False
         state = {**state}
         state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
         # the number at (environment, column) does not depend on how many columns there are
@@ -98,6 +117,14 @@ class TrialState:
         self._states = {device: {key: x.to(device) for key, x in state.items()} for device in devices}
         self._actions = {device: actions.to(device) for device in devices}
         self._constants = {device: own_constants(constants, device) for device in devices}
+
+    def digest(self) -> str:
+        """Return a digest of the numbers of the state."""
+        digest = hashlib.sha256()
+        for key, x in sorted(self._states[CPU].items()):
+            digest.update(f"{key} {tuple(x.shape)} {x.dtype} ".encode())
+            digest.update(x.contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     def inputs(self, device: torch.device, rows: int | None = None) -> dict[str, Tensor]:
         """Return the state of the first ``rows`` environments with actions of the present width, not copied."""
@@ -113,7 +140,7 @@ class TrialState:
         """
         kind, on_cuda = KINDS[function.type], self.device.type == "cuda"
         parts = kind.parts(task)
-        if on_cuda:
+        if on_cuda and not self.ran_on_cpu:
             self._check_on_the_cpu(function)
         made, components = self._run(
             function, lambda value: outputs.returned(kind, value, parts, self.n, on_cuda), self.device
@@ -199,7 +226,7 @@ def in_place(key: str) -> str:
 
 def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
     """Return the width of the action: ACTION_DIM, else the widest that works, or the task's if there is no function."""
-    function = next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
+    function = acting(shaping)
     if function is None:
         if task.default_action_dim is None:
             message = f"{task.name} has no position drives of its own: define {' or '.join(ACTION_TYPES)}"
@@ -217,15 +244,13 @@ def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
             _try_width(function, width, trial, task)
         except CandidateError:
             continue
-        if width == MAX_ACTION_DIM:
-            warnings.warn(
-                f"{function.file}:{function.line}: {function.type} takes actions of any width, so it trains with "
-                f"{width}: set ACTION_DIM = {task.num_dofs} or what it uses",
-                RuntimeWarning,
-                stacklevel=3,
-            )
         return width
     return _explain_no_width(function, trial, task)
+
+
+def acting(shaping: Shaping) -> CandidateFunction | None:
+    """Return the function that turns the action into a command; None for the task's own."""
+    return next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
 
 
 def _try_width(function: CandidateFunction, width: int, trial: TrialState, task: AnyTask) -> None:

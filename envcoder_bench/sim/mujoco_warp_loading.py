@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -24,6 +25,9 @@ except ImportError:
     Module = None
 
 TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
+# The Python code that generates a kernel's source keeps the interpreter for a switch interval, 5 ms. A thread that does
+# other work meanwhile would wait so long after each of its operations that it takes several times as long.
+USUAL_INTERVAL, SHORT_INTERVAL = sys.getswitchinterval(), 0.0005
 _log = logging.getLogger(__name__)
 _background: ContextVar[bool] = ContextVar("loads kernels in the background", default=False)
 Wanted = dict[tuple[Any, ...], None]  # modules, devices and block sizes, in the order of the launches
@@ -44,6 +48,7 @@ class Loading:
             with contextlib.suppress(Exception), _recording(wanted):  # it asks for more than is there without kernels
                 launch()
         self._began = time.monotonic()
+        sys.setswitchinterval(SHORT_INTERVAL)
         self._pool, self._solvers = ThreadPoolExecutor(own_cpus()), Solvers(wanted)
         # the largest ones first, so that the last one to begin is a short one
         ordered = sorted(wanted, key=lambda one: len(one[0].kernels), reverse=True)
@@ -71,6 +76,7 @@ class Loading:
         """End the work; Ctrl-C waits only for what is being compiled."""
         self._solvers.stop()
         self._pool.shutdown(cancel_futures=True)
+        sys.setswitchinterval(USUAL_INTERVAL)
 
 
 def load_kernels(launch: Callable[[], object]) -> None:

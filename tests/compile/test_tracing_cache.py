@@ -5,7 +5,7 @@ import torch
 from shaping_fakes import FakeTask, load, shaping
 
 from envcoder_bench.compile import trace as tracing
-from envcoder_bench.compile.cache import ProgramCache, stands_alone
+from envcoder_bench.compile.cache import FunctionCache, stands_alone
 from envcoder_bench.compile.program import Program
 from envcoder_bench.compile.trace import Memo, trace
 
@@ -28,7 +28,7 @@ def traced(code=CODE, task=None, seed=0, text=None):
     """Trace as a new process would; the programs, and the types of the functions that were really recorded."""
     task, recorded = task or FakeTask(4), []
     own = shaping(code, task=task)
-    cache = ProgramCache({"mine.py": code if text is None else text}, task.state, task.constants, seed)
+    cache = FunctionCache({"mine.py": code if text is None else text}, task.state, task.constants, seed)
     original = tracing.SampleState.record
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tracing.SampleState, "record", lambda *given: recorded.append(given[2].type) or original(*given))
@@ -91,7 +91,7 @@ def test_file_with_a_helper_module_is_not_cached(own_folder):
     programs, _ = traced()
     function, task = load(CODE).functions["compute_reward"], FakeTask(4)
     for line, kept in (("import helper_of_a_candidate", False), ("import math", True)):
-        cache = ProgramCache({"mine.py": f"{line}\n{CODE}"}, task.state, task.constants, 0)
+        cache = FunctionCache({"mine.py": f"{line}\n{CODE}"}, task.state, task.constants, 0)
         cache.save(programs["reward"], function)
         assert (cache.load(function) is not None) == kept
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import warp as wp
@@ -14,6 +15,7 @@ from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.run import ahead
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.shaping import checking
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="waits for processes")
 TEXTS = {
@@ -48,15 +50,19 @@ def sources():
 @pytest.mark.slow
 def test_run_finds_programs_and_kernels_of_its_candidates(tmp_path, monkeypatch):
     done = tmp_path / "folder" / "done"
-    order = ahead.Order(OmegaConf.to_yaml(config()), sources(), None, "cpu", done)
+    order = ahead.Order(OmegaConf.to_yaml(config(num_envs_per_candidate=4)), sources(), None, "cpu", done)
     assert [ahead.launch(order, part, 2).wait() for part in (1, 0)] == [0, 0] and done.exists()
-    built, recorded = [], []
-    build, record = building.build, trace.SampleState.record
+    built, recorded, called = [], [], []
+    build, record, run = building.build, trace.SampleState.record, checking.TrialState._run
     monkeypatch.setattr(building, "build", lambda codes, target: built.append(codes) or build(codes, target))
     monkeypatch.setattr(trace.SampleState, "record", lambda *given: recorded.append(given[2].type) or record(*given))
+    monkeypatch.setattr(
+        checking.TrialState, "_run", lambda *given: called.append(Path(given[1].file).stem) or run(*given)
+    )
     result = evaluate("Cartpole", TEXTS, output_dir=tmp_path / "run", **{**SETTINGS, "baselines": True})
     assert list(result.results["status"]).count("ok") == 4
     assert not built and not recorded
+    assert "bad" in called and not {"one", "two"} & {*called}
     other = {"one": TEXTS["one"].replace("sqrt", "exp")}
     evaluate("Cartpole", other, output_dir=tmp_path / "other", **SETTINGS)
     assert built and recorded

@@ -1,6 +1,7 @@
 """The estimate of a run's memory, and the division into waves."""
 
 import gc
+import pickle
 from dataclasses import dataclass
 from itertools import chain
 
@@ -174,3 +175,23 @@ def _storages():
     gc.collect()
     found = [x.untyped_storage() for x in gc.get_objects() if type(x) is torch.Tensor]
     return {storage.data_ptr(): storage.nbytes() for storage in found}
+
+
+@pytest.mark.slow
+def test_candidates_are_prepared_while_the_simulators_kernels_are_loaded(monkeypatch):
+    mujoco_warp = pytest.importorskip("envcoder_bench.sim.mujoco_warp")
+    waited, wait = [], mujoco_warp.MujocoWarp._wait
+    monkeypatch.setattr(mujoco_warp.MujocoWarp, "_wait", lambda sim: waited.append(sim._loading) or wait(sim))
+    cfg = compose_config("Cartpole", ["sim=mujoco_warp", "device=cpu", "num_envs_per_candidate=4"])
+    planner = MemoryPlanner(cfg)
+    groups, faults = prepare(cfg, baseline_sources("Cartpole"), None, planner.take_probe())
+    assert len(groups) == 2 and not faults
+    assert not any(waited) and not planner.ready
+    needed = planner.bytes([groups[0].widths])
+    assert any(waited) and planner.ready
+    copy = pickle.loads(pickle.dumps(planner))
+    assert copy.ready and copy.bytes([groups[0].widths]) == needed
+    waiting = MemoryPlanner(cfg)
+    assert pickle.loads(pickle.dumps(waiting)).ready  # another process cannot measure
+    waiting.close()
+    assert waiting.bytes([groups[0].widths]) == needed

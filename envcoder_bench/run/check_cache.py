@@ -1,0 +1,61 @@
+"""Checks of candidates, with the results of earlier processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Sequence
+
+from envcoder_bench.compile.cache import FunctionCache
+from envcoder_bench.shaping.checking import TrialState, check, warn_of_any_width
+from envcoder_bench.shaping.contract import CandidateFunction, Shaping
+from envcoder_bench.shaping.kinds import KINDS
+from envcoder_bench.tasks.contract import TaskSnapshot
+
+FOUND = ("widths", "action_dim", "effort", "components")
+
+
+class CachedCheck:
+    """Checks shapings on one state of a task, and caches what is found for later processes.
+
+    The result depends on the code, the task, the numbers of the state and the kind of device. If all of them are equal,
+    it is loaded, and the functions are not called. Functions that may keep something between calls are always called.
+
+    Args:
+        task: with the state on which functions are called.
+        cache: of this task.
+    """
+
+    def __init__(self, task: TaskSnapshot, cache: FunctionCache) -> None:
+        self._task, self._cache = task, cache
+        self._trial = TrialState(task.state, task.constants, task)
+        self._digest = self._trial.digest()
+
+    def __call__(self, shaping: Shaping) -> Shaping:
+        """Return the shaping with what ``check`` fills in. Raises CandidateError, as ``check`` does."""
+        task, functions, device = self._task, list(shaping.functions.values()), self._task.device.type
+        found = self._load(functions, device)
+        if found is not None:
+            shaping = replace(shaping, **{**found, "components": tuple(found["components"])})
+            warn_of_any_width(shaping, task)
+            return shaping
+        ran_on_cpu = self._load(functions, "cpu") is not None  # in one of the processes of ahead.py
+        shaping = check(shaping, task.state, task.constants, task, self._trial, ran_on_cpu)
+        if _is_pure(functions):
+            plain = {key: getattr(shaping, key) for key in FOUND}
+            self._cache.save_plain(plain, functions, *self._parts(functions, device))
+        return shaping
+
+    def _load(self, functions: Sequence[CandidateFunction], device: str) -> dict[str, Any] | None:
+        found = self._cache.load_plain(functions, *self._parts(functions, device)) if _is_pure(functions) else None
+        return found if isinstance(found, dict) and set(found) == set(FOUND) else None
+
+    def _parts(self, functions: Sequence[CandidateFunction], device: str) -> tuple[object, ...]:
+        """Return what the result depends on beside the code and the constants."""
+        task = self._task
+        returned = [KINDS[function.type].parts(task) for function in functions]
+        return "checked", device, self._digest, task.num_dofs, task.default_action_dim, task.refusals, returned
+
+
+def _is_pure(functions: Sequence[CandidateFunction]) -> bool:
+    """Return whether each call is known to depend on nothing but its inputs."""
+    return all(own.stateful_line is None and own.generator_line is None for own in functions)

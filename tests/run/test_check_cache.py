@@ -1,0 +1,153 @@
+"""A check's result is loaded where an equal check has been made, and only there."""
+
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+from shaping_fakes import FakeTask, load
+
+from envcoder_bench.compile.cache import FunctionCache
+from envcoder_bench.run import check_cache
+from envcoder_bench.run.check_cache import CachedCheck
+from envcoder_bench.shaping import checking
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
+
+CODE = """
+def compute_reward(dof_pos, dof_vel_scale):
+    near = -dof_pos.square().sum(dim=-1) * dof_vel_scale
+    return near + 1.0, {"near": near}
+
+def compute_observation(state_dict):
+    return torch.cat((state_dict["dof_pos"], torch.rand_like(state_dict["dof_vel"])), dim=-1)
+
+def compute_terminal(progress_buf):
+    return progress_buf > 30
+"""
+TORQUE = "\nACTION_DIM = 2\ndef compute_torque(action):\n    return action[:, [0, 1, 1]]\n"
+ANY_WIDTH = "\ndef compute_torque(action):\n    return action.mean(dim=-1, keepdim=True).repeat(1, 3)\n"
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def check_in_new_process(code=CODE, task=None, seed=0, texts=None):
+    """The shaping as a new process would check it, and the functions that it called."""
+    task, called = task or FakeTask(4), []
+    snapshot = TaskSnapshot(TaskContract.of(task), task.state, task.constants, task.device, task.default_dof_target)
+    cache = FunctionCache({"mine.py": code} if texts is None else texts, task.state, task.constants, seed)
+    own = load(code)
+    own = assemble(own, own)
+    run = checking.TrialState._run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking.TrialState, "_run", lambda *given: called.append(given[1].type) or run(*given))
+        return CachedCheck(snapshot, cache)(own), called
+
+
+def found(shaping):
+    return {key: getattr(shaping, key) for key in check_cache.FOUND}
+
+
+@pytest.mark.parametrize("code", [CODE, CODE + TORQUE, CODE + ANY_WIDTH])
+@pytest.mark.filterwarnings("ignore:.*any width")
+def test_second_process_finds_the_same_and_calls_nothing(code):
+    (first, called), (second, again) = check_in_new_process(code), check_in_new_process(code)
+    assert {"compute_reward", "compute_observation", "compute_terminal"} <= {*called} and again == []
+    assert found(second) == found(first) and found(first)["components"] == ("near",)
+    assert found(first)["widths"] == {"observation": 6}
+
+
+def test_warning_is_repeated():
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match=r"mine\.py:\d+: compute_torque takes actions of any width"):
+            check_in_new_process(CODE + ANY_WIDTH)
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check_in_new_process(CODE + TORQUE)
+
+
+def changed_state():
+    task = FakeTask(4)
+    task.state["dof_pos"][2, 1] += 1e-6
+    return task
+
+
+def changed_constant():
+    task = FakeTask(4)
+    task.constants["dof_vel_scale"] = torch.tensor(0.06)
+    return task
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code": CODE.replace("1.0", "2.0")},
+        {"seed": 1},
+        {"task": changed_state()},
+        {"task": changed_constant()},
+        {"task": FakeTask(5)},
+        {"task": FakeTask(4, default_action_dim=2)},
+        {"texts": {}},
+    ],
+    ids=["text", "seed", "state", "constant", "environments", "action", "unknown file"],
+)
+def test_any_change_is_checked_again(change):
+    check_in_new_process()
+    assert check_in_new_process(**change)[1]
+
+
+def test_faults_are_found_each_time():
+    code = CODE.replace("dof_vel_scale\n", "missing\n", 1)
+    messages = []
+    for _ in range(2):
+        with pytest.raises(CandidateError) as error:
+            check_in_new_process(code)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1] and "missing" in messages[0]
+
+
+@pytest.mark.parametrize(
+    "keeping",
+    ["CALLS = []\ndef compute_terminal(progress_buf):\n    CALLS.append(1)\n    return progress_buf > len(CALLS)\n"],
+)
+def test_functions_that_keep_something_are_called_each_time(keeping):
+    code = CODE[: CODE.index("def compute_terminal")] + keeping
+    assert check_in_new_process(code)[1] and check_in_new_process(code)[1]
+
+
+def test_result_of_the_cpu_spares_cuda_the_run_on_the_cpu(monkeypatch):
+    """The processes that fill the caches check on the CPU; what only CUDA shows is still looked for."""
+    first, _ = check_in_new_process()
+    task, told = FakeTask(4), []
+
+    class Trial:
+        def __init__(self, *_):
+            self.digest = checking.TrialState(task.state, task.constants, task).digest
+
+    def check(shaping, state, constants, task, trial, ran_on_cpu):
+        told.append(ran_on_cpu)
+        return replace(shaping, **found(first))
+
+    monkeypatch.setattr(check_cache, "TrialState", Trial)
+    monkeypatch.setattr(check_cache, "check", check)
+    snapshot = TaskSnapshot(
+        TaskContract.of(task), task.state, task.constants, torch.device("cuda"), task.default_dof_target
+    )
+    other = CODE.replace("30", "40")
+    for code in (CODE, other, CODE):
+        own = load(code)
+        CachedCheck(snapshot, FunctionCache({"mine.py": code}, task.state, task.constants, 0))(assemble(own, own))
+    assert told == [True, False]  # the third one is loaded
+
+
+def test_damaged_file_is_checked_again(own_folder):
+    check_in_new_process()
+    for file in (own_folder / "programs").iterdir():
+        file.write_bytes(b"x")
+    assert check_in_new_process()[1] and not check_in_new_process()[1]
