@@ -14,7 +14,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import benchmark as script  # noqa: E402
-from bench import finer, learning, plots, records, scaling, task_tables  # noqa: E402
+from bench import finer, learning, outside_plot, plots, records, scaling, task_tables  # noqa: E402
 from bench.motion import depths  # noqa: E402
 from bench.report import report  # noqa: E402
 from bench.session import Session, find_sources, make_config  # noqa: E402
@@ -283,7 +283,7 @@ def test_outside_task_is_compared_with_the_native_one_at_equal_env_steps(tmp_pat
     (row,) = task_tables.outside_rows([*ant(), *outside])
     wanted = "| isaacgymenvs:Ant, human | 2 x 8 | 40 s | 4.0 M | 7.50 ± 6.35 | 6.8 | 4.50 ± 6.35 (2.0 M), native"
     assert table("outside", [row])[2] == wanted + " 5.00 ± 6.35 (2.0 M) |"
-    assert plots.plot_outside(ant(), tmp_path) == []
+    assert outside_plot.plot_outside(ant(), tmp_path) == []
     for record in (*ant(), *outside):
         records.append(tmp_path / "all.jsonl", record)
     page = tmp_path / "page.md"
@@ -291,6 +291,11 @@ def test_outside_task_is_compared_with_the_native_one_at_equal_env_steps(tmp_pat
     made = report(tmp_path / "all.jsonl", [page], tmp_path)
     assert "isaacgymenvs" not in page.read_text()  # the pages of the native tasks are without it
     assert {path.name for path in made} == {"page.md", "ant_training.png", "isaacgym_training.png"}
+    longer = [{**outside[0], "seeds": 3, "run": "2030"}, {**outside[1], "run": "2029"}]
+    other = [{**outside[2], "overrides": ["task.env.length=9"], "what": "other"}]
+    panels = outside_plot._by_title(task_tables.curves([*outside, *longer, *other]))
+    assert list(panels) == [address, f"{address}, length=9"]  # runs of other numbers of seeds share a panel
+    assert sorted((points[0]["seeds"], points[0]["run"]) for points in panels[address])[-1] == (3, "2030")
 
 
 def test_curves_have_distinct_styles_and_fit_the_limits():

@@ -15,14 +15,11 @@ from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .records import Record, latest
 from .task_tables import (
-    PUBLISHED,
     TARGETS,
     UNITS,
     Points,
     bounds,
-    counterpart,
     curves,
-    is_outside,
     mean_fitness,
     measured,
     name,
@@ -30,18 +27,20 @@ from .task_tables import (
 
 TOOL, PROCESSES = COLOURS[:2]
 SINCE = "2026-11-22"  # ANYmal has longer physics steps; records of earlier days are only in the tables
+FEWEST = 3  # numbers of candidates of a machine that make a curve
 GRID: dict[str, Any] = {"color": "#E4E4E4", "linewidth": 0.8}
 
 
 def plot_scaling(records: list[Record], path: Path) -> Path | None:
     """Draw env-steps/s over candidates, a panel per machine: physics, this tool, a process per candidate.
 
-    None if nothing was measured.
+    Machines with few measurements are left out, if there are others. None if nothing was measured.
     """
     rows = _rows(records)
     if not rows:
         return None
-    labels = sorted(_labels(rows), key=lambda label: -max(row["physics"] for row in _of(rows, label)))
+    labels = [label for label in _labels(rows) if len(_of(rows, label)) >= FEWEST] or _labels(rows)
+    labels = sorted(labels, key=lambda label: -max(row["physics"] for row in _of(rows, label)))
     about = "ANYmal C; simulation, candidate functions and PPO included; percentages are of the physics alone"
     figure, panels, top = new_figure(6.5 * len(labels), 4.9, "Training speed", about, columns=len(labels))
     for axes, label in zip(panels, labels):
@@ -172,7 +171,7 @@ def _plot(task: str, own: list[Points], path: Path) -> Path:
     spans = (("env_steps", 1e6, "env-steps of each policy, millions"), ("seconds", scale, f"{unit} of training"))
     for axes, (key, scale, label) in zip(panels, spans):
         for points, look in zip(own, _looks(own)):
-            _draw(axes, points, key, scale, look)
+            draw(axes, points, key, scale, look)
         axes.set(xlabel=label, ylim=_limits(own, target))
         axes.set_xlim(left=0)
         axes.grid(**GRID)
@@ -203,13 +202,13 @@ def _looks(own: list[Points]) -> list[dict[str, Any]]:
     looks = []
     for first in (points[0] for points in own):
         key = name(first)
-        label = f"{key}, {_seeds(first)} x {first['envs']:,}"
+        label = f"{key}, {seeds_text(first)} x {first['envs']:,}"
         label += f" ({first['policies']} policies at once)" if key in several else ""
         looks.append({"color": colors[key], "linestyle": next(lines[key]), "label": label})
     return looks
 
 
-def _draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any]) -> None:
+def draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any]) -> None:
     x = [p[key] / scale for p in points]
     intervals = [mean_interval(measured(p["fitness"]), bounds(p["task"])) for p in points]
     axes.plot(x, [mean_fitness(p) for p in points], linewidth=2.2, **look)
@@ -218,59 +217,6 @@ def _draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any
         axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
-def plot_outside(records: Sequence[Record], images: Path) -> list[Path]:
-    """Draw the curves of tasks outside this repository, a panel each, beside those of the native tasks."""
-    native = curves([r for r in records if not is_outside(r)])
-    newest: dict[tuple[str, str], Points] = {}  # of all machines
-    for points in sorted(curves([r for r in records if is_outside(r)]), key=lambda points: points[0]["run"]):
-        newest[points[0]["what"], points[0]["candidate"]] = points
-    own = [newest[key] for key in sorted(newest)]
-    if not own:
-        return []
-    columns = 3
-    rows = -(-len(own) // columns)
-    about = "human baselines: mean of the seeds and 95 % interval; dashed: published for Isaac Gym"
-    figure, panels, top = new_figure(12.0, 0.9 + 3.1 * rows, "Isaac Gym tasks on MuJoCo", about, rows, columns)
-    for axes, points in zip(panels, own):
-        task, beside = points[0]["task"], counterpart(points, native)
-        limit = 1.05 * points[-1]["env_steps"]
-        axes.set_title(_outside_title(points[0]), loc="left", fontsize=9, color=GREY)
-        _draw(axes, points, "env_steps", 1e6, {"color": TOOL, "label": _seeds(points[0])})
-        shown = points
-        if beside is not None:
-            shown = [p for p in beside if p["env_steps"] <= limit] or beside[:1]
-            _draw(axes, shown, "env_steps", 1e6, {"color": PROCESSES, "label": f"native, {_seeds(beside[0])}"})
-        means = [mean_fitness(p) for p in [*points, *shown] if measured(p["fitness"])]
-        if task in PUBLISHED:
-            axes.axhline(PUBLISHED[task], color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-            means.append(PUBLISHED[task])
-        spread = (max(means) - min(*means, 0.0)) or 1.0
-        axes.set(ylim=(min(*means, 0.0) - 0.05 * spread, max(*means, 0.0) + 0.3 * spread))
-        axes.set_xlim(left=0)
-        axes.grid(**GRID)
-        axes.legend(fontsize=8, edgecolor="none", framealpha=0.8, loc="upper left")
-    for axes in panels[len(own) :]:
-        axes.set_visible(False)
-    for axes in panels[max(0, len(own) - columns) : len(own)]:
-        axes.set_xlabel("env-steps of each policy, millions")
-    figure.subplots_adjust(
-        left=0.05,
-        right=0.98,
-        bottom=0.55 / (0.9 + 3.1 * rows),
-        top=top - 0.2 / (0.9 + 3.1 * rows),
-        wspace=0.16,
-        hspace=0.35,
-    )
-    return [save_figure(figure, images / "isaacgym_training.png")]
-
-
-def _seeds(record: Record) -> str:
+def seeds_text(record: Record) -> str:
     """Return such as ``1 seed`` or ``5 seeds``."""
     return f"{record['seeds']} seed{'s' * (record['seeds'] != 1)}"
-
-
-def _outside_title(record: Record) -> str:
-    """Return the task, the candidate unless it is the human baseline, and the changed settings of the task."""
-    changed = [word.split(".")[-1] for word in record.get("overrides", ()) if word.startswith("task.")]
-    own = [record["candidate"]] if record["candidate"] != HUMAN else []
-    return ", ".join([record["task"], *own, *changed])

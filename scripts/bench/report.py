@@ -7,7 +7,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Sequence
 
-from .plots import file_name, pictures, plot_devices, plot_learning, plot_memory, plot_outside, plot_scaling
+from .outside_plot import plot_outside
+from .plots import file_name, pictures, plot_devices, plot_learning, plot_memory, plot_scaling
 from .records import Record, read
 from .tables import select, table
 from .task_tables import is_outside, lengths_as_learning
