@@ -50,11 +50,18 @@ def plot_scaling(records: list[Record], path: Path) -> Path | None:
         axes.plot(counts, [row["physics"] for row in own], "--o", color=GREY, markersize=4, label="physics alone")
         training = [row["training"] for row in own]
         axes.plot(counts, training, "-o", color=TOOL, linewidth=2.6, zorder=4, label="EnvCoderBench")
-        for x, y, row in zip(counts, training, own):
-            place: Any = {"xytext": (0, -16), "textcoords": "offset points", "ha": "center", "zorder": 5}
-            axes.annotate(f"{y / row['physics']:.0%}", (x, y), color=TOOL, fontsize=9, **place)
         alone = [r for r in latest(records, "processes", "envs", "processes") if r["label"] == label]
         alone = [r for r in alone if r["envs"] == own[0]["envs"]]
+        beside = {r["processes"]: r["total"] for r in alone}
+        for x, y, row in zip(counts, training, own):
+            below = y > 0.6 * row["physics"] or beside.get(x, 0.0) > y  # where no other curve is near
+            place: Any = {
+                "xytext": (0, -16 if below else 9),
+                "textcoords": "offset points",
+                "ha": "center",
+                "zorder": 5,
+            }
+            axes.annotate(f"{y / row['physics']:.0%}", (x, y), color=TOOL, fontsize=9, **place)
         rates = [row["physics"] for row in own] + training + [r["total"] for r in alone]
         if alone:
             xs, ys = [r["processes"] for r in alone], [r["total"] for r in alone]
