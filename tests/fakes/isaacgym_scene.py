@@ -188,3 +188,31 @@ class Scene:
         self.dof[:, 0], self.dof[:, 1] = position, velocity
         ids = torch.arange(len(self.root), dtype=torch.int32, device=self.device)
         gym.set_dof_state_tensor_indexed(self.sim, self.dof, ids, len(ids))
+
+
+def ball(**values):
+    return gym.create_sphere(None, 0.1, options(**values))
+
+
+def box(**values):
+    return gym.create_box(None, 0.2, 0.2, 0.2, options(**values))
+
+
+FINGER_ON_HINGE = """
+<robot name="hinged"><link name="base"/><link name="finger"><inertial><mass value="0.5"/>
+  <inertia ixx="{inertia}" iyy="{inertia}" izz="{inertia}" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="hinge" type="revolute"><parent link="base"/><child link="finger"/><axis xyz="0 1 0"/>
+<limit lower="-3" upper="3" effort="12" velocity="100"/></joint></robot>
+"""
+
+on_warp = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)]
+on_all = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES, indirect=True)]
+
+
+def marked(marks):
+    def apply(test):
+        for mark in marks:
+            test = mark(test)
+        return test
+
+    return apply

@@ -1,0 +1,104 @@
+"""Contacts: forces, friction, and which shapes collide."""
+
+import pytest
+from isaacgym_scene import ENGINES, Scene, ball, box, gym, load, pose
+
+G = 9.81
+pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[::2], indirect=True)]
+
+
+def test_net_contact_force_equals_the_weight():
+    scene = Scene((box(density=100.0), pose(0, 0, 0.1)), ground=True, dt=0.01, substeps=2)
+    scene.step(200)
+    assert scene.contacts[0].tolist() == pytest.approx([0, 0, 100 * 0.2**3 * G], abs=1e-3)
+    assert scene.root[0, 9].item() == pytest.approx(0, abs=1e-4)
+
+
+def test_friction_decelerates_a_sliding_box():
+    scene = Scene((box(density=100.0), pose(0, 0, 0.1)), ground=True, friction=0.4, dt=0.002)
+    for env in scene.envs:
+        shapes = gym.get_actor_rigid_shape_properties(env, 0)
+        shapes[0].friction = 0.4
+        gym.set_actor_rigid_shape_properties(env, 0, shapes)
+    scene.step(200)
+    states = scene.root.clone()
+    states[:, 7] = 2.0
+    scene.set_roots(states)
+    scene.step(100)
+    assert scene.root[0, 7].item() == pytest.approx(2 - 0.4 * G * 0.2, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "first, second, touch",
+    [
+        ((0, 0), (0, 0), True),
+        ((0, 1), (0, 2), True),
+        ((0, 1), (0, 3), False),  # a bit in common
+        ((0, 0), (1, 0), False),  # other groups
+        ((-1, 0), (1, 0), True),
+    ],
+)
+def test_collision_groups_and_filters_decide_contacts(first, second, touch):
+    scene = Scene((box(), pose(0, 0, 0), *first), (box(), pose(0, 0, 0.19), *second), gravity=0.0)
+    scene.step()
+    assert bool(scene.contacts.abs().sum() > 0) == touch
+
+
+@pytest.mark.parametrize(
+    ("actor", "shape", "read", "touch"),
+    [(0, 1, 0, False), (1, 0, 1, True), (1, 2, 1, True), (3, 1, 3, False), (-1, 1, 0, False)],
+)
+def test_filter_of_a_shape_replaces_that_of_its_actor(actor, shape, read, touch):
+    scene = Scene(
+        (box(), pose(0, 0, 0), 0, 1), (box(), pose(0, 0, 0.19), 0, actor), gravity=0.0,
+        before=lambda env: set_filter(env, 1, read, shape),
+    )  # fmt: skip
+    scene.step()
+    assert bool(scene.contacts.abs().sum() > 0) == touch
+    assert [p.filter for p in gym.get_actor_rigid_shape_properties(scene.envs[0], 1)] == [shape]
+    shapes = gym.get_actor_rigid_shape_properties(scene.envs[0], 0)
+    shapes[0].friction = 0.3
+    gym.set_actor_rigid_shape_properties(scene.envs[0], 0, shapes)  # the filter that was read is no change
+    shapes[0].filter = 4
+    with pytest.raises(NotImplementedError, match="filters cannot change after prepare_sim"):
+        gym.set_actor_rigid_shape_properties(scene.envs[0], 0, shapes)
+
+
+def set_filter(env, actor, before, value):
+    shapes = gym.get_actor_rigid_shape_properties(env, actor)
+    assert [p.filter for p in shapes] == [before]
+    shapes[0].filter = value
+    gym.set_actor_rigid_shape_properties(env, actor, shapes)
+
+
+def test_links_sharing_a_joint_do_not_collide_and_filters_disable_the_others(tmp_path):
+    ball_text = '<collision><geometry><sphere radius="0.3"/></geometry></collision>'
+    link = '<link name="{}">' + ball_text + "</link>"
+    joint = (
+        '<joint name="j{0}" type="revolute"><parent link="{0}"/><child link="{1}"/><origin xyz="0.2 0 0"/>'
+        '<axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="1" velocity="9"/></joint>'
+    )
+    text = "<robot name='chain'>" + "".join(link.format(n) for n in "abc")
+    text += joint.format("a", "b") + joint.format("b", "c") + "</robot>"
+    for fixed in (False, True):
+        asset = load(tmp_path, text, fix_base_link=fixed)
+        scene = Scene((asset, pose(), 0, 0), gravity=0.0)
+        scene.step()
+        touching = scene.contacts[:3].abs().sum(dim=1) > 0
+        assert touching.tolist() == [True, False, True]  # a and c overlap, and no joint connects them
+        scene = Scene((asset, pose(), 0, 1), gravity=0.0)
+        scene.step()
+        assert scene.contacts.abs().sum() == 0
+
+
+def test_fixed_actor_stays_in_place_and_blocks_others():
+    scene = Scene((box(fix_base_link=True), pose(0, 0, 1)), (ball(), pose(0, 0, 1.25)), ground=True)
+    scene.step(100)
+    assert scene.root[1, 2].item() == pytest.approx(1.2, abs=2e-3)
+    states = scene.root.clone()
+    states[0, :3] = scene.tensor([5.0, 0.0, 1.0])
+    scene.set_roots(states, [0])
+    scene.step(100)
+    assert scene.root[0, :3].tolist() == [5.0, 0.0, 1.0]
+    assert scene.root[1, 2].item() < 0.2  # the ball fell in the first environment alone
+    assert scene.root[3, 2].item() == pytest.approx(1.2, abs=2e-3)
