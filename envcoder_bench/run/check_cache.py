@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from dataclasses import replace
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 from envcoder_bench.compile.cache import FunctionCache
-from envcoder_bench.shaping.checking import TrialState, check, warn_of_any_width
+from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.kinds import KINDS
 from envcoder_bench.tasks.contract import TaskSnapshot
 
+_given: dict[str | tuple[str, type[Warning], int], int] = {}  # warnings that are not shown again
 FOUND = ("widths", "action_dim", "effort", "components")
 
 
@@ -18,7 +21,8 @@ class CachedCheck:
     """Checks shapings on one state of a task, and caches what is found for later processes.
 
     The result depends on the code, the task, the numbers of the state and the kind of device. If all of them are equal,
-    it is loaded, and the functions are not called. Functions that may keep something between calls are always called.
+    it is loaded, and the functions are not called. Functions that may keep something between calls, or that warn, are
+    always called.
 
     Args:
         task: with the state on which functions are called.
@@ -35,12 +39,12 @@ class CachedCheck:
         task, functions, device = self._task, list(shaping.functions.values()), self._task.device.type
         found = self._load(functions, device)
         if found is not None:
-            shaping = replace(shaping, **{**found, "components": tuple(found["components"])})
-            warn_of_any_width(shaping, task)
-            return shaping
-        ran_on_cpu = self._load(functions, "cpu") is not None  # in one of the processes of ahead.py
-        shaping = check(shaping, task.state, task.constants, task, self._trial, ran_on_cpu)
-        if _is_pure(functions):
+            return replace(shaping, **{**found, "components": tuple(found["components"])})
+        # in one of the processes of ahead.py
+        ran_on_cpu = device != "cpu" and self._load(functions, "cpu") is not None
+        with _noticed_warnings() as warned:
+            shaping = check(shaping, task.state, task.constants, task, self._trial, ran_on_cpu)
+        if _is_pure(functions) and not warned:
             plain = {key: getattr(shaping, key) for key in FOUND}
             self._cache.save_plain(plain, functions, *self._parts(functions, device))
         return shaping
@@ -59,3 +63,13 @@ class CachedCheck:
 def _is_pure(functions: Sequence[CandidateFunction]) -> bool:
     """Return whether each call is known to depend on nothing but its inputs."""
     return all(own.stateful_line is None and own.generator_line is None for own in functions)
+
+
+@contextlib.contextmanager
+def _noticed_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect all warnings inside the block, also those that are not shown again, and give them afterwards."""
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always")
+        yield noticed
+    for one in noticed:
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, registry=_given)

@@ -49,9 +49,7 @@ def check(
     try:
         trial = trial or TrialState(state, constants, task)
         trial.ran_on_cpu = ran_on_cpu
-        shaping = _check(shaping, trial, task)
-        warn_of_any_width(shaping, task)
-        return shaping
+        return _check(shaping, trial, task)
     except CandidateError as error:
         fault = error
     # without traceback and cause, whose frames would keep the candidate's tensors alive
@@ -78,18 +76,6 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
                 widths[kind.stage] = made[VALUE].shape[1]
     effort = any(KINDS[function.type].effort for function in shaping.functions.values())
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
-
-
-def warn_of_any_width(shaping: Shaping, task: AnyTask) -> None:
-    """Warn if the action of a checked shaping is as wide as possible because its function takes any width."""
-    function = acting(shaping)
-    if function is not None and function.action_dim is None and shaping.action_dim == MAX_ACTION_DIM:
-        warnings.warn(
-            f"{function.file}:{function.line}: {function.type} takes actions of any width, so it trains with "
-            f"{MAX_ACTION_DIM}: set ACTION_DIM = {task.num_dofs} or what it uses",
-            RuntimeWarning,
-            stacklevel=2,
-        )
 
 
 def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask, action_dim: int) -> None:
@@ -226,7 +212,7 @@ def in_place(key: str) -> str:
 
 def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
     """Return the width of the action: ACTION_DIM, else the widest that works, or the task's if there is no function."""
-    function = acting(shaping)
+    function = next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
     if function is None:
         if task.default_action_dim is None:
             message = f"{task.name} has no position drives of its own: define {' or '.join(ACTION_TYPES)}"
@@ -244,13 +230,15 @@ def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
             _try_width(function, width, trial, task)
         except CandidateError:
             continue
+        if width == MAX_ACTION_DIM:
+            warnings.warn(
+                f"{function.file}:{function.line}: {function.type} takes actions of any width, so it trains with "
+                f"{width}: set ACTION_DIM = {task.num_dofs} or what it uses",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         return width
     return _explain_no_width(function, trial, task)
-
-
-def acting(shaping: Shaping) -> CandidateFunction | None:
-    """Return the function that turns the action into a command; None for the task's own."""
-    return next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
 
 
 def _try_width(function: CandidateFunction, width: int, trial: TrialState, task: AnyTask) -> None:
