@@ -4,7 +4,8 @@ Meanwhile the run's own process compiles the simulator's kernels, and checks the
 programs and kernels in the caches, and waits for the kernels that are still being compiled. Results do not change: a
 cache gives what the run would have made itself.
 
-The processes have states of the simulator on the CPU: programs do not depend on the numbers of a state.
+The processes have states of the simulator on the CPU: programs do not depend on the numbers of a state, and the run
+checks its candidates on a state from there, too.
 """
 
 from __future__ import annotations
