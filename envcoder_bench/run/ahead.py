@@ -75,7 +75,7 @@ def is_useful(cfg: DictConfig) -> bool:
 
 
 def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
-    """Start a process: the first one traces and compiles all candidates, the others share the tracing before it."""
+    """Start a process: the first one prepares all candidates and compiles, the others share the work before it."""
     path = [os.path.abspath(entry) for entry in sys.path]
     with tempfile.TemporaryFile() as file:  # a pipe would make this process wait until the other one reads it
         pickle.dump((order, part, parts, os.getpid()), file)
@@ -118,10 +118,10 @@ def main() -> None:
 
 
 def fill_caches(order: Order, part: int, parts: int) -> None:
-    """Trace the candidates, and compile the kernels of their training and evaluation.
+    """Check and trace the candidates, and compile the kernels of their training and evaluation.
 
-    Other parts than the first one only trace their share of the candidates. They take them in the same order, so that
-    the first one, beginning with all of them at the same time, soon finds the others' programs in the cache.
+    Other parts than the first one only check and trace their share of the candidates. They take them in the same order,
+    so that the first one, beginning with all of them at the same time, soon finds the others' programs in the cache.
 
     This process can launch no kernels afterwards.
     """

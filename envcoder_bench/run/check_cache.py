@@ -13,7 +13,7 @@ from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.kinds import KINDS
 from envcoder_bench.tasks.contract import TaskSnapshot
 
-_given: dict[str | tuple[str, type[Warning], int], int] = {}  # warnings that are not shown again
+_given: set[tuple[object, ...]] = set()  # warnings that are not shown again
 FOUND = ("widths", "action_dim", "effort", "components")
 
 
@@ -40,10 +40,10 @@ class CachedCheck:
         found = self._load(functions, device)
         if found is not None:
             return replace(shaping, **{**found, "components": tuple(found["components"])})
-        # in one of the processes of ahead.py
-        ran_on_cpu = device != "cpu" and self._load(functions, "cpu") is not None
+        on_cpu = None if device == "cpu" else self._load(functions, "cpu")  # as the processes of ahead.py leave it
+        cpu_action_dim = None if on_cpu is None else on_cpu["action_dim"]
         with _noticed_warnings() as warned:
-            shaping = check(shaping, task.state, task.constants, task, self._trial, ran_on_cpu)
+            shaping = check(shaping, task.state, task.constants, task, self._trial, cpu_action_dim)
         if _is_pure(functions) and not warned:
             plain = {key: getattr(shaping, key) for key in FOUND}
             self._cache.save_plain(plain, functions, *self._parts(functions, device))
@@ -61,15 +61,26 @@ class CachedCheck:
 
 
 def _is_pure(functions: Sequence[CandidateFunction]) -> bool:
-    """Return whether each call is known to depend on nothing but its inputs."""
-    return all(own.stateful_line is None and own.generator_line is None for own in functions)
+    """Return whether each call is known to depend on nothing but the file's text and the inputs.
+
+    A program from the jail does not: it may lack components of the text, and its check is part of the jail.
+    """
+    return all(own.stateful_line is own.generator_line is own.program is None for own in functions)
 
 
 @contextlib.contextmanager
 def _noticed_warnings() -> Iterator[list[warnings.WarningMessage]]:
     """Collect all warnings inside the block, also those that are not shown again, and give them afterwards."""
-    with warnings.catch_warnings(record=True) as noticed:
-        warnings.simplefilter("always")
-        yield noticed
-    for one in noticed:
-        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, registry=_given)
+    noticed: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield noticed
+    finally:
+        noticed += caught
+        always = bool(warnings.filters) and warnings.filters[0][0] == "always"  # as in --check, for each candidate
+        for one in noticed:
+            key = (str(one.message), one.category, one.filename, one.lineno)
+            if always or key not in _given:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            _given.add(key)

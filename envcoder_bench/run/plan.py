@@ -79,25 +79,24 @@ class MemoryPlanner:
     """Estimates the memory of groups on the run's device, by a small simulation of its task, and plans waves.
 
     A simulator's kernels are loaded in the background; the first estimate waits for them.
-
-    Attributes:
-        available: bytes that the run may use: ``max_memory``, and no more than is free.
     """
 
     def __init__(self, cfg: DictConfig, sharers: int = 1) -> None:
-        """Measure; ``sharers`` processes like this one share what is free."""
+        """Begin; ``sharers`` processes like this one share what is free."""
         self._cfg = cfg
         with in_background(cfg.sim):
             task = build_task(cfg, probe_envs(cfg))
         self._small: Task | None = task
-        self._measured: int | None = None
+        self._measured: tuple[int, int] | None = None  # bytes of an environment, and of what may be used
+        self._sharers = sharers
         self._is_probe = cfg.sim == "mujoco_cpu" or brings_its_simulation(cfg)  # as build_probe creates it
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
         self._trainer = self._estimate()
         self._program = int(PROGRAM["cpu" if cfg.device == "cpu" else "cuda"])
-        free = self._program + int(USABLE * free_bytes(cfg.device) / sharers)
-        self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
+        self._limit = None if cfg.get("max_memory") is None else parse_size(cfg.max_memory)
+        if self._is_probe:
+            self.measure()
 
     def _estimate(self) -> MemoryEstimate:
         cfg = self._cfg
@@ -107,7 +106,7 @@ class MemoryPlanner:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a process on another machine needs to plan for this device: all but the simulation."""
-        self._bytes_per_env()
+        self.measure()
         return {**vars(self), "_trainer": None, "_small": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -117,25 +116,31 @@ class MemoryPlanner:
     @property
     def ready(self) -> bool:
         """Whether an estimate has nothing to wait for."""
-        return self._is_probe or self._measured is not None
+        return self._measured is not None
+
+    @property
+    def available(self) -> int:
+        """Bytes that the run may use: ``max_memory``, and no more than is free."""
+        return self.measure()[1]
 
     def take_probe(self) -> Task | None:
         """Return the small simulation if it can be the probe of ``prepare``, and drop it here to free its memory."""
         if not self._is_probe:
             return None
-        self._bytes_per_env()
         probe, self._small = self._small, None
         return probe
 
     def close(self) -> None:
-        """Stop loading the simulation, if that goes on."""
+        """Drop the small simulation, and stop loading it if that goes on."""
         self._small = None
 
-    def _bytes_per_env(self) -> int:
-        """Return the bytes of one environment's simulation."""
+    def measure(self) -> tuple[int, int]:
+        """Wait for the simulation; return the bytes of one environment, and ``available``."""
         if self._measured is None:
             assert self._small is not None, "the planner is closed"
-            self._measured = self._small.bytes_per_env
+            each = self._small.bytes_per_env
+            free = self._program + int(USABLE * free_bytes(self._cfg.device) / self._sharers)
+            self._measured = each, free if self._limit is None else min(free, self._limit)
             if not self._is_probe:
                 self._small = None
         return self._measured
@@ -148,7 +153,7 @@ class MemoryPlanner:
     def _environments(self, obs: int, act: int) -> int:
         """Estimate the bytes of one group's environments, for training and evaluation."""
         buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
-        return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self._bytes_per_env() + buffers)
+        return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self.measure()[0] + buffers)
 
     def refuse_too_large(self) -> None:
         """Raise UserError if not even the narrowest candidate fits."""

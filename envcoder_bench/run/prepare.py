@@ -170,9 +170,12 @@ def make_context(
         _check_fitness(files, task, unshaped, cfg.seed)
         if cfg.untrusted:
             files = replace(files, jailed=_jailed(cfg, sources, files, task))
+        own_check = CachedCheck(task, tracer.cache)
+        if cfg.device != "cpu":  # so far it has been checked on the simulation's device
+            own_check(unshaped)
     except CandidateError as error:
         raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
-    return PrepareContext(files, tracer, task, CachedCheck(task, tracer.cache), unshaped)
+    return PrepareContext(files, tracer, task, own_check, unshaped)
 
 
 def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int) -> Shaping:

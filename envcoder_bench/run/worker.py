@@ -96,7 +96,8 @@ class Worker:
         with user_input():
             code = code_digest(self._cfg)
             planner = MemoryPlanner(self._cfg, sharers)
-        planner.take_probe()  # not needed: free its memory
+        planner.measure()  # now, because the messages of this block are forwarded
+        planner.close()
         release(self._cfg.device)
         self._outbox.put(Ready(planner, software(self._cfg.device), code, platform.node()))
 

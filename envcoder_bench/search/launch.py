@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -122,11 +123,12 @@ class SearchSpec:
         check_training(cfg)
         with user_input():
             planner = MemoryPlanner(cfg)
-        trusted = cfg.copy()
-        trusted.untrusted = False
-        # this checks the fitness function on a state of the task
-        prepare(trusted, [], read_fitness(cfg), planner.take_probe())
-        planner.refuse_too_large()
+        with contextlib.closing(planner):
+            trusted = cfg.copy()
+            trusted.untrusted = False
+            # this checks the fitness function on a state of the task
+            prepare(trusted, [], read_fitness(cfg), planner.take_probe())
+            planner.refuse_too_large()
         confinement()
 
     def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:

@@ -31,7 +31,7 @@ def check(
     constants: dict[str, Tensor],
     task: AnyTask,
     trial: TrialState | None = None,
-    ran_on_cpu: bool = False,
+    cpu_action_dim: int | None = None,
 ) -> Shaping:
     """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
 
@@ -40,7 +40,7 @@ def check(
             by random numbers of the width in question; ``progress_buf`` is added if it is missing.
         constants: the task's constants.
         trial: a TrialState of these, which many checks on one state can share.
-        ran_on_cpu: whether the functions are known to pass the check on this state on the CPU.
+        cpu_action_dim: the width of the action with which this check is known to pass on the CPU, on this state.
 
     Raises:
         CandidateError: a function raises, returns a value that violates its contract or is not finite, or changes its
@@ -48,7 +48,7 @@ def check(
     """
     try:
         trial = trial or TrialState(state, constants, task)
-        trial.ran_on_cpu = ran_on_cpu
+        trial.cpu_action_dim = cpu_action_dim
         return _check(shaping, trial, task)
     except CandidateError as error:
         fault = error
@@ -94,7 +94,8 @@ class TrialState:
 
     def __init__(self, state: dict[str, Tensor], constants: dict[str, Tensor], task: AnyTask) -> None:
         self.n = next(iter(state.values())).shape[0]
-        self.device, self.action_dim, self.ran_on_cpu = task.device, 0, False
+        self.device, self.action_dim = task.device, 0
+        self.cpu_action_dim: int | None = None  # of ``check``
         state = {**state}
         state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
         # the number at (environment, column) does not depend on how many columns there are
@@ -126,7 +127,7 @@ class TrialState:
         """
         kind, on_cuda = KINDS[function.type], self.device.type == "cuda"
         parts = kind.parts(task)
-        if on_cuda and not self.ran_on_cpu:
+        if on_cuda and self.action_dim != self.cpu_action_dim:
             self._check_on_the_cpu(function)
         made, components = self._run(
             function, lambda value: outputs.returned(kind, value, parts, self.n, on_cuda), self.device

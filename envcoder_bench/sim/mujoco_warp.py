@@ -164,7 +164,7 @@ class MujocoWarp(MujocoTensors):
         return loading
 
     def _wait(self) -> None:
-        """Wait until all kernels are loaded; all methods call it before anything else."""
+        """Wait until all kernels are loaded; all methods that use the engine call it first."""
         if self._loading is not None:
             self._loading.wait()
             self._loading = None

@@ -27,7 +27,7 @@ except ImportError:
 TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
 # The Python code that generates a kernel's source keeps the interpreter for a switch interval, 5 ms. A thread that does
 # other work meanwhile would wait so long after each of its operations that it takes several times as long.
-USUAL_INTERVAL, SHORT_INTERVAL = sys.getswitchinterval(), 0.0005
+SHORT_INTERVAL = 0.0005
 _log = logging.getLogger(__name__)
 _background: ContextVar[bool] = ContextVar("loads kernels in the background", default=False)
 Wanted = dict[tuple[Any, ...], None]  # modules, devices and block sizes, in the order of the launches
@@ -48,10 +48,10 @@ class Loading:
             with contextlib.suppress(Exception), _recording(wanted):  # it asks for more than is there without kernels
                 launch()
         self._began = time.monotonic()
-        sys.setswitchinterval(SHORT_INTERVAL)
         self._pool, self._solvers = ThreadPoolExecutor(own_cpus()), Solvers(wanted)
         # the largest ones first, so that the last one to begin is a short one
         ordered = sorted(wanted, key=lambda one: len(one[0].kernels), reverse=True)
+        self._turns = _ShortTurns()
         self._loads = [self._pool.submit(self._load, one) for one in ordered]
 
     def _load(self, one: tuple[Any, ...]) -> None:
@@ -62,9 +62,9 @@ class Loading:
         """Wait until all are loaded. Raises what a launch would raise if a module cannot be compiled."""
         tell_at = self._began + TELL_AFTER
         try:
-            for done, loaded in enumerate(as_completed(self._loads), 1):
+            for loaded in as_completed(self._loads):
                 loaded.result()
-                now = time.monotonic()
+                now, done = time.monotonic(), sum(one.done() for one in self._loads)
                 if now >= tell_at and done < len(self._loads):
                     tell_at = now + TELL_EVERY
                     progress = f"{done} of {len(self._loads)} modules done; later starts find them in Warp's cache"
@@ -76,7 +76,30 @@ class Loading:
         """End the work; Ctrl-C waits only for what is being compiled."""
         self._solvers.stop()
         self._pool.shutdown(cancel_futures=True)
-        sys.setswitchinterval(USUAL_INTERVAL)
+        self._turns.end()
+
+
+class _ShortTurns:
+    """Python's threads take shorter turns while there is one of these."""
+
+    _lock, _open, _usual = threading.Lock(), 0, 0.0
+
+    def __init__(self) -> None:
+        self._ended = False
+        with self._lock:
+            if _ShortTurns._open == 0:
+                _ShortTurns._usual = sys.getswitchinterval()
+                sys.setswitchinterval(SHORT_INTERVAL)
+            _ShortTurns._open += 1
+
+    def end(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            _ShortTurns._open -= 1
+            if _ShortTurns._open == 0:
+                sys.setswitchinterval(self._usual)
 
 
 def load_kernels(launch: Callable[[], object]) -> None:

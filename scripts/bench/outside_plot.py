@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -58,7 +59,7 @@ def _title(record: Record) -> str:
 def _draw_panel(axes: Any, runs: Sequence[Points], native: Sequence[Points]) -> None:
     longest = max(runs, key=lambda points: points[-1]["env_steps"])
     shown = [*runs]
-    for points, line in zip(runs, ("-", "--", ":")):
+    for points, line in zip(runs, cycle(("-", "--", ":"))):
         draw(axes, points, "env_steps", 1e6, {"color": TOOL, "linestyle": line, "label": seeds_text(points[0])})
     beside = counterpart(longest, native)
     if beside is not None:

@@ -2,12 +2,14 @@
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from shaping_fakes import FakeTask, load
 
 from envcoder_bench.compile.cache import FunctionCache
+from envcoder_bench.compile.trace import trace
 from envcoder_bench.run import check_cache
 from envcoder_bench.run.check_cache import CachedCheck
 from envcoder_bench.shaping import checking
@@ -69,13 +71,40 @@ def test_second_process_finds_the_same_and_calls_nothing(code):
         (CODE.replace("progress_buf > 30", "~~(progress_buf > warned())") + WARNING, "an own warning"),
     ],
 )
-def test_warnings_are_repeated(code, message):
-    """``--check`` lists them, also those that Python shows once for each line of a process."""
-    for action, least in (("default", 0), ("default", 0), ("always", 1), ("always", 1)):
+def test_warnings_are_repeated(code, message, monkeypatch):
+    """``--check`` lists them for each candidate; else each is shown once, as Python does."""
+    monkeypatch.setattr(check_cache, "_given", set())
+    for action, wanted in (("default", 1), ("default", 0), ("always", 1), ("always", 1)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter(action)
-            check_in_new_process(code)
-        assert sum(message in str(one.message) for one in caught) >= least
+            assert check_in_new_process(code)[1]
+        assert sum(message in str(one.message) for one in caught) == wanted
+
+
+def test_warnings_before_a_fault_are_given():
+    code = CODE.replace("progress_buf > 30", "~~(progress_buf > warned()) + missing") + WARNING
+    with pytest.warns(UserWarning, match="an own warning"), pytest.raises(CandidateError, match="missing"):
+        check_in_new_process(code)
+
+
+def test_programs_of_the_jail_are_checked_each_time():
+    """They may have other components than the text."""
+    task = FakeTask(4)
+    snapshot = TaskSnapshot(TaskContract.of(task), task.state, task.constants, task.device, task.default_dof_target)
+    cache = FunctionCache({"mine.py": CODE}, task.state, task.constants, 0)
+    own = load(CODE)
+    trusted = CachedCheck(snapshot, cache)(assemble(own, own))
+    programs = trace(trusted, task.state, task.constants, task)[0].programs
+    jailed = replace(
+        trusted,
+        functions={
+            stage: replace(function, program=programs[stage], call=lambda *_: torch.zeros(4))
+            for stage, function in trusted.functions.items()
+            if stage == "reward"
+        },
+    )
+    assert found(CachedCheck(snapshot, cache)(jailed))["components"] == ()
+    assert found(CachedCheck(snapshot, cache)(assemble(own, own))) == found(trusted)
 
 
 def changed_state():
@@ -129,27 +158,37 @@ def test_functions_that_keep_something_are_called_each_time(keeping):
 
 def test_result_of_the_cpu_spares_cuda_the_run_on_the_cpu(monkeypatch):
     """The processes that fill the caches check on the CPU; what only CUDA shows is still looked for."""
-    first, _ = check_in_new_process()
     task, told = FakeTask(4), []
+    first, _ = check_in_new_process(CODE + TORQUE)
 
-    class Trial:
-        def __init__(self, *_):
-            self.digest = checking.TrialState(task.state, task.constants, task).digest
-
-    def check(shaping, state, constants, task, trial, ran_on_cpu):
-        told.append(ran_on_cpu)
+    def check(shaping, state, constants, task, trial, cpu_action_dim):
+        told.append(cpu_action_dim)
         return replace(shaping, **found(first))
 
-    monkeypatch.setattr(check_cache, "TrialState", Trial)
+    trial = checking.TrialState(task.state, task.constants, task)
+    monkeypatch.setattr(check_cache, "TrialState", lambda *_: trial)
     monkeypatch.setattr(check_cache, "check", check)
     snapshot = TaskSnapshot(
         TaskContract.of(task), task.state, task.constants, torch.device("cuda"), task.default_dof_target
     )
-    other = CODE.replace("30", "40")
-    for code in (CODE, other, CODE):
+    other = CODE.replace("30", "40") + TORQUE
+    for code in (CODE + TORQUE, other, CODE + TORQUE):
         own = load(code)
         CachedCheck(snapshot, FunctionCache({"mine.py": code}, task.state, task.constants, 0))(assemble(own, own))
-    assert told == [True, False]  # the third one is loaded
+    assert told == [2, None]  # the third one is loaded
+
+
+@pytest.mark.parametrize("cpu_action_dim, ran", [(None, True), (1, True), (3, False)])
+def test_cuda_check_runs_on_the_cpu_but_for_the_width_that_passed_there(monkeypatch, cpu_action_dim, ran):
+    task, called = FakeTask(4), []
+    monkeypatch.setattr(checking.TrialState, "_check_on_the_cpu", lambda trial, function: called.append(function.type))
+    trial = checking.TrialState(task.state, task.constants, task)
+    trial.device = SimpleNamespace(type="cuda")
+    run = trial._run
+    monkeypatch.setattr(trial, "_run", lambda function, parse, _: run(function, lambda value: ({}, {}), task.device))
+    own = load(CODE)
+    checking.check(assemble(own, own), task.state, task.constants, task, trial, cpu_action_dim)
+    assert bool(called) == ran
 
 
 def test_damaged_file_is_checked_again(own_folder):
