@@ -95,14 +95,8 @@ def test_programs_of_the_jail_are_checked_each_time():
     own = load(CODE)
     trusted = CachedCheck(snapshot, cache)(assemble(own, own))
     programs = trace(trusted, task.state, task.constants, task)[0].programs
-    jailed = replace(
-        trusted,
-        functions={
-            stage: replace(function, program=programs[stage], call=lambda *_: torch.zeros(4))
-            for stage, function in trusted.functions.items()
-            if stage == "reward"
-        },
-    )
+    reward = replace(trusted.functions["reward"], program=programs["reward"], call=lambda *_: torch.zeros(4))
+    jailed = replace(trusted, functions={**trusted.functions, "reward": reward})
     assert found(CachedCheck(snapshot, cache)(jailed))["components"] == ()
     assert found(CachedCheck(snapshot, cache)(assemble(own, own))) == found(trusted)
 
