@@ -108,13 +108,18 @@ def test_gradients_match_the_stock_network_of_each_group(activation: str, separa
 def test_gradients_that_overwrite_the_activations_are_the_same(
     groups: int, separate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the fused kernel does on CUDA, in less memory; two minibatches in it, so that nothing of the first remains."""
+    """As the fused kernels do on CUDA, in less memory; two minibatches in it, so that nothing of the first remains."""
 
     def backward(grad: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
         out.copy_((grad @ weight.mT) * torch.where(y > 0, 1.0, y + 1.0))
 
     monkeypatch.setattr(networks, "get_activation", lambda name, device: ELU)
+
+    def forward(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
+        out.copy_(torch.nn.functional.elu(x @ weight))
+
     monkeypatch.setattr(mlp, "elu_linear_backward", backward)
+    monkeypatch.setattr(mlp, "linear_elu", forward)
     found, sizes = [], []
     for fused in (False, True):
         monkeypatch.setattr(triton_kernels, "usable_on", lambda device, dtype, fused=fused: fused)

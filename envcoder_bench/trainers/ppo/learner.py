@@ -11,13 +11,16 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import losses, sums
+from envcoder_bench.trainers.ppo import losses, triton_kernels, triton_updates
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import StackedActorCritic, Workspace
 from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd
+from envcoder_bench.trainers.ppo.objective import differentiate
 from envcoder_bench.trainers.ppo.optimizer import GroupedAdam
 from envcoder_bench.trainers.ppo.ppo import (
+    MAX_LEARNING_RATE,
+    MIN_LEARNING_RATE,
     generalized_advantages,
     next_entropy_coef,
     next_learning_rate,
@@ -206,37 +209,22 @@ class GroupedLearner:
         rows = batch.rows(index)
         self._normalize_obs(batch.obs[:, rows], batch.obs_factors[step] if batch.obs_factors else None, work.obs)
         output = network.forward_for_training(work)
-        mu, log_sigma = output.mu, network.log_sigma()
-        sigma = torch.exp(log_sigma)
-        distance = (mu - batch.actions[:, rows]).div_(sigma)  # in standard deviations
-        squares = distance.square()
-        neglogp = losses.neglogp_of_squares(squares, log_sigma, self._action_dims)
-        policy_loss, d_neglogp = losses.policy_loss(hp, batch.neglogp[:, rows], neglogp, batch.advantages[:, rows])
-        value_loss, d_value = losses.value_loss(hp, batch.values[:, rows], output.value, batch.returns[:, rows])
-        bounds_loss, d_mu = losses.bound_loss(mu, hp.bound_loss_type)
-        kl = losses.policy_kl(mu, sigma, batch.mus[:, rows], batch.sigmas[index], network.action_mask)
-        # as in rl_games: the next mini epoch measures its divergence from this policy
-        batch.mus[:, rows] = mu
-        batch.sigmas[index] = sigma
-        # a mean over the samples of each group, so that its gradient is that of its own loss
-        weight = 1.0 / self.minibatch_size
-        torch.mul(d_value, 0.5 * hp.critic_coef * weight, out=output.d_value)
-        d_neglogp = (d_neglogp * weight).unsqueeze(-1)
-        d_mu.mul_((hp.bounds_loss_coef or 0.0) * weight)
-        torch.addcmul(d_mu, distance.div_(sigma), d_neglogp, out=output.d_mu)
-        d_log_sigma = sums.total(d_neglogp, keepdim=True) - sums.total(squares.mul_(d_neglogp), keepdim=True)
-        grad = network.backward(work, output, d_log_sigma.sub_(self.entropy_coef))
+        log_sigma = network.log_sigma()
+        terms = differentiate(hp, batch, index, output, log_sigma, self._action_dims, network.action_mask)
+        grad = network.backward(work, output, terms.d_log_sigma.sub_(self.entropy_coef))
         self.adam.step(grad, hp.grad_norm, alive)
         if hp.max_sigma is not None:
             network.bound_sigma(hp.max_sigma)
-        stats["kl"].append(kl)
         stats["log_sigma"].append(log_sigma)
-        stats["policy_loss"].append(sums.mean(policy_loss))
-        stats["value_loss"].append(sums.mean(value_loss))
-        stats["bounds_loss"].append(sums.mean(bounds_loss))
+        for name in ("kl", "policy_loss", "value_loss", "bounds_loss"):
+            stats[name].append(getattr(terms, name))
 
     def _schedule(self, kl: Tensor, epoch: int) -> None:
-        self.adam.learning_rate.copy_(next_learning_rate(self.hp, self.adam.learning_rate, kl, epoch))
+        rate = self.adam.learning_rate
+        if self.hp.lr_schedule == "adaptive" and triton_kernels.usable(kl):
+            triton_updates.adapt(rate, kl, self.hp.kl_threshold, MIN_LEARNING_RATE, MAX_LEARNING_RATE)
+        else:
+            rate.copy_(next_learning_rate(self.hp, rate, kl, epoch))
         self.entropy_coef = next_entropy_coef(self.hp, epoch)
 
     def export(self, group: int) -> dict[str, Tensor]:

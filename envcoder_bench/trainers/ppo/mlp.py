@@ -11,7 +11,7 @@ from torch import Tensor
 from envcoder_bench.trainers.ppo import triton_kernels
 from envcoder_bench.trainers.ppo.activations import ELU, Activation
 from envcoder_bench.trainers.ppo.sums import in_fixed_order
-from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, product
+from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, linear_elu, product
 
 Shape = Tuple[int, ...]
 
@@ -47,7 +47,7 @@ def with_one(width: int) -> int:
 
 
 def is_fused(activation: Activation, device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether one kernel propagates the gradient through a layer and the activation before it.
+    """Return whether one kernel computes a layer and its activation, and one both of their gradients.
 
     The gradient then overwrites the activation's value, which saves two fifths of the memory of learning.
     """
@@ -161,6 +161,9 @@ class StackedMLP:
     def forward(self, tape: Tape) -> None:
         """Map the tape's first input to its result; call ``begin`` first."""
         for i, weight in enumerate(self.weights):
+            if self._fused and i < len(self._tails):
+                linear_elu(tape.inputs[i], weight, tape.outputs[i])
+                continue
             self._product(tape.inputs[i], weight, out=tape.outputs[i])
             if i < len(self._tails):
                 self.activation.forward(tape.inputs[i + 1], tape.kept[i])

@@ -7,7 +7,7 @@ from typing import Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import sums
+from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_updates
 
 EPSILON = 1e-5
 CLIP = 5.0
@@ -78,8 +78,16 @@ class GroupedRunningMeanStd:
         Returns:
             The factors of ``normalize`` after each of these updates.
         """
-        joined = []
         added = [self._moments(x, alive) for x in batches]
+        if triton_kernels.usable(batches[0]):
+            running = self.running_mean, self.running_var, self.count
+            each = batches[0].shape[1]
+            factors = triton_updates.join_moments(
+                added, each, rounds, running, alive, self._padding, self._one, EPSILON
+            )
+            self._refresh()
+            return list(zip(*(values.unbind() for values in factors)))
+        joined = []
         for _ in range(rounds):
             for x, (mean, var) in zip(batches, added):
                 self._join(mean, var, x.shape[1], alive)
@@ -112,6 +120,8 @@ class GroupedRunningMeanStd:
     def normalize(self, x: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
         """Center, scale and clip ``(K, N, D)`` to [-5, 5], with ``factors`` or the present statistics."""
         scale, shift = factors or (self._scale, self._shift)
+        if triton_kernels.usable(x) and x.stride(-1) == 1:
+            return triton_updates.normalize(x, scale, shift, CLIP, out)
         return torch.addcmul(shift, x, scale, out=out).clamp_(-CLIP, CLIP)
 
     def denormalize(self, x: Tensor) -> Tensor:

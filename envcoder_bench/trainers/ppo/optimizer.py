@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.groups import common
-from envcoder_bench.trainers.ppo import sums, triton_kernels
+from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_updates
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -38,23 +38,20 @@ class GroupedAdam:
             max_norm: scale each group's gradient down to this norm, as ``torch.nn.utils.clip_grad_norm_``.
             alive: ``(K,)`` bool, groups to update (None: all).
         """
-        clip = None
-        if max_norm is not None:
-            norm = sums.norm(grad)
-            clip = (max_norm / (norm + 1e-6)).clamp_(max=1.0)
-        # both bias corrections are applied to numbers per group, not to (K, P) tensors
-        bias1, bias2 = (1 - self.powers.mul_(self._betas)).unbind()
-        root = bias2.sqrt()
-        step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root
+        norm = None if max_norm is None else sums.norm(grad)
+        self.powers.mul_(self._betas)
         if triton_kernels.usable(grad):
-            clip = torch.ones_like(step_size) if clip is None else clip
-            triton_kernels.adam(
-                self.params, grad, self.exp_avg, self.exp_avg_sq, clip, step_size, epsilon.to(grad.dtype), alive,
-                self.weight_decay, BETA1, BETA2,
+            triton_updates.adam(
+                self.params, grad, self.exp_avg, self.exp_avg_sq, norm, self.learning_rate, self.powers, alive,
+                max_norm, self.weight_decay, (BETA1, BETA2, EPSILON),
             )  # fmt: skip
             return
-        if clip is not None:
-            grad.mul_(clip.unsqueeze(1))
+        # both bias corrections are applied to numbers per group, not to (K, P) tensors
+        bias1, bias2 = (1 - self.powers).unbind()
+        root = bias2.sqrt()
+        step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root
+        if norm is not None and max_norm is not None:
+            grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0).unsqueeze(1))
         if self.weight_decay:
             grad.add_(self.params, alpha=self.weight_decay)
         self.exp_avg.lerp_(grad, 1 - BETA1)

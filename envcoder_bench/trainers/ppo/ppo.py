@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import sums
+from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_updates
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.rollout import Rollout
 
@@ -25,6 +25,11 @@ def generalized_advantages(hp: Hyperparameters, rollout: Rollout, rewards: Tenso
         ``(K, n, T)``.
     """
     values = rollout.values
+    if triton_kernels.usable(values):
+        return triton_updates.advantages(
+            values, rewards, rollout.dones, rollout.time_outs, rollout.last_values, hp.gamma, hp.gamma * hp.tau,
+            hp.value_bootstrap,
+        )  # fmt: skip
     if hp.value_bootstrap:  # add the value of the rest of an episode that the time limit ended
         rewards = rewards + hp.gamma * values * rollout.time_outs
     going_on = 1.0 - rollout.dones

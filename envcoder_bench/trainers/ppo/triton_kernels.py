@@ -1,6 +1,6 @@
-"""Triton kernels for CUDA.
+"""Triton kernels of linear algebra for CUDA.
 
-Two are for operations that take torch many passes over memory; torch is the fallback. ``product`` and ``column_sums``
+One is for an operation that takes torch many passes over memory; torch is the fallback. ``product`` and ``column_sums``
 round each group's results alike whatever the number of groups, which cuBLAS and torch's reductions do not.
 """
 
@@ -16,6 +16,7 @@ try:  # part of torch for CUDA on Linux
     import triton.language as tl  # type: ignore[import-not-found]
 except ImportError:
     triton: Any = None
+    tl: Any = None
 
 
 def usable(x: Tensor) -> bool:
@@ -28,11 +29,11 @@ def usable_on(device: torch.device, dtype: torch.dtype) -> bool:
     return triton is not None and device.type == "cuda" and dtype == torch.float32
 
 
-def _jit(function: Any) -> Any:
+def jit(function: Any) -> Any:
     return function if triton is None else triton.jit(function)
 
 
-@_jit
+@jit
 def _elu_linear_backward(
     d, w, y, out, num_rows, num_in, num_out, d_k, d_n, w_k, w_i, y_k, y_n, out_k, out_n,
     PRECISION: tl.constexpr, ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
@@ -78,49 +79,10 @@ def elu_linear_backward(grad: Tensor, weight: Tensor, y: Tensor, out: Tensor) ->
     )  # fmt: skip
 
 
-@_jit
-def _adam(
-    weights, grad, exp_avg, exp_avg_sq, clip, step_size, epsilon, alive, size, decay, beta1, beta2,
-    MASKED: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    k = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = at < (size * tl.load(alive + k).to(tl.int32) if MASKED else size)
-    at += k * size
-    p = tl.load(weights + at, mask=mask)
-    g = tl.load(grad + at, mask=mask) * tl.load(clip + k) + decay * p
-    m = tl.load(exp_avg + at, mask=mask)
-    v = tl.load(exp_avg_sq + at, mask=mask)
-    m += (g - m) * (1.0 - beta1)
-    v = v * beta2 + g * g * (1.0 - beta2)
-    tl.store(exp_avg + at, m, mask=mask)
-    tl.store(exp_avg_sq + at, v, mask=mask)
-    tl.store(weights + at, p - tl.load(step_size + k) * m / (tl.sqrt(v) + tl.load(epsilon)), mask=mask)
-
-
-def adam(
-    params: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, clip: Tensor, step_size: Tensor, epsilon: Tensor,
-    alive: Tensor | None, weight_decay: float, beta1: float, beta2: float,
-) -> None:  # fmt: skip
-    """Apply Adam's update to ``(K, P)`` tensors in one pass.
-
-    Args:
-        clip, step_size: ``(K,)``, float32.
-        epsilon: one number, float32.
-        alive: ``(K,)`` bool, groups to update (None: all).
-    """
-    groups, size = params.shape
-    _adam[(triton.cdiv(size, 1024), groups)](
-        params, grad, exp_avg, exp_avg_sq, clip, step_size, epsilon,
-        step_size if alive is None else alive.view(torch.uint8), size, weight_decay, beta1, beta2,
-        MASKED=alive is not None, BLOCK=1024,
-    )  # fmt: skip
-
-
-@_jit
+@jit
 def _product(
     a, b, out, num_rows, num_columns, num_inner, a_k, a_n, a_i, b_k, b_i, b_o, out_k, out_n,
-    PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr, ELU: tl.constexpr,
 ):  # fmt: skip
     k = tl.program_id(2).to(tl.int64)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -136,24 +98,35 @@ def _product(
         total = tl.dot(x, y, total, input_precision=PRECISION)
         a += INNER * a_i
         b += INNER * b_i
+    if ELU:
+        total = tl.where(total > 0, total, tl.exp(total) - 1.0)
     mask = (rows[:, None] < num_rows) & (columns[None, :] < num_columns)
     tl.store(out + k * out_k + rows[:, None] * out_n + columns[None, :], total, mask=mask)
 
 
 def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
     """Compute ``out = a @ b`` for ``(K, N, I)`` and ``(K, I, O)``; the same tiles for any K, which may be missing."""
+    return _multiply(a, b, out, rows=64, elu=False)
+
+
+def linear_elu(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
+    """Compute a layer and the ELU after it in one pass: ``out = elu(x @ weight)``, as ``product``."""
+    return _multiply(x, weight, out, rows=128, elu=True)
+
+
+def _multiply(a: Tensor, b: Tensor, out: Tensor, rows: int, elu: bool) -> Tensor:
     left, right, result = (x if x.dim() == 3 else x.unsqueeze(0) for x in (a, b, out))
-    groups, rows, columns = result.shape
+    groups, count, columns = result.shape
     precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
-    grid = (triton.cdiv(columns, 64), triton.cdiv(rows, 64), groups)
+    grid = (triton.cdiv(columns, 64), triton.cdiv(count, rows), groups)
     _product[grid](
-        left, right, result, rows, columns, left.shape[2], *left.stride(), *right.stride(), result.stride(0),
-        result.stride(1), PRECISION=precision, ROWS=64, COLUMNS=64, INNER=32, num_warps=4, num_stages=3,
+        left, right, result, count, columns, left.shape[2], *left.stride(), *right.stride(), result.stride(0),
+        result.stride(1), PRECISION=precision, ROWS=rows, COLUMNS=64, INNER=32, ELU=elu, num_warps=4, num_stages=3,
     )  # fmt: skip
     return out
 
 
-@_jit
+@jit
 def _column_sums(x, out, num_rows, num_columns, x_k, x_n, x_c, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     k = tl.program_id(1).to(tl.int64)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)

@@ -1,0 +1,139 @@
+"""Triton's kernels give what torch's operations give, on CUDA."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from oracle import make_params
+from torch import Tensor
+
+from envcoder_bench.trainers.ppo import losses, ppo, triton_kernels, triton_objective, triton_updates
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
+from envcoder_bench.trainers.ppo.network import ActorCriticOutput
+from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
+from envcoder_bench.trainers.ppo.objective import differentiate
+from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+CUDA = torch.device("cuda")
+
+
+def on_both(compute: Callable[[], list[Tensor]], monkeypatch: pytest.MonkeyPatch, tolerance: float = 1e-5) -> None:
+    """Compare what is computed with the kernels and without."""
+    found = compute()
+    with monkeypatch.context() as patch:
+        for module in (triton_kernels, triton_objective):
+            patch.setattr(module, "usable", lambda x: False)
+        wanted = compute()
+    for own, want in zip(found, wanted):
+        torch.testing.assert_close(own, want, rtol=10.0 * tolerance, atol=tolerance)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(CUDA)
+
+
+@pytest.mark.parametrize("ppo_loss", [True, False])
+@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize("clip_value", [False, True])
+@pytest.mark.parametrize("bound", ["bound", "regularisation", "none"])
+@pytest.mark.parametrize("widths, samples, minibatches", [([5, 3, 1], 70, 2), ([12, 12], 3000, 3), ([1], 33, 1)])
+def test_objective(
+    widths: list[int], samples: int, minibatches: int, bound: str, clip_value: bool, smooth: bool, ppo_loss: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    hp = Hyperparameters.from_params(
+        make_params(
+            bound_loss_type=bound, clip_value=clip_value, use_smooth_clamp=smooth, ppo=ppo_loss, bounds_loss_coef=0.1
+        ),
+        64,
+    )
+    groups, most, size = len(widths), max(widths), samples * minibatches
+    dims = torch.tensor(widths, dtype=torch.float32, device=CUDA).unsqueeze(1)
+    mask = (torch.arange(most, device=CUDA) < dims).float().unsqueeze(1)
+    log_sigma = (normal(groups, 1, most) * 0.3 - 0.5) * mask
+    change = 0.2 * normal(groups, size, seed=2)
+    change += 0.05 * change.sign()  # near a ratio of 1, the smooth clamp's branches differ by rounding alone
+
+    def compute() -> list[Tensor]:
+        result, gradient = normal(groups, samples, 16) * 1.2, torch.zeros(groups, samples, 16, device=CUDA)
+        result[..., :most] *= mask
+        mu, actions = result[..., :most], normal(groups, size, most, seed=1) * mask
+        neglogp = losses.neglogp(actions, mu.repeat(1, minibatches, 1), log_sigma, dims)
+        batch = Batch(
+            obs=actions, actions=actions, neglogp=neglogp + change,
+            values=normal(groups, size, seed=3), returns=normal(groups, size, seed=4),
+            advantages=normal(groups, size, seed=5), mus=normal(groups, size, most, seed=6) * mask,
+            sigmas=[torch.exp((0.2 * normal(groups, 1, most, seed=7) - 0.5) * mask) for _ in range(minibatches)],
+        )  # fmt: skip
+        output = ActorCriticOutput(mu, result[..., most], gradient[..., :most], gradient[..., most], None, None)
+        found = []
+        for index in range(minibatches):
+            found += differentiate(hp, batch, index, output, log_sigma, dims, mask)
+            found += [gradient * samples, batch.mus.clone(), *batch.sigmas]
+            gradient.zero_()
+        return found
+
+    # in float32 both differ from float64 by up to 1e-4, where the terms of a sum cancel
+    on_both(compute, monkeypatch, tolerance=5e-4)
+
+
+@pytest.mark.parametrize("alive", [None, [True, False, True]])
+@pytest.mark.parametrize("one", [None, 11])
+@pytest.mark.parametrize("dims", [[12, 12, 12], [11, 5, 3]])
+@pytest.mark.parametrize("rounds, batches, samples", [(1, 1, 50), (3, 2, 50), (2, 1, 1)])
+def test_statistics_and_normalization(
+    rounds: int, batches: int, samples: int, dims: list[int], one: int | None, alive: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    mask = None if alive is None else torch.tensor(alive, device=CUDA)
+
+    def compute() -> list[Tensor]:
+        own = GroupedRunningMeanStd(dims, CUDA, 12, one=one)
+        found = []
+        for turn in range(2):
+            given = [normal(3, samples, 12, seed=10 * turn + k) * 3.0 + 1.0 for k in range(batches)]
+            found += [x for factors in own.update_each(given, rounds, mask) for x in factors]
+        return [*found, own.running_mean, own.running_var, own.count, own.normalize(5.0 * given[0])]
+
+    on_both(compute, monkeypatch)
+
+
+@pytest.mark.parametrize("bootstrap", [True, False])
+@pytest.mark.parametrize("steps", [1, 8, 24])
+def test_advantages(steps: int, bootstrap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    hp = Hyperparameters.from_params(make_params(value_bootstrap=bootstrap, gamma=0.9, tau=0.8), 64)
+    rollout = Rollout.empty(3, 70, steps, 1, 1, like=torch.zeros(1, device=CUDA))
+    rollout.values.copy_(normal(3, 70, steps))
+    rollout.last_values.copy_(normal(3, 70, seed=1))
+    rollout.dones.copy_(normal(3, 70, steps, seed=2) > 1.0)
+    rollout.time_outs.copy_(normal(3, 70, steps, seed=3) > 1.0)
+    rewards = normal(3, 70, steps, seed=4)
+    on_both(lambda: [ppo.generalized_advantages(hp, rollout, rewards)], monkeypatch)
+
+
+def test_adaptive_learning_rate() -> None:
+    hp = Hyperparameters.from_params(make_params(lr_schedule="adaptive", kl_threshold=0.008), 64)
+    rng = torch.Generator().manual_seed(0)
+    kl = (0.03 * torch.rand(300, generator=rng)).to(CUDA)
+    rate = (0.02 * torch.rand(300, generator=rng, dtype=torch.float64)).to(CUDA)
+    rate[:50] *= 1e-5
+    want = ppo.next_learning_rate(hp, rate, kl, 1)
+    triton_updates.adapt(rate, kl, hp.kl_threshold, ppo.MIN_LEARNING_RATE, ppo.MAX_LEARNING_RATE)
+    assert len(want.unique()) > 200
+    torch.testing.assert_close(rate, want)
+
+
+@pytest.mark.parametrize("groups, rows, inner, columns", [(3, 130, 52, 70), (1, 64, 16, 64), (2, 300, 145, 128)])
+def test_layer_with_elu(groups: int, rows: int, inner: int, columns: int) -> None:
+    x, weight = normal(groups, rows, inner), 0.2 * normal(groups, inner, columns, seed=1)
+    out = torch.zeros(groups, rows, columns + 16, device=CUDA)
+    triton_kernels.linear_elu(x, weight, out[..., :columns])
+    torch.testing.assert_close(out[..., :columns], F.elu(x @ weight), rtol=1e-5, atol=2e-5)
+    assert not out[..., columns:].any()
