@@ -39,10 +39,11 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(CUDA)
 
 
-@pytest.mark.parametrize("ppo_loss", [True, False])
-@pytest.mark.parametrize("smooth", [False, True])
-@pytest.mark.parametrize("clip_value", [False, True])
-@pytest.mark.parametrize("bound", ["bound", "regularisation", "none"])
+# each combination is another kernel, which takes seconds to compile
+@pytest.mark.parametrize(
+    "bound, clip_value, smooth, ppo_loss",
+    [("bound", True, False, True), ("regularisation", False, True, True), ("none", True, True, False)],
+)
 @pytest.mark.parametrize("widths, samples, minibatches", [([5, 3, 1], 70, 2), ([12, 12], 3000, 3), ([1], 33, 1)])
 def test_objective(
     widths: list[int], samples: int, minibatches: int, bound: str, clip_value: bool, smooth: bool, ppo_loss: bool,

@@ -6,17 +6,10 @@ round each group's results alike whatever the number of groups, which cuBLAS and
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-try:  # part of torch for CUDA on Linux
-    import triton  # type: ignore[import-not-found]
-    import triton.language as tl  # type: ignore[import-not-found]
-except ImportError:
-    triton: Any = None
-    tl: Any = None
+from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
 
 
 def usable(x: Tensor) -> bool:
@@ -27,10 +20,6 @@ def usable(x: Tensor) -> bool:
 def usable_on(device: torch.device, dtype: torch.dtype) -> bool:
     """Return whether these kernels support tensors of a device and dtype."""
     return triton is not None and device.type == "cuda" and dtype == torch.float32
-
-
-def jit(function: Any) -> Any:
-    return function if triton is None else triton.jit(function)
 
 
 @jit

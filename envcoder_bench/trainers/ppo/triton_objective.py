@@ -12,7 +12,8 @@ from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.losses import LOG_2PI, SOFT_BOUND
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.rollout import Batch
-from envcoder_bench.trainers.ppo.triton_kernels import jit, tl, triton, usable
+from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
+from envcoder_bench.trainers.ppo.triton_kernels import usable
 
 __all__ = ["differentiate", "usable"]
 
