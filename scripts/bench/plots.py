@@ -146,14 +146,23 @@ def _labels(rows: Sequence[Record]) -> list[str]:
 
 
 def pictures(records: Sequence[Record]) -> dict[str, list[Points]]:
-    """Return the curves of each task's plot: those from a GPU if there are any, and of the task's own physics."""
+    """Return the curves of each task's plot: those from a GPU if there are any, and of the task's own physics.
+
+    Of trainings that differ in the machine or the day alone, it is the longest.
+    """
     by_task: dict[str, list[Points]] = {}
     for points in curves(records):
         if not any(override.startswith("task.sim.") for override in points[0].get("overrides", ())):
             by_task.setdefault(points[0]["task"], []).append(points)
     for task, own in by_task.items():
-        by_task[task] = [points for points in own if points[0]["device"] == "cuda"] or own
+        own = [points for points in own if points[0]["device"] == "cuda"] or own
+        own = sorted(own, key=lambda points: points[-1]["env_steps"])
+        by_task[task] = list({_training(points[0]): points for points in own}.values())
     return by_task
+
+
+def _training(first: Record) -> str:
+    return str([name(first), *(first[key] for key in ("seeds", "envs", "policies")), first.get("overrides")])
 
 
 def file_name(task: str) -> str:
@@ -204,7 +213,7 @@ def _looks(own: list[Points]) -> list[dict[str, Any]]:
     """Return colour, line style and label of each curve: a colour for each name, a line style for each training."""
     others = sorted({name(points[0]) for points in own} - {HUMAN, UNSHAPED})
     colors = {HUMAN: TOOL, UNSHAPED: PROCESSES, **dict(zip(others, cycle(COLOURS[2:])))}
-    lines = {key: cycle(("-", "--", ":")) for key in colors}
+    lines = {key: cycle(("-", "--", ":", "-.")) for key in colors}
     several = [key for key in colors if sum(name(points[0]) == key for points in own) > 1]
     looks = []
     for first in (points[0] for points in own):

@@ -26,7 +26,7 @@ from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
 
 from . import analysis
 from .analysis import ENOUGH, TOPS, Agreement, known
-from .components import COMPONENTS, NOTHING, variants
+from .components import COMPONENTS, NOTHING, TASKS, variants
 from .evolution import BEST
 from .lengths import SPARSE_REWARD
 
@@ -46,7 +46,7 @@ def report(files: Sequence[Path], page: Path, images: Path) -> list[Path]:
     text = page.read_text(encoding="utf-8")
     write_atomic(page, BLOCK.sub(lambda m: m[1] + _block(PARTS[m[2]](records)) + m[3], text))
     drawn = [page]
-    tasks = analysis.longest(analysis.trainings(records, "components"))
+    tasks = _longest_components(records)
     if tasks:
         images.mkdir(parents=True, exist_ok=True)
         drawn.append(plot_components(tasks, images / HEAT_MAP))
@@ -94,7 +94,7 @@ def _origins(runs: Sequence[list[Record]]) -> list[str]:
 
 
 def components(records: list[Record]) -> list[str]:
-    tasks = analysis.longest(analysis.trainings(records, "components"))
+    tasks = _longest_components(records)
     if not tasks:
         return []
     rows = []
@@ -115,6 +115,12 @@ def components(records: list[Record]) -> list[str]:
     head = ["task", "shaping", "fitness [95 % interval]", "share of the complete [95 % interval]"]
     picture = ["", f"![what each component of shaping is worth](images/{HEAT_MAP})"]
     return [*_origins(list(tasks.values())), f"{sizes}.", "", *table(head, rows), *picture]
+
+
+def _longest_components(records: list[Record]) -> dict[str, list[Record]]:
+    """Return the longest training of each task, the study's tasks first."""
+    found = analysis.longest(analysis.trainings(records, "components"))
+    return {task: found[task] for task in sorted(found, key=lambda task: ([*TASKS, task].index(task), task))}
 
 
 def _title(name: str) -> str:
