@@ -34,7 +34,12 @@ DPI = 150
 
 
 def plot_learning_curves(
-    curves: pd.DataFrame, ranked: Sequence[Ranked], path: str | Path, task: str, fitness_meaning: str
+    curves: pd.DataFrame,
+    ranked: Sequence[Ranked],
+    path: str | Path,
+    task: str,
+    fitness_meaning: str,
+    short_points: bool = False,
 ) -> Path:
     """Draw each candidate's fitness over env_steps: the mean over its seeds, and their range as a band.
 
@@ -43,6 +48,7 @@ def plot_learning_curves(
         ranked: the ranking; with more candidates than colours only the best and the baselines are coloured.
         path: the PNG file to write.
         task, fitness_meaning: for title and subtitle.
+        short_points: whether points before the last one may be of the beginnings of episodes.
     """
     measured: Any = curves[curves["fitness"].notna()]
     drawn = [r for r in ranked if r.candidate in set(measured["candidate"])]
@@ -84,6 +90,7 @@ def plot_learning_curves(
     notes = [f"grey: {others} other candidates"] if others else []
     notes += ["x: failed"] if any(r.rank is None for r in drawn) else []
     notes += ["|: stopped by the race"] if any(r.stopped_at for r in drawn) else []
+    notes += ["last point: whole episodes"] if short_points and measured["env_steps"].nunique() > 1 else []
     notes += ["bands that reach the frame are cut off"] if cut else []
     figure.text(0.02, 0.02, "   ".join(notes), fontsize=9, color=GREY, va="bottom")  # outside the axes, over no line
     return save_figure(figure, path)

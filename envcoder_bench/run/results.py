@@ -136,7 +136,8 @@ def finish(
             if log.is_file():
                 sort_rows(log, [source.name for source in sources])
         curves, task = read_curves(folder.curves), cfg.task.name
-        plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning)
+        short_points = cfg.evaluation.point_steps is not None and not cfg.evaluation.record
+        plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning, short_points)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)
         paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
         paths.update(episodes=folder.episodes.name, tensorboard=folder.tensorboard.name)

@@ -156,6 +156,14 @@ def test_axis_label_and_ticks_are_inside_the_figure(figures, scale):
     assert 0.1 * figure.dpi < box.x0 < 0.4 * figure.dpi
 
 
+@pytest.mark.parametrize("short_points, iterations, noted", [(True, 9, True), (False, 9, False), (True, 3, False)])
+def test_learning_curves_say_where_points_are_of_beginnings_of_episodes(figures, short_points, iterations, noted):
+    ranked, curves = run(["human", "a"], 2)
+    curves = curves[curves["env_steps"].isin(sorted(curves["env_steps"].unique())[:iterations])]
+    figure = plot_learning_curves(curves, ranked, "", "Anymal", "m", short_points)
+    assert ("last point: whole episodes" in texts(figure)) == noted
+
+
 def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
     """Of three seeds with 0, 1 and 1 the 95 % interval reaches from -0.8 to 2.1."""
     rows = [Result(name, seed, "ok", x, x, x) for name in ("human", "a") for seed, x in enumerate((0.0, 1.0, 1.0))]
