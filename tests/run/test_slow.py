@@ -67,7 +67,8 @@ FITNESS = '"""Height"""\nwhile True:\n    pass\n\n\ndef compute_fitness(pole_ang
     [(LOADING, "--candidates", "loading"), (CHECKING, "--candidates", "checking"), (FITNESS, "--fitness", "loading")],
 )
 def test_ctrl_c_in_an_endless_loop_names_the_file_and_writes_nothing(tmp_path, source, flag, doing):
-    mark = f"open({str(tmp_path / 'here')!r}, 'w'); "
+    # no file is opened: an interrupt that comes while one is closed would be lost
+    mark = f"__import__('os').mkdir({str(tmp_path / 'here')!r}); "
     indent = "    " if doing == "checking" else ""
     (path,) = write_candidates(tmp_path, {"endless": source.replace("while", f"{mark}\n{indent}while", 1)})
     command = [sys.executable, eval_shapers.__file__, *QUICK, "--task", "Cartpole", flag, str(path)]
