@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from oracle import make_params
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import losses, ppo, triton_kernels, triton_objective, triton_updates
+from envcoder_bench.trainers.ppo import losses, ppo, triton_adam, triton_kernels, triton_objective
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
@@ -126,7 +126,7 @@ def test_adaptive_learning_rate() -> None:
     rate = (0.02 * torch.rand(300, generator=rng, dtype=torch.float64)).to(CUDA)
     rate[:50] *= 1e-5
     want = ppo.next_learning_rate(hp, rate, kl, 1)
-    triton_updates.adapt(rate, kl, hp.kl_threshold, ppo.MIN_LEARNING_RATE, ppo.MAX_LEARNING_RATE)
+    triton_adam.adapt(rate, kl, hp.kl_threshold, ppo.MIN_LEARNING_RATE, ppo.MAX_LEARNING_RATE)
     assert len(want.unique()) > 200
     torch.testing.assert_close(rate, want)
 

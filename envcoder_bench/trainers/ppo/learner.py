@@ -11,7 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import losses, triton_kernels, triton_updates
+from envcoder_bench.trainers.ppo import losses, triton_adam, triton_kernels
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import StackedActorCritic, Workspace
@@ -222,7 +222,7 @@ class GroupedLearner:
     def _schedule(self, kl: Tensor, epoch: int) -> None:
         rate = self.adam.learning_rate
         if self.hp.lr_schedule == "adaptive" and triton_kernels.usable(kl):
-            triton_updates.adapt(rate, kl, self.hp.kl_threshold, MIN_LEARNING_RATE, MAX_LEARNING_RATE)
+            triton_adam.adapt(rate, kl, self.hp.kl_threshold, MIN_LEARNING_RATE, MAX_LEARNING_RATE)
         else:
             rate.copy_(next_learning_rate(self.hp, rate, kl, epoch))
         self.entropy_coef = next_entropy_coef(self.hp, epoch)

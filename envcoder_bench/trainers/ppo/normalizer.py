@@ -7,7 +7,7 @@ from typing import Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_updates
+from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_normalizer
 
 EPSILON = 1e-5
 CLIP = 5.0
@@ -82,7 +82,7 @@ class GroupedRunningMeanStd:
         if triton_kernels.usable(batches[0]):
             running = self.running_mean, self.running_var, self.count
             each = batches[0].shape[1]
-            factors = triton_updates.join_moments(
+            factors = triton_normalizer.join_moments(
                 added, each, rounds, running, alive, self._padding, self._one, EPSILON
             )
             self._refresh()
@@ -121,7 +121,7 @@ class GroupedRunningMeanStd:
         """Center, scale and clip ``(K, N, D)`` to [-5, 5], with ``factors`` or the present statistics."""
         scale, shift = factors or (self._scale, self._shift)
         if triton_kernels.usable(x) and x.stride(-1) == 1:
-            return triton_updates.normalize(x, scale, shift, CLIP, out)
+            return triton_normalizer.normalize(x, scale, shift, CLIP, out)
         return torch.addcmul(shift, x, scale, out=out).clamp_(-CLIP, CLIP)
 
     def denormalize(self, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.groups import common
-from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_updates
+from envcoder_bench.trainers.ppo import sums, triton_adam, triton_kernels
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -41,7 +41,7 @@ class GroupedAdam:
         norm = None if max_norm is None else sums.norm(grad)
         self.powers.mul_(self._betas)
         if triton_kernels.usable(grad):
-            triton_updates.adam(
+            triton_adam.adam(
                 self.params, grad, self.exp_avg, self.exp_avg_sq, norm, self.learning_rate, self.powers, alive,
                 max_norm, self.weight_decay, (BETA1, BETA2, EPSILON),
             )  # fmt: skip

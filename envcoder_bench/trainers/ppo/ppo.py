@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_updates
+from envcoder_bench.trainers.ppo import sums, triton_advantages, triton_kernels
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.rollout import Rollout
 
@@ -26,7 +26,7 @@ def generalized_advantages(hp: Hyperparameters, rollout: Rollout, rewards: Tenso
     """
     values = rollout.values
     if triton_kernels.usable(values):
-        return triton_updates.advantages(
+        return triton_advantages.advantages(
             values, rewards, rollout.dones, rollout.time_outs, rollout.last_values, hp.gamma, hp.gamma * hp.tau,
             hp.value_bootstrap,
         )  # fmt: skip
