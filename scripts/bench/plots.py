@@ -161,8 +161,8 @@ def pictures(records: Sequence[Record]) -> dict[str, list[Points]]:
     return by_task
 
 
-def _training(first: Record) -> str:
-    return str([name(first), *(first[key] for key in ("seeds", "envs", "policies")), first.get("overrides")])
+def _training(first: Record) -> tuple[Any, ...]:
+    return name(first), first["seeds"], first["envs"], first["policies"]
 
 
 def file_name(task: str) -> str:

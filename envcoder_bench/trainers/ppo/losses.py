@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,16 @@ from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 
 LOG_2PI = math.log(2.0 * math.pi)
 SOFT_BOUND = 1.1  # mean actions beyond this are penalized by the bound loss
+
+
+class Terms(NamedTuple):
+    """The terms of the objective of a minibatch: means over its samples ``(K,)``, and a gradient."""
+
+    kl: Tensor
+    policy_loss: Tensor
+    value_loss: Tensor
+    bounds_loss: Tensor
+    d_log_sigma: Tensor  # (K, 1, A), without the entropy's part
 
 
 def neglogp(actions: Tensor, mu: Tensor, log_sigma: Tensor, action_dims: Tensor) -> Tensor:

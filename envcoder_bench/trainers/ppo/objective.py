@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import losses, sums, triton_objective
+from envcoder_bench.trainers.ppo import losses, sums, triton_kernels, triton_objective
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
+from envcoder_bench.trainers.ppo.losses import Terms
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.rollout import Batch
-
-
-class Terms(NamedTuple):
-    """What ``differentiate`` returns: means over a minibatch's samples ``(K,)``, and a gradient."""
-
-    kl: Tensor
-    policy_loss: Tensor
-    value_loss: Tensor
-    bounds_loss: Tensor
-    d_log_sigma: Tensor  # (K, 1, A), without the entropy's part
 
 
 def differentiate(
@@ -32,7 +21,7 @@ def differentiate(
     action_dims: Tensor,
     mask: Tensor | None,
 ) -> Terms:
-    """Fill in ``output.d_mu`` and ``output.d_value``, and ``batch.mus`` and ``batch.sigmas``, the policy of now.
+    """Fill in ``output.d_mu`` and ``output.d_value``; set ``batch.mus`` and ``batch.sigmas`` to the present policy.
 
     Gradients are those of the mean over each group's samples, so that groups do not affect each other.
 
@@ -42,9 +31,8 @@ def differentiate(
         action_dims: ``(K, 1)`` float, each group's number of actions.
         mask: ``(K, 1, A)``, 0 in padded columns (None: no padding).
     """
-    if triton_objective.usable(output.mu):
-        terms = triton_objective.differentiate(hp, batch, index, output, log_sigma, action_dims)
-        return Terms(*terms)
+    if triton_kernels.usable(output.mu):
+        return triton_objective.differentiate(hp, batch, index, output, log_sigma, action_dims)
     rows, mu, sigma = batch.rows(index), output.mu, torch.exp(log_sigma)
     distance = (mu - batch.actions[:, rows]).div_(sigma)  # in standard deviations
     squares = distance.square()

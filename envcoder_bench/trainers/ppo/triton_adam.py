@@ -37,7 +37,7 @@ def _adam(
 def adam(
     params: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, norm: Tensor | None, learning_rate: Tensor,
     powers: Tensor, alive: Tensor | None, max_norm: float | None, weight_decay: float,
-    betas: tuple[float, float, float],
+    constants: tuple[float, float, float],
 ) -> None:  # fmt: skip
     """Apply Adam's update to ``(K, P)`` tensors in one pass.
 
@@ -46,14 +46,15 @@ def adam(
         learning_rate: ``(K,)`` float64.
         powers: ``(2,)`` float64, both betas to the power of the number of steps including this one.
         alive: ``(K,)`` bool, groups to update (None: all).
-        betas: and epsilon.
+        constants: Adam's beta1, beta2 and epsilon.
     """
     groups, size = params.shape
     clipped = norm is not None and max_norm is not None
     _adam[(triton.cdiv(size, 1024), groups)](
         params, grad, exp_avg, exp_avg_sq, norm if clipped else params, learning_rate, powers,
         params if alive is None else alive.view(torch.uint8), size, max_norm if clipped else 0.0, weight_decay,
-        BETA1=betas[0], BETA2=betas[1], EPSILON=betas[2], CLIPPED=clipped, MASKED=alive is not None, BLOCK=1024,
+        BETA1=constants[0], BETA2=constants[1], EPSILON=constants[2], CLIPPED=clipped, MASKED=alive is not None,
+        BLOCK=1024,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""PPO's objective in two Triton kernels: torch reads and writes the actions' tensors about 25 times.
+"""PPO's objective in two Triton kernels. In torch it has 66 operations, 17 of them on the actions of all samples.
 
 Each group's sums are in an order that does not depend on the other groups.
 """
@@ -9,13 +9,10 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
-from envcoder_bench.trainers.ppo.losses import LOG_2PI, SOFT_BOUND
+from envcoder_bench.trainers.ppo.losses import LOG_2PI, SOFT_BOUND, Terms
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.rollout import Batch
 from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
-from envcoder_bench.trainers.ppo.triton_kernels import usable
-
-__all__ = ["differentiate", "usable"]
 
 NUMBERS_AT_ONCE = 2048  # of a program: rows times columns
 _BOUNDS = {"bound": 1, "regularisation": 2}  # bound_loss_type
@@ -126,8 +123,8 @@ def _totals(
 
 def differentiate(
     hp: Hyperparameters, batch: Batch, index: int, output: ActorCriticOutput, log_sigma: Tensor, action_dims: Tensor
-) -> tuple[Tensor, ...]:
-    """As ``objective.differentiate``, for float32 on CUDA; returns its ``Terms``."""
+) -> Terms:
+    """As ``objective.differentiate``, for float32 on CUDA."""
     rows, mu, value = batch.rows(index), output.mu, output.value
     samples = [x[:, rows] for x in (batch.neglogp, batch.advantages, batch.values, batch.returns)]
     actions, old_mu = batch.actions[:, rows], batch.mus[:, rows]
@@ -150,4 +147,5 @@ def differentiate(
         ACTIONS=columns, num_warps=1,
     )  # fmt: skip
     batch.sigmas[index] = sigma
-    return (*terms.unbind(), d_log_sigma)
+    kl, policy_loss, value_loss, bounds_loss = terms.unbind()
+    return Terms(kl, policy_loss, value_loss, bounds_loss, d_log_sigma)
