@@ -1,7 +1,7 @@
 """Triton kernels of linear algebra for CUDA.
 
 ``linear_elu`` and ``elu_linear_backward`` save passes over memory; torch is the fallback. ``product`` and
-``column_sums`` round each group's results alike whatever the number of groups, which cuBLAS and torch's reductions do not.
+``column_sums`` round each group's results alike whatever the number of groups. cuBLAS and torch's reductions do not.
 """
 
 from __future__ import annotations
