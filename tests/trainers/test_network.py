@@ -13,6 +13,7 @@ from oracle import make_params
 from rl_games.algos_torch.model_builder import ModelBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
 
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.ppo import mlp, triton_kernels
 from envcoder_bench.trainers.ppo import network as networks
 from envcoder_bench.trainers.ppo.activations import ELU
@@ -23,6 +24,7 @@ from envcoder_bench.trainers.ppo.network import StackedActorCritic
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
 CPU = torch.device("cpu")
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def stock_model(params: dict[str, Any], obs_dim: int, action_dim: int, seed: int) -> torch.nn.Module:
@@ -114,12 +116,7 @@ def test_gradients_that_overwrite_the_activations_are_the_same(
         out.copy_((grad @ weight.mT) * torch.where(y > 0, 1.0, y + 1.0))
 
     monkeypatch.setattr(networks, "get_activation", lambda name, device: ELU)
-
-    def forward(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-        out.copy_(torch.nn.functional.elu(x @ weight))
-
     monkeypatch.setattr(mlp, "elu_linear_backward", backward)
-    monkeypatch.setattr(mlp, "linear_elu", forward)
     found, sizes = [], []
     for fused in (False, True):
         monkeypatch.setattr(triton_kernels, "usable_on", lambda device, dtype, fused=fused: fused)
@@ -178,7 +175,7 @@ def test_exported_policy_matches_in_the_stock_player(normalize: bool, tmp_path: 
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@NEEDS_CUDA
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("activation", ["elu", "tanh"])
 @pytest.mark.parametrize("precision, tolerance", [("highest", 1e-5), ("high", 2e-3)])
@@ -202,3 +199,54 @@ def test_gradients_on_cuda_are_close_to_those_in_float64(
     torch.set_float32_matmul_precision("highest")
     error = (grads[0] - grads[1]).norm(dim=1) / grads[0].norm(dim=1)
     assert (error < tolerance).all(), error
+
+
+@pytest.mark.parametrize(
+    "device, groups, envs",
+    [
+        ("cpu", 1, 64),
+        ("cpu", 3, 64),
+        *(
+            pytest.param("cuda", *size, marks=[pytest.mark.cuda, NEEDS_CUDA])
+            for size in ((1, 256), (1, 4096), (3, 16384), (64, 256))
+        ),
+    ],
+)
+@pytest.mark.parametrize("units", [[256, 128, 64], [512, 256, 128]])
+@pytest.mark.parametrize("activation", ["elu", "tanh"])
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+def test_acting_and_learning_round_alike(
+    precision: str, activation: str, units: list[int], device: str, groups: int, envs: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of TF32 and bfloat16, rounding the factors changes 1e-3 of a number; another order of sums changes much less."""
+    if (device, precision) == ("cpu", "medium"):
+        products_of_bfloat16(monkeypatch)  # not every CPU has it
+    params = make_params()
+    params["network"]["mlp"].update(units=units, activation=activation)
+    with settings_kept():
+        torch.set_float32_matmul_precision(precision)
+        network = StackedActorCritic(params, [40] * groups, [8] * groups, [0] * groups, torch.device(device))
+        rng = torch.Generator().manual_seed(0)
+        network.flat += 0.1 * torch.randn(network.flat.shape, generator=rng).to(device)  # biases begin with 0
+        size = carved_size(network.architecture.workspace_shapes(groups, 2 * envs))
+        work = network.make_workspace(torch.empty(size, device=device), 2 * envs)
+        obs = torch.randn(groups, envs, network.architecture.inputs, generator=rng).to(device)
+        mu, value = network.forward(obs)
+        work.obs.copy_(obs.repeat(1, 2, 1))
+        output = network.forward_for_training(work)
+    for acting, learning in ((mu, output.mu[:, envs:]), (value, output.value[:, envs:])):
+        assert (acting - learning).norm() < 1e-4 * acting.norm()
+
+
+def products_of_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round the factors of all products."""
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.bfloat16).to(x.dtype)
+
+    for name in ("mm", "bmm"):
+        product = getattr(torch, name)
+        monkeypatch.setattr(torch, name, lambda a, b, p=product, **out: p(rounded(a), rounded(b), **out))
+    addmm = torch.addmm
+    monkeypatch.setattr(torch, "addmm", lambda c, a, b: addmm(c, rounded(a), rounded(b)))

@@ -6,7 +6,6 @@ from typing import Any, Callable
 
 import pytest
 import torch
-import torch.nn.functional as F
 from oracle import make_params
 from torch import Tensor
 
@@ -128,12 +127,3 @@ def test_adaptive_learning_rate() -> None:
     triton_adam.adapt(rate, kl, hp.kl_threshold, ppo.MIN_LEARNING_RATE, ppo.MAX_LEARNING_RATE)
     assert len(want.unique()) > 200
     torch.testing.assert_close(rate, want)
-
-
-@pytest.mark.parametrize("groups, rows, inner, columns", [(3, 130, 52, 70), (1, 64, 16, 64), (2, 300, 145, 128)])
-def test_layer_with_elu(groups: int, rows: int, inner: int, columns: int) -> None:
-    x, weight = normal(groups, rows, inner), 0.2 * normal(groups, inner, columns, seed=1)
-    out = torch.zeros(groups, rows, columns + 16, device=CUDA)
-    triton_kernels.linear_elu(x, weight, out[..., :columns])
-    torch.testing.assert_close(out[..., :columns], F.elu(x @ weight), rtol=1e-5, atol=2e-5)
-    assert not out[..., columns:].any()

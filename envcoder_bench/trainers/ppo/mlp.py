@@ -11,7 +11,7 @@ from torch import Tensor
 from envcoder_bench.trainers.ppo import triton_kernels
 from envcoder_bench.trainers.ppo.activations import ELU, Activation
 from envcoder_bench.trainers.ppo.sums import in_fixed_order
-from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, linear_elu, product
+from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, product
 
 Shape = Tuple[int, ...]
 
@@ -46,8 +46,14 @@ def with_one(width: int) -> int:
     return round_up(width + 1, 16)
 
 
+def has_exact_products(x: Tensor) -> bool:
+    """Return whether products of tensors like this do not round their factors to TF32 or bfloat16."""
+    precision = torch.get_float32_matmul_precision()
+    return x.dtype == torch.float64 or precision == "highest" or (precision == "high" and x.device.type == "cpu")
+
+
 def is_fused(activation: Activation, device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether one kernel computes a layer and its activation, and one both of their gradients.
+    """Return whether one kernel propagates the gradient through a layer and the activation before it.
 
     The gradient then overwrites the activation's value, which saves two fifths of the memory of learning.
     """
@@ -107,6 +113,10 @@ class StackedMLP:
     Biases are a row of the weights, and every layer's input has a column of ones, because on a GPU adding a bias and
     summing its gradient would take as long as the products.
 
+    ``infer`` and ``forward`` use the same products, because they must round alike. A policy that acts with means other
+    than those that it learns with drifts: each update corrects the difference, which remains. The divergence then
+    grows, and the adaptive learning rate falls to its minimum.
+
     Args:
         weights: ``(K, in, out)``, first layer to last, including the row of the biases and rows for the zeros.
         activation: the activation after every layer but the last.
@@ -115,13 +125,15 @@ class StackedMLP:
     def __init__(self, weights: Sequence[Tensor], activation: Activation) -> None:
         self.weights, self.activation = [matrices(w) for w in weights], activation
         fixed = in_fixed_order(weights[0])  # then a single group is computed like many
-        self._one = len(weights[0]) == 1 and not fixed
-        self._product = product if fixed else torch.mm if self._one else torch.bmm
+        one = len(weights[0]) == 1 and not fixed
+        self._product = product if fixed else torch.mm if one else torch.bmm
         self._fused = is_fused(activation, weights[0].device, weights[0].dtype)
         widths = [w.shape[2] for w in weights[:-1]]
         self._tails = [torch.eye(1, with_one(width) - width).to(weights[0]) for width in widths]  # 1, 0, ...
-        # separate bias and weights of a single group
-        self._affine = [(w[i], w[:i]) for i, w in zip(widths, self.weights[1:]) if w.dim() == 2]
+        # separate bias and weights of a single group; products that round their factors would round biases, too
+        self._affine = None
+        if one and has_exact_products(weights[0]):
+            self._affine = [(w[i], w[:i]) for i, w in zip(widths, self.weights[1:])]
         self._tails_last = all(self._is_kept(tail) for tail in self._tails)
 
     def _is_kept(self, tail: Tensor) -> bool:
@@ -138,22 +150,23 @@ class StackedMLP:
 
     def infer(self, x: Tensor) -> Tensor:
         """Map ``(K, N, in)``, with the 1 and the zeros, to ``(K, N, out)``."""
-        if self._one:
-            return self._infer_one(x[0]).unsqueeze(0)
+        if self._affine is not None:
+            return self._infer_one(x[0], self._affine).unsqueeze(0)
+        groups, x = len(x), matrices(x)
         for i, weight in enumerate(self.weights):
             width, hidden = weight.shape[-1], i < len(self._tails)
-            out = x.new_empty(*x.shape[:2], with_one(width) if hidden else width)
+            out = x.new_empty(*x.shape[:-1], with_one(width) if hidden else width)
             self._product(x, weight, out=out[..., :width])
             if hidden:
                 self.activation.forward(out, None)
                 out[..., width:] = self._tails[i]
             x = out
-        return x
+        return x.view(groups, -1, x.shape[-1])
 
-    def _infer_one(self, x: Tensor) -> Tensor:
+    def _infer_one(self, x: Tensor, affine: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """Like ``infer`` for a single group, with fewer calls, which dominate the time if groups are small."""
         x = torch.mm(x, self.weights[0])
-        for bias, weight in self._affine:
+        for bias, weight in affine:
             self.activation.forward(x, None)
             x = torch.addmm(bias, x, weight)
         return x
@@ -161,9 +174,6 @@ class StackedMLP:
     def forward(self, tape: Tape) -> None:
         """Map the tape's first input to its result; call ``begin`` first."""
         for i, weight in enumerate(self.weights):
-            if self._fused and i < len(self._tails):
-                linear_elu(tape.inputs[i], weight, tape.outputs[i])
-                continue
             self._product(tape.inputs[i], weight, out=tape.outputs[i])
             if i < len(self._tails):
                 self.activation.forward(tape.inputs[i + 1], tape.kept[i])

@@ -1,7 +1,10 @@
 """Triton kernels of linear algebra for CUDA.
 
-``linear_elu`` and ``elu_linear_backward`` save passes over memory; torch is the fallback. ``product`` and
-``column_sums`` round each group's results alike whatever the number of groups. cuBLAS and torch's reductions do not.
+``elu_linear_backward`` saves passes over memory; torch is the fallback. ``product`` and ``column_sums`` round each
+group's results alike whatever the number of groups. cuBLAS and torch's reductions do not.
+
+For TF32, Triton truncates factors and cuBLAS rounds them. What a network returns must therefore come from the same
+library when it acts and when it learns: ``StackedMLP`` says why.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ def elu_linear_backward(grad: Tensor, weight: Tensor, y: Tensor, out: Tensor) ->
 @jit
 def _product(
     a, b, out, num_rows, num_columns, num_inner, a_k, a_n, a_i, b_k, b_i, b_o, out_k, out_n,
-    PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr, ELU: tl.constexpr,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
     k = tl.program_id(2).to(tl.int64)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -87,30 +90,19 @@ def _product(
         total = tl.dot(x, y, total, input_precision=PRECISION)
         a += INNER * a_i
         b += INNER * b_i
-    if ELU:
-        total = tl.where(total > 0, total, tl.exp(total) - 1.0)
     mask = (rows[:, None] < num_rows) & (columns[None, :] < num_columns)
     tl.store(out + k * out_k + rows[:, None] * out_n + columns[None, :], total, mask=mask)
 
 
 def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
     """Compute ``out = a @ b`` for ``(K, N, I)`` and ``(K, I, O)``; the same tiles for any K, which may be missing."""
-    return _multiply(a, b, out, rows=64, elu=False)
-
-
-def linear_elu(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
-    """Compute a layer and the ELU after it in one pass: ``out = elu(x @ weight)``, as ``product``."""
-    return _multiply(x, weight, out, rows=128, elu=True)
-
-
-def _multiply(a: Tensor, b: Tensor, out: Tensor, rows: int, elu: bool) -> Tensor:
     left, right, result = (x if x.dim() == 3 else x.unsqueeze(0) for x in (a, b, out))
-    groups, count, columns = result.shape
+    groups, rows, columns = result.shape
     precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
-    grid = (triton.cdiv(columns, 64), triton.cdiv(count, rows), groups)
+    grid = (triton.cdiv(columns, 64), triton.cdiv(rows, 64), groups)
     _product[grid](
-        left, right, result, count, columns, left.shape[2], *left.stride(), *right.stride(), result.stride(0),
-        result.stride(1), PRECISION=precision, ROWS=rows, COLUMNS=64, INNER=32, ELU=elu, num_warps=4, num_stages=3,
+        left, right, result, rows, columns, left.shape[2], *left.stride(), *right.stride(), result.stride(0),
+        result.stride(1), PRECISION=precision, ROWS=64, COLUMNS=64, INNER=32, num_warps=4, num_stages=3,
     )  # fmt: skip
     return out
 
