@@ -47,11 +47,12 @@ def test_groups_beyond_the_concurrent_ones_need_no_workspace(monkeypatch: pytest
     one = learner_bytes(48, 12, 64, params(), CPU)
     monkeypatch.setattr(memory, "WORKSPACE_BYTES", 4 * one.workspace + 1)
     computed = learner_bytes(48, 12, 64, params(), CPU)
-    assert computed == replace(one, groups_at_once=4)
-    assert computed.total(2) == 2 * one.per_group + 2 * one.workspace
-    assert computed.total(100) == 100 * one.per_group + 4 * one.workspace
+    assert computed == replace(one, fitting=4)
+    assert computed.total(4) == 4 * one.per_group + 4 * one.workspace
+    assert computed.total(5) == 5 * one.per_group + 2 * one.workspace  # they take turns, in half of the memory
+    assert computed.total(100) == 100 * one.per_group + 2 * one.workspace
     monkeypatch.setattr(memory, "WORKSPACE_BYTES", 1)
-    assert learner_bytes(48, 12, 64, params(), CPU).groups_at_once == 1
+    assert learner_bytes(48, 12, 64, params(), CPU).at_once(100) == 1
 
 
 def test_unsupported_params_are_refused() -> None:

@@ -295,18 +295,18 @@ def test_iteration_on_cuda_does_not_synchronize_and_matches_the_cpu(schedule: st
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("groups_at_once", [3, 2])  # in one block, and in two that share their memory
+@pytest.mark.parametrize("fitting, blocks", [(3, 1), (2, 3)])  # several blocks share their memory
 def test_graphs_on_cuda_match_eager_iterations_across_a_failure(
-    groups_at_once: int, monkeypatch: pytest.MonkeyPatch
+    fitting: int, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = learner_bytes(max(OBS_DIMS[:3]), max(ACTION_DIMS[:3]), 6, make_params(), CUDA).workspace
-    monkeypatch.setattr(memory, "WORKSPACE_BYTES", groups_at_once * one)
+    monkeypatch.setattr(memory, "WORKSPACE_BYTES", fitting * one)
     options: dict[str, Any] = {"device": "cuda", "matmul_precision": "highest"}
     captured, eager = (Run(make_env([0, 1, 2], fails_at={1: 35}, device="cuda"), **options) for _ in range(2))
     for function in (eager.trainer._act_next, *eager.trainer._updates):
         function._pool = None
     for each in (captured, eager):
-        assert len(each.trainer.blocks) == 4 - groups_at_once
+        assert len(each.trainer.blocks) == blocks
         each.train(8)
     assert all(f._graph is not None for f in (captured.trainer._act_next, *captured.trainer._updates))
     for group in range(3):
@@ -427,7 +427,7 @@ def test_learner_memory_on_cuda_is_close_to_the_computed_estimate(
     before = torch.cuda.memory_allocated()
     Run(env, device="cuda", **options).train(4)
     taken = torch.cuda.max_memory_allocated() - before
-    expected = replace(computed, groups_at_once=8).total(num_groups)
+    expected = replace(computed, fitting=8).total(num_groups)
     assert 0.75 * expected < taken < 1.1 * expected, (taken, expected)
 
 

@@ -68,7 +68,7 @@ class GroupedPPO(Trainer):
         on_cpu = device.type == "cpu"
         # on CPU a learner per group, because matrix products may round differently in a larger batch
         padded = padded_widths(*widest) if is_fixed(device) else widest
-        largest = 1 if on_cpu else learner_bytes(*padded, n, params, device).groups_at_once
+        largest = 1 if on_cpu else learner_bytes(*padded, n, params, device).at_once(groups)
         slices = cut_blocks(groups, largest)
         if is_fixed(device):
             slices = cut_equal_blocks(list(zip(obs_dims, action_dims)), largest)
