@@ -152,7 +152,7 @@ class StackedMLP:
         """Map ``(K, N, in)``, with the 1 and the zeros, to ``(K, N, out)``."""
         if self._affine is not None:
             return self._infer_one(x[0], self._affine).unsqueeze(0)
-        groups, x = len(x), matrices(x)
+        x = matrices(x)
         for i, weight in enumerate(self.weights):
             width, hidden = weight.shape[-1], i < len(self._tails)
             out = x.new_empty(*x.shape[:-1], with_one(width) if hidden else width)
@@ -161,7 +161,7 @@ class StackedMLP:
                 self.activation.forward(out, None)
                 out[..., width:] = self._tails[i]
             x = out
-        return x.view(groups, -1, x.shape[-1])
+        return x if x.dim() == 3 else x.unsqueeze(0)
 
     def _infer_one(self, x: Tensor, affine: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """Like ``infer`` for a single group, with fewer calls, which dominate the time if groups are small."""
