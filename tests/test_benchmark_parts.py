@@ -155,6 +155,7 @@ def test_ctrl_c_ends_a_script_with_one_line(capsys):
         ("benchmark.py learning --task Cartpole task.none=3", "benchmark: error: unknown key 'task.none'"),
         ("benchmark.py learning --task isaacgymenvs:Ant", "benchmark: error: ISAACGYMENVS_PATH={folder}/none: "),
         ("pool.py Antt 3 {folder}/pool", "pool: error: unknown task 'Antt' (did you mean Ant?)"),
+        ("rounding.py --task Antt", "rounding: error: unknown task 'Antt' (did you mean Ant?)"),
         ("race.py {folder}/none", "race: error: {folder}/none/episodes.csv: there is no such file"),
         ("race_further.py {folder}/none", "race_further: error: {folder}/none/episodes.csv: there is no such file"),
     ],

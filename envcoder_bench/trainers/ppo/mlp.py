@@ -47,7 +47,10 @@ def with_one(width: int) -> int:
 
 
 def has_exact_products(x: Tensor) -> bool:
-    """Return whether products of tensors like this do not round their factors to TF32 or bfloat16."""
+    """Return whether products of tensors like this keep all bits of their factors.
+
+    For ``high``, CUDA rounds them to TF32; for ``medium``, a CPU rounds them to bfloat16.
+    """
     precision = torch.get_float32_matmul_precision()
     return x.dtype == torch.float64 or precision == "highest" or (precision == "high" and x.device.type == "cpu")
 
@@ -114,8 +117,8 @@ class StackedMLP:
     summing its gradient would take as long as the products.
 
     ``infer`` and ``forward`` use the same products, because they must round alike. A policy that acts with means other
-    than those that it learns with drifts: each update corrects the difference, which remains. The divergence then
-    grows, and the adaptive learning rate falls to its minimum.
+    than those that it learns with unlearns: the divergence between the two grows, and the adaptive learning rate falls
+    to its minimum (``scripts/rounding.py`` shows it).
 
     Args:
         weights: ``(K, in, out)``, first layer to last, including the row of the biases and rows for the zeros.

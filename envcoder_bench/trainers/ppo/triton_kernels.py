@@ -3,8 +3,8 @@
 ``elu_linear_backward`` saves passes over memory; torch is the fallback. ``product`` and ``column_sums`` round each
 group's results alike whatever the number of groups. cuBLAS and torch's reductions do not.
 
-For TF32, Triton truncates factors and cuBLAS rounds them. What a network returns must therefore come from the same
-library when it acts and when it learns: ``StackedMLP`` says why.
+For TF32, Triton truncates factors, and most kernels of cuBLAS round them. What a network returns must therefore come
+from the same library when it acts and when it learns: ``StackedMLP`` says why.
 """
 
 from __future__ import annotations
