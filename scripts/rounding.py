@@ -80,7 +80,8 @@ def main() -> None:
         curves = pd.read_csv(Path(temporary) / "run" / "curves.csv")
     sixth = (curves["iteration"] - 1) * 6 // args.iterations
     print(f"{args.task}, {args.bits} bits, acting: {args.acting}, learning: {args.learning}")
-    print(curves.groupby(sixth.rename("sixth") + 1)[COLUMNS].mean().to_string(float_format="{:.4g}".format))
+    means: Any = curves.groupby(sixth.rename("sixth") + 1)[COLUMNS].mean()
+    print(means.to_string(float_format="{:.4g}".format))
 
 
 if __name__ == "__main__":
