@@ -8,6 +8,9 @@ import pytest
 import torch
 from oracle import make_params
 
+from envcoder_bench.trainers.ppo import mlp
+from envcoder_bench.trainers.ppo import network as networks
+from envcoder_bench.trainers.ppo.activations import ELU
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.rollout import Rollout
 
@@ -95,6 +98,43 @@ def test_state_dict_restores_bitwise() -> None:
         learner.update(play(learner, 1), 2)
     assert torch.equal(first.network.flat, second.network.flat)
     assert torch.equal(first.adam.learning_rate, second.adam.learning_rate)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_layers_that_read_a_copy_of_the_weights_give_the_same(separate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA, with torch in place of the kernels: no change of the weights may be missed."""
+
+    def linear(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, elu: bool) -> None:
+        width = weight.shape[-2]
+        y = x @ weight.mT
+        out[..., :width] = torch.nn.functional.elu(y) if elu else y
+        out[..., width:] = 0.0
+        out[..., width : width + 1] = 1.0
+
+    def backward(grad: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+        out.copy_((grad @ weight.mT) * torch.where(y > 0, 1.0, y + 1.0))
+
+    def train() -> list[torch.Tensor]:
+        learner, resumed = (make_learner(network__separate=separate) for _ in range(2))
+        for seed in range(2):
+            learner.update(play(learner, seed), seed + 1)
+        resumed.load_state_dict(learner.state_dict())
+        found = list(vars(play(resumed, 2)).values())
+        network = make_learner(network__separate=separate).network
+        for k in range(3):
+            network.load(k, learner.export(k))
+        obs = resumed.new_rollout().obs[:, :, 0] + 1.0
+        return [*found, learner.network.flat, *network.forward(obs), network.policy(obs), network.value(obs)]
+
+    monkeypatch.setattr(networks, "get_activation", lambda name, device: ELU)
+    wanted = train()
+    monkeypatch.setattr(mlp, "has_exact_products", lambda x: False)
+    for module in (mlp, networks):
+        monkeypatch.setattr(module, "is_fused", lambda *args: True)
+    for name, function in (("linear", linear), ("elu_linear_backward", backward)):
+        monkeypatch.setattr(mlp, name, function)
+    monkeypatch.setattr(mlp, "transpose", lambda x, out: out.copy_(x.mT))
+    torch.testing.assert_close(train(), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_first_minibatch_sees_the_policy_of_the_rollout() -> None:

@@ -9,7 +9,7 @@ import torch
 from oracle import make_params
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import losses, ppo, triton_adam, triton_kernels
+from envcoder_bench.trainers.ppo import losses, ppo, triton_adam, triton_kernels, triton_linear
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
@@ -81,6 +81,25 @@ def test_objective(
 
     # in float32 both differ from float64 by up to 1e-4, where the terms of a sum cancel
     on_both(compute, monkeypatch, tolerance=5e-4)
+
+
+@pytest.mark.parametrize("groups, rows, width, columns", [(3, 70, 52, 48), (1, 1100, 20, 130), (None, 65, 144, 256)])
+@pytest.mark.parametrize("elu", [False, True])
+@pytest.mark.parametrize("tail", [0, 10, 16])
+def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int, columns: int) -> None:
+    leading = () if groups is None else (groups,)
+    x, weight = normal(*leading, rows, width), normal(*leading, width, columns, seed=1)
+    copy = torch.empty_like(weight.mT, memory_format=torch.contiguous_format)
+    triton_linear.transpose(weight, copy)
+    assert torch.equal(copy, weight.mT)
+    out = torch.full((*leading, rows, columns + 32), 7.0, device=CUDA)
+    triton_linear.linear(x, copy, out[..., : columns + tail], elu)
+    y = x.double() @ weight.double()
+    want = torch.nn.functional.elu(y) if elu else y
+    assert (out[..., :columns] - want).norm() < 2e-3 * want.norm()  # TF32 has 11 bits
+    assert (out[..., columns + tail :] == 7.0).all()
+    assert (out[..., columns : columns + min(tail, 1)] == 1.0).all()
+    assert (out[..., columns + 1 : columns + tail] == 0.0).all()
 
 
 @pytest.mark.parametrize("alive", [None, [True, False, True]])

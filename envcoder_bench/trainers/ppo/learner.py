@@ -165,6 +165,7 @@ class GroupedLearner:
                     self._schedule(stats["kl"][-1], epoch)
             if hp.schedule_type == "standard":
                 self._schedule(torch.stack(stats["kl"][-hp.num_minibatches :]).mean(dim=0), epoch)
+        self.network.weights_changed()
         entropy = losses.entropy(torch.stack(stats.pop("log_sigma")).mean(dim=0), self._action_dims)  # linear in it
         means = {name: torch.stack(values).mean(dim=0) for name, values in stats.items()}
         return {**means, "entropy": entropy, "learning_rate": self.adam.learning_rate.clone()}
@@ -247,6 +248,7 @@ class GroupedLearner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.network.flat.copy_(state["params"])
+        self.network.weights_changed()
         self.adam.load_state_dict(state["adam"])
         self.entropy_coef = state["entropy_coef"]
         for key in ("obs_normalizer", "value_normalizer"):

@@ -12,6 +12,7 @@ from envcoder_bench.trainers.ppo import triton_kernels
 from envcoder_bench.trainers.ppo.activations import ELU, Activation
 from envcoder_bench.trainers.ppo.sums import in_fixed_order
 from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, product
+from envcoder_bench.trainers.ppo.triton_linear import linear, transpose
 
 Shape = Tuple[int, ...]
 
@@ -120,6 +121,9 @@ class StackedMLP:
     than those that it learns with unlearns: the divergence between the two grows, and the adaptive learning rate falls
     to its minimum (``scripts/rounding.py`` shows it).
 
+    Where layers are fused and products are in TF32, both read a transposed copy of the weights (``linear``). Call
+    ``weights_changed`` after any change of the weights, unless ``forward`` comes next.
+
     Args:
         weights: ``(K, in, out)``, first layer to last, including the row of the biases and rows for the zeros.
         activation: the activation after every layer but the last.
@@ -137,6 +141,9 @@ class StackedMLP:
         self._affine = None
         if one and has_exact_products(weights[0]):
             self._affine = [(w[i], w[:i]) for i, w in zip(widths, self.weights[1:])]
+        self._transposed: list[Tensor] | None = None
+        if self._fused and not has_exact_products(weights[0]):
+            self._transposed = [torch.empty_like(w.mT, memory_format=torch.contiguous_format) for w in self.weights]
         self._tails_last = all(self._is_kept(tail) for tail in self._tails)
 
     def _is_kept(self, tail: Tensor) -> bool:
@@ -144,6 +151,11 @@ class StackedMLP:
         after = tail.clone()
         self.activation.forward(after, None)
         return torch.equal(after, tail)
+
+    def weights_changed(self) -> None:
+        """Copy the weights to where ``infer`` reads them."""
+        for weight, copy in zip(self.weights, self._transposed or ()):
+            transpose(weight, copy)
 
     def begin(self, tape: Tape) -> None:
         """Initialize a new tape."""
@@ -159,10 +171,13 @@ class StackedMLP:
         for i, weight in enumerate(self.weights):
             width, hidden = weight.shape[-1], i < len(self._tails)
             out = x.new_empty(*x.shape[:-1], with_one(width) if hidden else width)
-            self._product(x, weight, out=out[..., :width])
-            if hidden:
-                self.activation.forward(out, None)
-                out[..., width:] = self._tails[i]
+            if self._transposed is not None:
+                linear(x, self._transposed[i], out, elu=hidden)
+            else:
+                self._product(x, weight, out=out[..., :width])
+                if hidden:
+                    self.activation.forward(out, None)
+                    out[..., width:] = self._tails[i]
             x = out
         return x if x.dim() == 3 else x.unsqueeze(0)
 
@@ -176,9 +191,14 @@ class StackedMLP:
 
     def forward(self, tape: Tape) -> None:
         """Map the tape's first input to its result; call ``begin`` first."""
+        self.weights_changed()
         for i, weight in enumerate(self.weights):
+            hidden = i < len(self._tails)
+            if self._transposed is not None:
+                linear(tape.inputs[i], self._transposed[i], tape.outputs[i], elu=hidden)
+                continue
             self._product(tape.inputs[i], weight, out=tape.outputs[i])
-            if i < len(self._tails):
+            if hidden:
                 self.activation.forward(tape.inputs[i + 1], tape.kept[i])
                 if not self._tails_last:
                     tape.tails[i].copy_(self._tails[i])

@@ -153,7 +153,8 @@ class StackedActorCritic:
     extend to the widest group, or to ``widths`` of observation and action.
 
     Attributes:
-        flat: ``(K, P)`` all parameters, one row per group; the layers are views of it.
+        flat: ``(K, P)`` all parameters, one row per group; the layers are views of it. Call ``weights_changed`` after
+            changing them.
         parameters: the views by rl_games' key: weights ``(K, in, out)``, biases and sigma ``(K, 1, out)``.
         action_mask: ``(K, 1, A)``, 0 in padded columns (None: no padding).
     """
@@ -220,6 +221,11 @@ class StackedActorCritic:
         self._value_activation.forward(value, kept)
         return value
 
+    def weights_changed(self) -> None:
+        """Prepare ``forward``, ``policy`` and ``value`` after ``flat`` was changed from outside."""
+        for mlp in self._mlps:
+            mlp.weights_changed()
+
     def make_workspace(self, buffer: Tensor, samples: int) -> Workspace:
         """Create a workspace in a buffer, for minibatches of ``samples`` samples."""
         work = self.architecture.carve_workspace(buffer, len(self.flat), samples)
@@ -281,6 +287,7 @@ class StackedActorCritic:
         for key, parameter in self.parameters.items():
             value = _stacked(key, weights[key])
             parameter[group, : value.shape[0], : value.shape[1]] = value.to(parameter)
+        self.weights_changed()
 
     def export(self, group: int) -> dict[str, Tensor]:
         """Return a group's weights with rl_games' keys and shapes, float32 on the CPU."""
