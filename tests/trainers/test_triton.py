@@ -10,6 +10,7 @@ from oracle import make_params
 from torch import Tensor
 
 from envcoder_bench.trainers.ppo import losses, ppo, triton_adam, triton_kernels, triton_linear
+from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
@@ -100,6 +101,38 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
     assert (out[..., columns + tail :] == 7.0).all()
     assert (out[..., columns : columns + min(tail, 1)] == 1.0).all()
     assert (out[..., columns + 1 : columns + tail] == 0.0).all()
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("seeds", [[3, 3, 3, 3], [5, 3, 5, 4]])
+@pytest.mark.parametrize("obs_dims, action_dims", [([5, 9, 3, 1], [2, 1, 4, 3]), ([48] * 4, [12] * 4)])
+def test_acting(
+    obs_dims: list[int], action_dims: list[int], seeds: list[int], normalize: bool, separate: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    params = make_params(normalize_input=normalize, normalize_value=normalize, network__separate=separate)
+    params["network"]["mlp"]["activation"] = "tanh"  # of whose layers there is no kernel
+
+    def compute() -> list[Tensor]:
+        own = slice(2, 6)
+        block = LearnerBlock(own, obs_dims, action_dims, seeds, params, 70, CUDA, torch.zeros(3, 7, 70, 8, device=CUDA))
+        learner = block.learner
+        learner.network.flat += 0.1 * normal(*learner.network.flat.shape)
+        if learner.obs_normalizer is not None and learner.value_normalizer is not None:
+            learner.obs_normalizer.update(normal(4, 50, learner.network.architecture.inputs) * 3.0 + 1.0)
+            learner.value_normalizer.update(normal(4, 50, 1) * 3.0 + 1.0)
+        numbers = new_noise([block], 8)
+        draw_noise([block], 7, numbers)
+        block.set_alive([True, False, True, True])
+        step, out = torch.zeros(1, dtype=torch.int64, device=CUDA), torch.full((2, 7, 70, 13), 7.0, device=CUDA)
+        for t in range(2):
+            block.act(step, normal(7, 70, 50, seed=t), numbers[block.noise_key], out[t])
+            step += 5
+        recorded = vars(block.rollout)
+        return [out, *(recorded[name].clone() for name in ("obs", "actions", "mus", "values"))]
+
+    on_both(compute, monkeypatch)
 
 
 @pytest.mark.parametrize("alive", [None, [True, False, True]])

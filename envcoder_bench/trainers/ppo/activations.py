@@ -55,6 +55,8 @@ _ELU_CPU = Activation(_elu_cpu, lambda grad, y, kept: grad.addcmul_(grad, kept),
 
 ELU = _from_output(F.elu_, lambda g, y: _aten.elu_backward.grad_input(g, 1, 1, 1, True, y, grad_input=g))
 
+NONE = _from_output(lambda z: z, lambda g, y: g)
+
 _ACTIVATIONS: dict[str, Activation] = {
     "relu": _from_output(torch.relu_, lambda g, y: _aten.threshold_backward.grad_input(g, y, 0, grad_input=g)),
     "tanh": _from_output(torch.tanh_, lambda g, y: _aten.tanh_backward.grad_input(g, y, grad_input=g)),
@@ -67,5 +69,5 @@ _ACTIVATIONS: dict[str, Activation] = {
     "swish": _from_input(F.silu, lambda g, z: _aten.silu_backward.grad_input(g, z, grad_input=g)),
     "gelu": _from_input(F.gelu, lambda g, z: _aten.gelu_backward.grad_input(g, z, grad_input=g)),
     "softplus": _from_input(F.softplus, lambda g, z: _aten.softplus_backward.grad_input(g, z, 1, 20, grad_input=g)),
-    "None": _from_output(lambda z: z, lambda g, y: g),
+    "None": NONE,
 }

@@ -82,6 +82,10 @@ class LearnerBlock:
             numbers: noise of the whole rollout, ``(distinct seeds, T, n, A)``.
             out: ``(G, n, act_max)``, of all groups.
         """
+        if isinstance(t, Tensor) and self.learner.acts_in_kernels():
+            own = obs[self.groups, :, : self.learner.obs_dim]
+            self.learner.act_in_kernels(own, self.rollout, t, numbers, self._draw, self._dead, out[self.groups])
+            return
         rollout, numbers, width = self.rollout, take(numbers, 1, t), min(self.learner.obs_dim, obs.shape[-1])
         put(rollout.obs[..., :width], t, obs[self.groups, :, :width])
         own = take(rollout.obs, 2, t)

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import losses, triton_adam, triton_kernels
+from envcoder_bench.trainers.ppo import losses, triton_acting, triton_adam, triton_kernels
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import StackedActorCritic, Workspace
-from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd
+from envcoder_bench.trainers.ppo.normalizer import CLIP, Factors, GroupedRunningMeanStd
 from envcoder_bench.trainers.ppo.objective import differentiate
 from envcoder_bench.trainers.ppo.optimizer import GroupedAdam
 from envcoder_bench.trainers.ppo.ppo import (
@@ -126,6 +126,24 @@ class GroupedLearner:
         if self.network.action_mask is not None:
             sigma = sigma * self.network.action_mask
         return {"actions": mu + sigma * noise, "mus": mu, "values": self._denormalize_values(values)}
+
+    def acts_in_kernels(self) -> bool:
+        """Return whether ``act_in_kernels`` supports this learner."""
+        return triton_kernels.usable(self.network.flat) and self.network.has_plain_outputs
+
+    @torch.no_grad()
+    def act_in_kernels(
+        self, obs: Tensor, rollout: Rollout, step: Tensor, noise: Tensor, draw: Tensor | None, dead: Tensor | None,
+        out: Tensor,
+    ) -> None:  # fmt: skip
+        """Act as ``act``, and record the step, in few launches; see ``triton_acting``."""
+        normalizer, values = self.obs_normalizer, self.value_normalizer
+        factors, clip = (self._plain, 0.0) if normalizer is None else (normalizer.factors, CLIP)
+        mean, value = self.network.plain_outputs(triton_acting.observe(obs, rollout, step, *factors, clip))
+        scale = None if values is None else values.inverse_factors
+        triton_acting.decide(
+            mean, value, self.network.sigma, noise, draw, self._action_dims, dead, scale, CLIP, rollout, step, out
+        )
 
     @torch.no_grad()
     def policy(self, obs: Tensor) -> Tensor:

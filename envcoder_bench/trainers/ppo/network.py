@@ -14,7 +14,7 @@ from torch import Tensor
 
 from envcoder_bench.core import stream
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo.activations import get_activation
+from envcoder_bench.trainers.ppo.activations import NONE, get_activation
 from envcoder_bench.trainers.ppo.mlp import (
     Shape,
     StackedMLP,
@@ -156,6 +156,7 @@ class StackedActorCritic:
         flat: ``(K, P)`` all parameters, one row per group; the layers are views of it. Call ``weights_changed`` after
             changing them.
         parameters: the views by rl_games' key: weights ``(K, in, out)``, biases and sigma ``(K, 1, out)``.
+        sigma: ``(K, 1, A)``, before its activation.
         action_mask: ``(K, 1, A)``, 0 in padded columns (None: no padding).
     """
 
@@ -173,13 +174,13 @@ class StackedActorCritic:
         network, space = params["network"], params["network"]["space"]["continuous"]
         self.architecture = Architecture.of(params, widest_obs, widest_action, device, dtype)
         self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
-        weights, self._sigma = self.architecture.views(self.flat)
+        weights, self.sigma = self.architecture.views(self.flat)
         self._mlps = [StackedMLP(own, get_activation(network["mlp"]["activation"], device)) for own in weights]
         self._mu_activation = get_activation(space["mu_activation"], device)
         self._value_activation = get_activation(network.get("value_activation", "None"), device)
         self._sigma_activation = get_activation(space["sigma_activation"], device)
         self._value_column = 0 if len(weights) == 2 else widest_action
-        self.parameters = self.by_key(weights, self._sigma)
+        self.parameters = self.by_key(weights, self.sigma)
 
         own = _build_stock(params, obs_dims, action_dims, seeds)
         self._shapes = [{key: _stacked(key, value).shape for key, value in weights.items()} for weights in own]
@@ -201,15 +202,20 @@ class StackedActorCritic:
                     found[f"{_PREFIX}{part}.bias"] = x[:, rows : rows + 1]
         return found
 
+    @property
+    def has_plain_outputs(self) -> bool:
+        """Whether means, values and the logarithm of sigma have no activation."""
+        return all(own is NONE for own in (self._mu_activation, self._value_activation, self._sigma_activation))
+
     def log_sigma(self) -> Tensor:
         """Logarithm of the policy's standard deviation: ``(K, 1, A)``, 0 in padded columns."""
-        log_sigma = self._sigma.clone()
+        log_sigma = self.sigma.clone()
         self._sigma_activation.forward(log_sigma, None)
         return log_sigma if self.action_mask is None else log_sigma.mul_(self.action_mask)
 
     def bound_sigma(self, greatest: float) -> None:
         """Set standard deviations above ``greatest`` to it; there is no activation of sigma."""
-        self._sigma.clamp_(max=math.log(greatest))
+        self.sigma.clamp_(max=math.log(greatest))
 
     def _mu(self, out: Tensor, kept: Tensor | None = None) -> Tensor:
         mu = out[..., : self.architecture.actions]
@@ -246,6 +252,11 @@ class StackedActorCritic:
         outs = [mlp.infer(obs) for mlp in self._mlps]
         return self._mu(outs[0]), self._value(outs[-1])
 
+    def plain_outputs(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """As ``forward``, without activations of the outputs, and with any numbers in padded columns."""
+        outs = [mlp.infer(obs) for mlp in self._mlps]
+        return outs[0][..., : self.architecture.actions], outs[-1][..., self._value_column]
+
     def forward_for_training(self, work: Workspace) -> ActorCriticOutput:
         """Map ``work.obs`` as ``forward`` does, saving what ``backward`` needs."""
         for mlp, tape in zip(self._mlps, work.tapes):
@@ -272,7 +283,7 @@ class StackedActorCritic:
             output.d_mu.mul_(self.action_mask)
         self._mu_activation.backward(output.d_mu, output.mu, output.mu_kept)
         self._value_activation.backward(output.d_value, output.value, output.value_kept)
-        sigma = self._sigma.clone()
+        sigma = self.sigma.clone()
         kept = torch.empty_like(sigma) if self._sigma_activation.keeps else None
         self._sigma_activation.forward(sigma, kept)
         self._sigma_activation.backward(d_log_sigma, sigma, kept)

@@ -117,9 +117,19 @@ class GroupedRunningMeanStd:
         self.running_mean.lerp_(mean, weight)
         self.running_var.addcmul_(delta * delta, weight).lerp_(var, weight)
 
+    @property
+    def factors(self) -> Factors:
+        """Factor and summand of ``normalize``."""
+        return self._scale, self._shift
+
+    @property
+    def inverse_factors(self) -> Factors:
+        """Factor and summand of ``denormalize``."""
+        return self._std, self._mean
+
     def normalize(self, x: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
         """Center, scale and clip ``(K, N, D)`` to [-5, 5], with ``factors`` or the present statistics."""
-        scale, shift = factors or (self._scale, self._shift)
+        scale, shift = factors or self.factors
         if triton_kernels.usable(x) and x.stride(-1) == 1:
             return triton_normalizer.normalize(x, scale, shift, CLIP, out)
         return torch.addcmul(shift, x, scale, out=out).clamp_(-CLIP, CLIP)

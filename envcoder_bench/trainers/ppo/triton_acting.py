@@ -1,0 +1,127 @@
+"""Acting of all groups beside the networks' layers, as one Triton kernel before them and one after them.
+
+Some 20 operations of torch take longer than the layers if groups are few. The kernels read the step from the device,
+so that a captured graph counts by itself.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.trainers.ppo.rollout import Rollout
+from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
+
+
+@jit
+def _observe(
+    obs, recorded, scale, shift, out, step, num_rows, seen, width, num_steps, obs_k, obs_n, scale_k, shift_k,
+    CLIP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    k = tl.program_id(1).to(tl.int64)
+    rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    own, used = (rows < num_rows)[:, None], (columns < width)[None, :]
+    mask = own & (columns < seen)[None, :]
+    x = tl.load(obs + k * obs_k + rows[:, None] * obs_n + columns[None, :], mask=mask, other=0.0)
+    row = (k * num_rows + rows)[:, None]
+    tl.store(recorded + (row * num_steps + tl.load(step)) * width + columns[None, :], x, mask=mask)
+    factor = tl.load(scale + k * scale_k + columns[None, :], mask=used, other=0.0)
+    summand = tl.load(shift + k * shift_k + columns[None, :], mask=used, other=0.0)
+    value = x * factor + summand
+    if CLIP > 0:
+        value = tl.minimum(value, CLIP, propagate_nan=tl.PropagateNan.ALL)
+        value = tl.maximum(value, -CLIP, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(out + row * width + columns[None, :], value, mask=own & used)
+
+
+def observe(obs: Tensor, rollout: Rollout, step: Tensor, scale: Tensor, shift: Tensor, clip: float) -> Tensor:
+    """Record a step's observations, and return them normalized.
+
+    Args:
+        obs: ``(K, n, d)``, contiguous rows; columns beyond the rollout's are ignored, missing ones are 0.
+        rollout: receives the step's ``obs``.
+        step: ``(1,)`` int64.
+        scale, shift: ``(K, 1, D)``, factors of normalization, whose last stride is 1.
+        clip: largest absolute value after normalization; 0: no limit.
+
+    Returns:
+        ``(K, n, D)``, with the D of the rollout.
+    """
+    groups, count, steps, width = rollout.obs.shape
+    out = rollout.obs.new_empty(groups, count, width)
+    columns = triton.next_power_of_2(width)
+    rows = max(1, 2048 // columns)
+    _observe[(triton.cdiv(count, rows), groups)](
+        obs, rollout.obs, scale, shift, out, step, count, min(obs.shape[2], width), width, steps, obs.stride(0),
+        obs.stride(1), scale.stride(0), shift.stride(0), CLIP=clip, ROWS=rows, COLUMNS=columns, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+@jit
+def _decide(
+    mean, value, log_sigma, noise, draw, action_dims, dead, std, center, actions, mus, values, out, step, num_rows,
+    num_actions, out_width, num_steps, mean_k, mean_n, value_k, value_n, sigma_k, out_k, out_n,
+    DRAWN: tl.constexpr, MASKED: tl.constexpr, NORMALIZED: tl.constexpr, CLIP: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):  # fmt: skip
+    k = tl.program_id(1).to(tl.int64)
+    rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    in_group, t = rows < num_rows, tl.load(step)
+    mask = in_group[:, None] & (columns < num_actions)[None, :]
+    own = columns < tl.load(action_dims + k)
+    deviation = tl.exp(tl.load(log_sigma + k * sigma_k + columns, mask=own, other=0.0))
+    mu = tl.load(mean + k * mean_k + rows[:, None] * mean_n + columns[None, :], mask=mask, other=0.0)
+    mu = tl.where(own[None, :], mu, 0.0)
+    seed = tl.load(draw + k) if DRAWN else 0
+    at = ((seed * num_steps + t) * num_rows + rows)[:, None] * num_actions + columns[None, :]
+    drawn = tl.load(noise + at, mask=mask & own[None, :], other=0.0)
+    action = mu + deviation[None, :] * drawn
+    sample = (k * num_rows + rows) * num_steps + t
+    at = sample[:, None] * num_actions + columns[None, :]
+    tl.store(mus + at, mu, mask=mask)
+    tl.store(actions + at, action, mask=mask)
+    if MASKED:
+        action = tl.where(tl.load(dead + k) != 0, 0.0, action)
+    mask = in_group[:, None] & (columns < out_width)[None, :]
+    tl.store(out + k * out_k + rows[:, None] * out_n + columns[None, :], action, mask=mask)
+    v = tl.load(value + k * value_k + rows * value_n, mask=in_group, other=0.0)
+    if NORMALIZED:
+        v = tl.minimum(v, CLIP, propagate_nan=tl.PropagateNan.ALL)
+        v = tl.maximum(v, -CLIP, propagate_nan=tl.PropagateNan.ALL)
+        v = v * tl.load(std + k) + tl.load(center + k)
+    tl.store(values + sample, v, mask=in_group)
+
+
+def decide(
+    mean: Tensor, value: Tensor, log_sigma: Tensor, noise: Tensor, draw: Tensor | None, action_dims: Tensor,
+    dead: Tensor | None, scale: tuple[Tensor, Tensor] | None, clip: float, rollout: Rollout, step: Tensor, out: Tensor,
+) -> None:  # fmt: skip
+    """Sample and record a step's actions, their means, and the values.
+
+    Args:
+        mean, value: ``(K, n, A)`` and ``(K, n)``, outputs of the networks; columns that a group does not have are
+            ignored.
+        log_sigma: ``(K, 1, A)``.
+        noise: ``(seeds, T, n, A)``, standard normal numbers.
+        draw: ``(K,)`` int64, each group's seed (None: all have the first).
+        action_dims: ``(K, 1)`` float, number of actions of each group.
+        dead: ``(K, 1, 1)`` bool, groups that do not act (None: all act).
+        scale: standard deviation and mean of values ``(K, 1, 1)``, to which they are scaled after they are clipped to
+            ``clip`` (None: values stay as they are).
+        rollout: receives the step's ``actions``, ``mus`` and ``values``.
+        step: ``(1,)`` int64.
+        out: ``(K, n, W)``, receives the actions; if W is larger than A, the other columns stay.
+    """
+    groups, count, steps, width = rollout.actions.shape
+    columns = max(16, triton.next_power_of_2(width))
+    rows = max(1, 2048 // columns)
+    std, center = scale or (mean, mean)
+    flags = mean if dead is None else dead.view(torch.uint8)
+    _decide[(triton.cdiv(count, rows), groups)](
+        mean, value, log_sigma, noise, step if draw is None else draw, action_dims, flags, std, center,
+        rollout.actions, rollout.mus, rollout.values, out, step, count, width, min(out.shape[2], width), steps,
+        mean.stride(0), mean.stride(1), value.stride(0), value.stride(1), log_sigma.stride(0), out.stride(0),
+        out.stride(1), DRAWN=draw is not None, MASKED=dead is not None, NORMALIZED=scale is not None, CLIP=clip,
+        ROWS=rows, COLUMNS=columns, num_warps=4,
+    )  # fmt: skip
