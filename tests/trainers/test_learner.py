@@ -10,7 +10,7 @@ from oracle import make_params
 
 from envcoder_bench.trainers.ppo import mlp
 from envcoder_bench.trainers.ppo import network as networks
-from envcoder_bench.trainers.ppo.activations import ELU
+from envcoder_bench.trainers.ppo.activations import ELU, NONE
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.rollout import Rollout
 
@@ -101,10 +101,13 @@ def test_state_dict_restores_bitwise() -> None:
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_layers_that_read_a_copy_of_the_weights_give_the_same(separate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("activation", ["elu", "tanh", "softplus"])
+def test_layers_that_read_a_copy_of_the_weights_give_the_same(
+    activation: str, separate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on CUDA, with torch in place of the kernels: no change of the weights may be missed."""
 
-    def linear(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, elu: bool) -> None:
+    def linear(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, elu: bool, alike: bool = False) -> None:
         width = weight.shape[-2]
         y = x @ weight.mT
         out[..., :width] = torch.nn.functional.elu(y) if elu else y
@@ -114,23 +117,27 @@ def test_layers_that_read_a_copy_of_the_weights_give_the_same(separate: bool, mo
     def backward(grad: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
         out.copy_((grad @ weight.mT) * torch.where(y > 0, 1.0, y + 1.0))
 
+    own = make_params()["network"]["mlp"]
+    own["activation"] = activation
+
     def train() -> list[torch.Tensor]:
-        learner, resumed = (make_learner(network__separate=separate) for _ in range(2))
+        learner, resumed = (make_learner(network__separate=separate, network__mlp=own) for _ in range(2))
         for seed in range(2):
             learner.update(play(learner, seed), seed + 1)
         resumed.load_state_dict(learner.state_dict())
         found = list(vars(play(resumed, 2)).values())
-        network = make_learner(network__separate=separate).network
+        network = make_learner(network__separate=separate, network__mlp=own).network
         for k in range(3):
             network.load(k, learner.export(k))
         obs = resumed.new_rollout().obs[:, :, 0] + 1.0
         return [*found, learner.network.flat, *network.forward(obs), network.policy(obs), network.value(obs)]
 
-    monkeypatch.setattr(networks, "get_activation", lambda name, device: ELU)
+    if activation == "elu":
+        monkeypatch.setattr(networks, "get_activation", lambda name, device: NONE if name == "None" else ELU)
     wanted = train()
-    monkeypatch.setattr(mlp, "has_exact_products", lambda x: False)
+    monkeypatch.setattr(mlp, "has_kernel_of_layers", lambda x: True)
     for module in (mlp, networks):
-        monkeypatch.setattr(module, "is_fused", lambda *args: True)
+        monkeypatch.setattr(module, "is_fused", lambda activation, *args: activation is ELU)
     for name, function in (("linear", linear), ("elu_linear_backward", backward)):
         monkeypatch.setattr(mlp, name, function)
     monkeypatch.setattr(mlp, "transpose", lambda x, out: out.copy_(x.mT))

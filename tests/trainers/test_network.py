@@ -229,6 +229,7 @@ def test_acting_and_learning_round_alike(
         network = StackedActorCritic(params, [40] * groups, [8] * groups, [0] * groups, torch.device(device))
         rng = torch.Generator().manual_seed(0)
         network.flat += 0.1 * torch.randn(network.flat.shape, generator=rng).to(device)  # biases begin with 0
+        network.weights_changed()
         size = carved_size(network.architecture.workspace_shapes(groups, 2 * envs))
         work = network.make_workspace(torch.empty(size, device=device), 2 * envs)
         obs = torch.randn(groups, envs, network.architecture.inputs, generator=rng).to(device)

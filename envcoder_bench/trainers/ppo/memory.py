@@ -68,7 +68,8 @@ def learner_bytes(
     architecture = Architecture.of(params, obs_dim, action_dim, device)
     samples = num_envs * hp.horizon_length
     minibatch = samples // hp.num_minibatches
-    weights = (4 if architecture.fused else 3) * architecture.size  # parameters, Adam's moments, and a transposed copy
+    copies = 3 if device.type == "cpu" else 4  # parameters, both of Adam's moments, and transposed ones
+    weights = copies * architecture.size
     rollout = samples * (architecture.inputs + 2 * action_dim + 4)
     step = num_envs * (obs_dim + action_dim + 1)  # observations in, actions out, last values
     carved = carved_size(architecture.workspace_shapes(1, minibatch))

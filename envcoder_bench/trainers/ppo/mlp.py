@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple, Sequence, Tuple
 
 import torch
@@ -54,6 +55,11 @@ def has_exact_products(x: Tensor) -> bool:
     """
     precision = torch.get_float32_matmul_precision()
     return x.dtype == torch.float64 or precision == "highest" or (precision == "high" and x.device.type == "cpu")
+
+
+def has_kernel_of_layers(x: Tensor) -> bool:
+    """Return whether ``linear`` computes layers with weights like this."""
+    return triton_kernels.usable(x) and not has_exact_products(x)
 
 
 def is_fused(activation: Activation, device: torch.device, dtype: torch.dtype) -> bool:
@@ -121,8 +127,8 @@ class StackedMLP:
     than those that it learns with unlearns: the divergence between the two grows, and the adaptive learning rate falls
     to its minimum (``scripts/rounding.py`` shows it).
 
-    Where layers are fused and products are in TF32, both read a transposed copy of the weights (``linear``). Call
-    ``weights_changed`` after any change of the weights, unless ``forward`` comes next.
+    In TF32, both read a transposed copy of the weights (``linear``). Call ``weights_changed`` after any change of the
+    weights, unless ``forward`` comes next.
 
     Args:
         weights: ``(K, in, out)``, first layer to last, including the row of the biases and rows for the zeros.
@@ -142,7 +148,8 @@ class StackedMLP:
         if one and has_exact_products(weights[0]):
             self._affine = [(w[i], w[:i]) for i, w in zip(widths, self.weights[1:])]
         self._transposed: list[Tensor] | None = None
-        if self._fused and not has_exact_products(weights[0]):
+        if has_kernel_of_layers(weights[0]):
+            self._linear = partial(linear, alike=fixed)
             self._transposed = [torch.empty_like(w.mT, memory_format=torch.contiguous_format) for w in self.weights]
         self._tails_last = all(self._is_kept(tail) for tail in self._tails)
 
@@ -171,13 +178,9 @@ class StackedMLP:
         for i, weight in enumerate(self.weights):
             width, hidden = weight.shape[-1], i < len(self._tails)
             out = x.new_empty(*x.shape[:-1], with_one(width) if hidden else width)
-            if self._transposed is not None:
-                linear(x, self._transposed[i], out, elu=hidden)
-            else:
-                self._product(x, weight, out=out[..., :width])
-                if hidden:
-                    self.activation.forward(out, None)
-                    out[..., width:] = self._tails[i]
+            if not self._apply(i, x, out):
+                self.activation.forward(out, None)
+                out[..., width:] = self._tails[i]
             x = out
         return x if x.dim() == 3 else x.unsqueeze(0)
 
@@ -192,16 +195,21 @@ class StackedMLP:
     def forward(self, tape: Tape) -> None:
         """Map the tape's first input to its result; call ``begin`` first."""
         self.weights_changed()
-        for i, weight in enumerate(self.weights):
-            hidden = i < len(self._tails)
-            if self._transposed is not None:
-                linear(tape.inputs[i], self._transposed[i], tape.outputs[i], elu=hidden)
-                continue
-            self._product(tape.inputs[i], weight, out=tape.outputs[i])
-            if hidden:
+        for i in range(len(self.weights)):
+            if not self._apply(i, tape.inputs[i], tape.outputs[i]):
                 self.activation.forward(tape.inputs[i + 1], tape.kept[i])
                 if not self._tails_last:
                     tape.tails[i].copy_(self._tails[i])
+
+    def _apply(self, i: int, x: Tensor, out: Tensor) -> bool:
+        """Compute layer i into ``out``, or its first columns; return whether it is complete with its activation."""
+        hidden, width = i < len(self._tails), self.weights[i].shape[-1]
+        if self._transposed is None:
+            self._product(x, self.weights[i], out=out[..., :width])
+            return not hidden
+        elu = hidden and self.activation is ELU
+        self._linear(x, self._transposed[i], out if elu else out[..., :width], elu)
+        return elu or not hidden
 
     def backward(self, tape: Tape, into: Sequence[Tensor]) -> None:
         """Differentiate the result of ``forward(tape)``, from its ``d_result``.

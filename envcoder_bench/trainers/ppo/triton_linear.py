@@ -1,7 +1,8 @@
-"""Linear layers with ELU as one Triton kernel, for acting and learning in TF32.
+"""Linear layers, and ELU after them, as one Triton kernel, for acting and learning in TF32.
 
 Tensor cores take TF32 factors with the inner index last. ``linear`` therefore reads the weights from a transposed copy,
-16 bytes at a time. Like every product of Triton, it truncates its factors to TF32.
+16 bytes at a time. It truncates its factors to TF32, whatever the sizes; cuBLAS has kernels that round them and kernels
+that truncate them, and chooses by the sizes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
+
+TILES = ((128, 64), (64, 64), (64, 32), (64, 16))  # rows and columns of a program, where a whole one is too large
+MIN_PROGRAMS = 128  # about the number of multiprocessors
 
 
 @jit
@@ -60,10 +64,8 @@ def _linear(
         tl.store(out + tail[None, :], one, mask=(rows[:, None] < num_rows) & (tail[None, :] < num_columns))
 
 
-def linear(x: Tensor, weight: Tensor, out: Tensor, elu: bool) -> None:
+def linear(x: Tensor, weight: Tensor, out: Tensor, elu: bool, alike: bool = False) -> None:
     """Compute ``x @ weight.mT``, and ELU of it.
-
-    The tiles depend on a group's shapes alone, so that results do not depend on the number of groups.
 
     Args:
         x: ``(K, N, in)``, ``in`` and the strides multiples of 4.
@@ -71,15 +73,25 @@ def linear(x: Tensor, weight: Tensor, out: Tensor, elu: bool) -> None:
         out: ``(K, N, out)``, whose rows may have gaps; or up to 16 columns more, which receive a 1 and zeros: the
             factors of the next layer's biases and padding. K may be missing in all tensors.
         elu: whether to apply ELU.
+        alike: whether to use the same tiles whatever the number of groups.
     """
     x, weight, out = (t if t.dim() == 3 else t.unsqueeze(0) for t in (x, weight, out))
     groups, rows, inner = x.shape
     width = weight.shape[1]
-    tile = min(128, max(16, triton.next_power_of_2(width)))
-    height = 128 if rows > 1024 else 64  # more programs for few rows
+    height, tile = _tile(1 if alike else groups, rows, width)
     grid = (triton.cdiv(width, tile), triton.cdiv(rows, height), groups)
     _linear[grid](
         x, weight, out, rows, inner // 4, width, out.shape[2], x.stride(0), x.stride(1) // 4, weight.stride(0),
         out.stride(0), out.stride(1), ELU=elu, ROWS=height, COLUMNS=tile, INNER=32,
         num_warps=8 if height * tile > 8192 else 4, num_stages=3,
     )  # fmt: skip
+
+
+def _tile(groups: int, rows: int, width: int) -> tuple[int, int]:
+    """Return the rows and columns of a program: the largest with which there are enough of them."""
+    widest = min(128, max(16, triton.next_power_of_2(width)))
+    for height, tile in ((128, widest), *TILES):
+        programs = groups * triton.cdiv(rows, height) * triton.cdiv(width, tile)
+        if tile <= widest and programs >= MIN_PROGRAMS:
+            return height, tile
+    return TILES[-1]
