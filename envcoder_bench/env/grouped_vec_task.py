@@ -10,9 +10,11 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.profiling import span
+from envcoder_bench.env import triton_step
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats
+from envcoder_bench.env.triton_step import StepEnd
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import EnvGroups, Task
@@ -90,12 +92,7 @@ class GroupedVecTask:
                 functions once more. Where the physics became unstable, that state is the default one.
         """
         self.advance(actions)
-        # unstable states were replaced by the default state, whose reward must not count
-        reward = self.dispatch.reward(self.step_count) * ~self.task.unstable
-        terminated = self.dispatch.terminal(self.step_count) | self.task.unstable
-        truncated = self.cut_short(self.progress_buf >= self.full_episode) & ~terminated
-        done = terminated | truncated
-        self.stats.add(reward, done, self.task.unstable)
+        reward, terminated, truncated, done = self._end_step()
         self.step_count += 1
         last = self.observe(done) if final_obs else None
         self.begin_episodes(done)
@@ -103,6 +100,20 @@ class GroupedVecTask:
         if last is not None:
             last = torch.where(done.unsqueeze(1), last, obs)
         return EnvStep(obs, reward, terminated, truncated, last)
+
+    def _end_step(self) -> StepEnd:
+        """Compute rewards and which episodes end, and count them."""
+        reward, terminal = self.dispatch.reward(self.step_count), self.dispatch.terminal(self.step_count)
+        task, unstable = self.task, self.task.unstable
+        if triton_step.usable(reward):
+            last, stats = self.full_episode, self.stats.per_env
+            return triton_step.end_step(reward, terminal, unstable, self.progress_buf, task.timed_out, last, *stats)
+        reward = reward * ~unstable  # unstable states were replaced by the default state, whose reward must not count
+        terminated = terminal | unstable
+        truncated = self.cut_short(self.progress_buf >= self.full_episode) & ~terminated
+        done = terminated | truncated
+        self.stats.add(reward, done, unstable)
+        return reward, terminated, truncated, done
 
     # the parts of a step, for training here and for evaluation
 

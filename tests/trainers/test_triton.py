@@ -9,7 +9,7 @@ import torch
 from oracle import make_params
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import losses, ppo, triton_adam, triton_kernels, triton_linear
+from envcoder_bench.trainers.ppo import losses, ppo, triton_acting, triton_adam, triton_kernels, triton_linear
 from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
@@ -133,6 +133,19 @@ def test_acting(
         return [out, *(recorded[name].clone() for name in ("obs", "actions", "mus", "values"))]
 
     on_both(compute, monkeypatch)
+
+
+def test_recording() -> None:
+    reward = normal(3 * 70)
+    terminated = normal(3 * 70, seed=1) > 1.0
+    truncated = (normal(3 * 70, seed=2) > 1.0) & ~terminated
+    answers = torch.full((3, 3, 70, 5), 7.0, device=CUDA)
+    want = answers.clone()
+    for kept, x in zip(want, (reward, terminated | truncated, truncated)):
+        kept[:, :, 3] = x.view(3, 70)
+    triton_acting.record(reward, terminated, truncated, answers, 3)
+    assert terminated.any() and truncated.any()
+    assert torch.equal(answers, want)
 
 
 @pytest.mark.parametrize("alive", [None, [True, False, True]])

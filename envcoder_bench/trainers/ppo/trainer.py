@@ -14,7 +14,7 @@ from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, padded_widths
-from envcoder_bench.trainers.ppo import triton_kernels
+from envcoder_bench.trainers.ppo import triton_acting, triton_kernels
 from envcoder_bench.trainers.ppo.block import (
     LearnerBlock,
     cut_blocks,
@@ -149,8 +149,11 @@ class GroupedPPO(Trainer):
         return actions.clamp_(-1.0, 1.0) if self._settings.clip_actions else actions
 
     def record(self, step: EnvStep) -> None:
-        for kept, x in zip(self._answers, (step.reward, step.done, step.truncated)):
-            kept[:, :, self._step] = self._layout.split(x)
+        if triton_kernels.usable(step.reward):
+            triton_acting.record(step.reward, step.terminated, step.truncated, self._answers, self._step)
+        else:
+            for kept, x in zip(self._answers, (step.reward, step.done, step.truncated)):
+                kept[:, :, self._step] = self._layout.split(x)
         self._step += 1
 
     def learn(self, last_obs: Tensor) -> Stats:

@@ -1,4 +1,4 @@
-"""Acting of all groups beside the networks' layers, as one Triton kernel before them and one after them.
+"""Acting of all groups beside the networks' layers: a Triton kernel before them, one after them, one after the step.
 
 Some 20 operations of torch take longer than the layers if groups are few. The kernels read the step from the device,
 so that a captured graph counts by itself.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.triton_import import jit, tl, triton
 from envcoder_bench.trainers.ppo.rollout import Rollout
-from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
 
 
 @jit
@@ -124,4 +124,25 @@ def decide(
         mean.stride(0), mean.stride(1), value.stride(0), value.stride(1), log_sigma.stride(0), out.stride(0),
         out.stride(1), DRAWN=draw is not None, MASKED=dead is not None, NORMALIZED=scale is not None, CLIP=clip,
         ROWS=rows, COLUMNS=columns, num_warps=4,
+    )  # fmt: skip
+
+
+@jit
+def _record(reward, terminated, truncated, answers, num_rows, num_steps, t, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < num_rows
+    late = tl.load(truncated + i, mask=mask, other=0) != 0
+    done = (tl.load(terminated + i, mask=mask, other=0) != 0) | late
+    at, size = i.to(tl.int64) * num_steps + t, tl.full((), 1, tl.int64) * num_rows * num_steps
+    tl.store(answers + at, tl.load(reward + i, mask=mask, other=0.0), mask=mask)
+    tl.store(answers + size + at, done.to(tl.float32), mask=mask)
+    tl.store(answers + 2 * size + at, late.to(tl.float32), mask=mask)
+
+
+def record(reward: Tensor, terminated: Tensor, truncated: Tensor, answers: Tensor, t: int) -> None:
+    """Write step t of ``(3, G, n, T)``: rewards ``(G * n,)``, which episodes ended, and by the time limit."""
+    count = reward.numel()
+    _record[(triton.cdiv(count, 256),)](
+        reward, terminated.view(torch.uint8), truncated.view(torch.uint8), answers, count, answers.shape[-1], t,
+        BLOCK=256, num_warps=4,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
+from envcoder_bench.core.triton_import import jit, tl, triton
 
 
 @jit

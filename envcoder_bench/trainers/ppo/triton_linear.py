@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
+from envcoder_bench.core.triton_import import jit, tl, triton
 
 TILES = ((128, 64), (64, 64), (64, 32), (64, 16))  # rows and columns of a program, where a whole one is too large
 MIN_PROGRAMS = 128  # about the number of multiprocessors

@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.triton_import import jit, tl, triton
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.losses import LOG_2PI, SOFT_BOUND, Terms
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.rollout import Batch
-from envcoder_bench.trainers.ppo.triton_import import jit, tl, triton
 
 NUMBERS_AT_ONCE = 2048  # of a program: rows times columns
 _BOUNDS = {"bound": 1, "regularisation": 2}  # bound_loss_type

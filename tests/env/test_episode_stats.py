@@ -1,0 +1,49 @@
+"""Statistics of episodes against numbers computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.episode_stats import EpisodeStats
+
+
+def play(stats: EpisodeStats) -> None:
+    """Three steps of two groups of two environments."""
+    for reward, done, unstable in (
+        ([1.0, 2.0, 4.0, 8.0], [0, 1, 0, 0], [0, 1, 0, 0]),
+        ([0.5, 0.5, 0.5, 0.5], [1, 1, 0, 0], [0, 1, 0, 0]),
+        ([3.0, 3.0, 3.0, 3.0], [0, 0, 0, 0], [0, 0, 1, 0]),
+    ):
+        stats.add(torch.tensor(reward), torch.tensor(done) > 0, torch.tensor(unstable) > 0)
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_sums_of_a_group(looked_at: bool) -> None:
+    stats = EpisodeStats(GroupLayout(2, 2), torch.device("cpu"))
+    play(stats)
+    if looked_at:  # twice: nothing counts again
+        assert [stats.training_episodes.tolist() for _ in range(2)] == [[3, 0], [3, 0]]
+    assert stats.unstable_resets.tolist() == [2, 1]
+    first = stats.shaped_return().tolist()
+    assert first[0] == pytest.approx((2.0 + 1.5 + 0.5) / 3) and math.isnan(first[1])
+    assert stats.training_episodes.tolist() == [3, 0]
+    stats.add(torch.zeros(4), torch.tensor([True, False, True, True]), torch.zeros(4, dtype=torch.bool))
+    assert stats.shaped_return().tolist() == [3.0, pytest.approx((7.5 + 11.5) / 2)]
+    assert stats.training_episodes.tolist() == [4, 2]
+
+
+def test_state_of_unfinished_sums() -> None:
+    layout = GroupLayout(2, 2)
+    own, other = (EpisodeStats(layout, torch.device("cpu")) for _ in range(2))
+    play(own)
+    other.add(torch.ones(4), torch.ones(4) > 0, torch.ones(4) > 0)  # replaced, too
+    other.set_state(EpisodeStats.join_states(own.split_state(own.get_state())))
+    for stats in (own, other):
+        stats.add(torch.ones(4), torch.ones(4) > 0, torch.zeros(4) > 0)
+    assert own.unstable_resets.tolist() == other.unstable_resets.tolist() == [2, 1]
+    assert torch.equal(own.shaped_return(), other.shaped_return())
+    assert own.last_return.tolist() == [pytest.approx((4.0 + 4.0 + 4.0) / 5), (8.5 + 12.5) / 2]
