@@ -103,11 +103,13 @@ class GroupedVecTask:
 
     def _end_step(self) -> StepEnd:
         """Compute rewards and which episodes end, and count them."""
-        reward, terminal = self.dispatch.reward(self.step_count), self.dispatch.terminal(self.step_count)
-        task, unstable = self.task, self.task.unstable
+        reward = self.dispatch.reward(self.step_count)
+        terminal, unstable = self.dispatch.terminal(self.step_count), self.task.unstable
         if triton_step.usable(reward):
-            last, stats = self.full_episode, self.stats.per_env
-            return triton_step.end_step(reward, terminal, unstable, self.progress_buf, task.timed_out, last, *stats)
+            return triton_step.end_step(
+                reward, terminal, unstable, self.progress_buf, self.task.timed_out, self.full_episode,
+                *self.stats.per_env,
+            )  # fmt: skip
         reward = reward * ~unstable  # unstable states were replaced by the default state, whose reward must not count
         terminated = terminal | unstable
         truncated = self.cut_short(self.progress_buf >= self.full_episode) & ~terminated
