@@ -21,7 +21,8 @@ class EpisodeStats:
     def __init__(self, layout: GroupLayout, device: torch.device) -> None:
         self._layout = layout
         self._return = torch.zeros(layout.num_envs, device=device)  # of the current episodes
-        # of each environment since ``_add_up``: return and number of finished episodes, and steps of unstable physics
+        # sums of each environment, until they are added to those of its group: returns of finished episodes, their
+        # number, and that of resets of unstable physics
         self._recent = torch.zeros(3, layout.num_envs, device=device)
         self._sums = torch.zeros(2, layout.num_groups, device=device)  # of finished episodes: return, count
         self.last_return = torch.full((layout.num_groups,), float("nan"), device=device)
@@ -39,7 +40,7 @@ class EpisodeStats:
 
     @property
     def per_env(self) -> tuple[Tensor, Tensor]:
-        """What ``add`` changes: return of the current episodes ``(num_envs,)``, and ``(3, num_envs)``: sums since."""
+        """What ``add`` changes: returns of the current episodes ``(num_envs,)``, and sums ``(3, num_envs)``."""
         return self._return, self._recent
 
     def _add_up(self) -> None:
