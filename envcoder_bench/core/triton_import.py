@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
+
+import torch
 
 try:
     import triton  # type: ignore[import-not-found]
@@ -12,6 +14,25 @@ except ImportError:
     tl: Any = None
 
 
+class Kernel:
+    """A kernel that runs on the device of its first argument; Triton would choose the current device.
+
+    Launch it with ``kernel[grid](tensor, ...)``.
+    """
+
+    def __init__(self, compiled: Any) -> None:
+        self.compiled = compiled
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        launch = self.compiled[grid]
+
+        def run(first: torch.Tensor, *args: Any, **options: Any) -> None:
+            with torch.cuda.device_of(first):
+                launch(first, *args, **options)
+
+        return run
+
+
 def jit(function: Any) -> Any:
     """Return a kernel, or the function itself without Triton."""
-    return function if triton is None else triton.jit(function)
+    return function if triton is None else Kernel(triton.jit(function))

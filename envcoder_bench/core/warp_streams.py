@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import warp as wp
 
-_streams: dict[int, wp.Stream] = {}  # by the handles of torch's
+_streams: dict[tuple[int, int], wp.Stream] = {}  # by torch's devices and handles; each device's default stream is 0
 
 
 def warp_stream(device: torch.device) -> wp.Stream | None:
@@ -13,6 +13,7 @@ def warp_stream(device: torch.device) -> wp.Stream | None:
     if device.type != "cuda":
         return None
     own = torch.cuda.current_stream(device)
-    if own.cuda_stream not in _streams:
-        _streams[own.cuda_stream] = wp.stream_from_torch(own)
-    return _streams[own.cuda_stream]
+    key = own.device.index, own.cuda_stream
+    if key not in _streams:
+        _streams[key] = wp.stream_from_torch(own)
+    return _streams[key]

@@ -65,7 +65,7 @@ def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
 def now(device: Any) -> float:
     """Return the time in seconds after the device has finished all work."""
     if torch.device(device).type != "cpu":
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(device)
     return time.perf_counter()
 
 

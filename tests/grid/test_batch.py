@@ -11,12 +11,13 @@ if sys.version_info < (3, 11):
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from grids import SPOT, batch, grid, network, part, policy
 
-from envcoder_bench.grid.batch import Spec, select
-from envcoder_bench.grid.part import EPISODES, STATE
+from envcoder_bench.grid.batch import Batch, Spec, select
+from envcoder_bench.grid.part import EPISODES, STATE, Part
 from envcoder_bench.sim import Box, Ground, make_simulator
 from envcoder_bench.terrain.arenas import Arena, Zone
 
@@ -38,6 +39,20 @@ def complete(inputs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("complete")
     assert part(inputs, folder=folder).run(lambda _: None, lambda: False)
     return (folder / EPISODES).read_bytes()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
+def test_every_step_is_counted_on_cuda(inputs, device) -> None:
+    """On each GPU of a process, whichever captured first."""
+    if torch.device(device).index >= torch.cuda.device_count():
+        pytest.skip("needs two CUDA devices")
+    own = Batch(Part(inputs, inputs.specs, Path("nowhere"), "mujoco_warp", device).scene, inputs.specs)
+    for count in range(1, 8):
+        own.advance(1)
+        assert own.episodes.state["steps"].max() == count
+    assert own._graph is not None
 
 
 def test_episodes_are_independent_of_other_episodes(inputs, complete, tmp_path) -> None:

@@ -52,10 +52,10 @@ def cublas_workspace(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # set with deterministic algorithms
 
 
-def bits(folder, names, task="Cartpole", candidates=CANDIDATES):
+def bits(folder, names, task="Cartpole", candidates=CANDIDATES, device="cuda"):
     """Weights and fitness of a run of these candidates."""
     result = envcoder_bench.evaluate(
-        task, {name: candidates[name] for name in names}, output_dir=folder, device="cuda", **SIZE
+        task, {name: candidates[name] for name in names}, output_dir=folder, device=device, **SIZE
     )
     assert set(result.results.status) == {"ok"}
     fitness = result.results.set_index("candidate").fitness
@@ -90,6 +90,17 @@ def test_deterministic_results_on_cuda_are_bitwise_equal_with_contacts(tmp_path)
     together = bits(tmp_path / "together", list(candidates), "Anymal", candidates)
     alone = bits(tmp_path / "alone", ["axis_7"], "Anymal", candidates)
     assert_bitwise(together["axis_7"], alone["axis_7"])
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_each_gpu_of_a_process_gives_the_same_bits(tmp_path):
+    """If they are of one model."""
+    runs = [bits(tmp_path / str(k), list(CANDIDATES), device=f"cuda:{device}") for k, device in enumerate((0, 1, 0))]
+    for name in CANDIDATES:
+        assert_bitwise(runs[0][name], runs[1][name])
+        assert_bitwise(runs[0][name], runs[2][name])
+    assert torch.cuda.current_device() == 0
 
 
 def test_deterministic_torch_applies_only_within_its_block():

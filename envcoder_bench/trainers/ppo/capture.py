@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import torch
 
-from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.core.graph_capture import captured
 
 
 class CapturedFunction:
@@ -33,7 +33,7 @@ class CapturedFunction:
             return self._function()  # libraries create their handles and load kernels
         if self._graph is None:
             graph = torch.cuda.CUDAGraph()
-            with collection_paused(), torch.cuda.device(self._device), torch.cuda.graph(graph, pool=self._pool):
+            with captured(graph, self._device, self._pool):
                 self._result = self._function()
             self._graph = graph  # only now: after a failed capture there is no graph to replay
         self._graph.replay()
