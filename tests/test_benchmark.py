@@ -89,10 +89,12 @@ def test_pairs_measure_two_tasks_in_turns(benchmark):
 
 
 def test_run_measures_a_complete_run(benchmark):
-    made, _ = benchmark("run", "--candidates", 2, "--envs", 4, "--iterations", 2)
+    made, _ = benchmark("run", "--candidates", 2, "--envs", 4, "--iterations", 3, "evaluation.points=3")
     (row,) = made
-    assert row["failed"] == 0 and row["memory_gib"] > 0.1 and row["env_steps"] == 2 * 4 * 24 * 2
-    assert 0 < row["checked_s"] <= row["first_iteration_s"] < row["seconds"]
+    assert row["failed"] == 0 and row["memory_gib"] > 0.1 and row["env_steps"] == 2 * 4 * 24 * 3
+    assert 0 < row["checked_s"] <= row["first_iteration_s"] < row["last_iteration_s"] < row["seconds"]
+    assert row["phase_s"].keys() == {"comparison", "evaluation", "results"} and min(row["phase_s"].values()) > 0.0
+    assert sum(row["phase_s"].values()) < row["last_iteration_s"] - row["first_iteration_s"]
 
 
 def test_startup_ends_at_the_first_iteration(benchmark):

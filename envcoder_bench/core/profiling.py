@@ -15,6 +15,7 @@ import torch
 
 REST = "bookkeeping"  # the time outside all spans
 EVALUATION, RESULTS = "evaluation", "results"  # spans between iterations
+COMPARISON = "comparison"  # of compiled functions with the originals
 
 
 class _Off:

@@ -13,7 +13,7 @@ from torch import Tensor
 from envcoder_bench.compile.program import ACTION
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.core.profiling import REST, span
+from envcoder_bench.core.profiling import COMPARISON, REST, span
 from envcoder_bench.core.torch_settings import deterministic_torch, is_deterministic
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
@@ -127,7 +127,8 @@ class Dispatcher:
                 self._step_filled = step
             if stage.due:
                 counter = self._step if self._deferred else step
-                self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
+                with span(COMPARISON):
+                    self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
                 self._called = self._groups_called()
             if self._deferred:
                 self._run_deferred(stage, step)

@@ -8,9 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Iterator
 
+import torch
 from tqdm import tqdm
 
 from envcoder_bench import evaluate
+from envcoder_bench.core.profiling import COMPARISON, EVALUATION, RESULTS, HostClock, Profiler, Timeline
 from envcoder_bench.run.hooks import Reporter, StopRequest
 
 from . import records
@@ -29,11 +31,26 @@ def run(args: Namespace) -> Iterator[Record]:
     yield _record(args, args.iterations, to_the_end=True)
 
 
+class _Phases(Timeline):
+    """The host's time in what a run does besides training; it waits for the device in each of these."""
+
+    NAMES = COMPARISON, EVALUATION, RESULTS
+
+    def enter(self, name: str, whole: bool = False) -> None:
+        super().enter(name if name in self.NAMES else self._stack[-1][0])
+
+    def seconds(self) -> dict[str, float]:
+        found = self.times()[0]
+        return {name: found.get(name, 0.0) for name in self.NAMES}
+
+
 class _Watch(Reporter):
     """Records the times of events, in seconds since the program's start, and peak memory."""
 
-    def __init__(self, device: str, iterations: int, stop: StopRequest | None) -> None:
+    def __init__(self, device: str, iterations: int, stop: StopRequest | None, phases: _Phases) -> None:
         self.seen: dict[str, float] = {"memory_gib": 0.0}
+        self.before: dict[str, float] = {}  # in phases until the end of the first iteration
+        self._phases = phases
         self._device, self._stop, self._looked = device, stop, 0.0
         self._bar = tqdm(total=iterations, desc="training", unit=" iterations", leave=False, disable=None)
 
@@ -41,7 +58,9 @@ class _Watch(Reporter):
         self.seen["checked_s"] = process_age()
 
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
-        self.seen.setdefault("first_iteration_s", process_age())
+        self.seen["last_iteration_s"] = process_age()
+        if "first_iteration_s" not in self.seen:
+            self.seen["first_iteration_s"], self.before = self.seen["last_iteration_s"], self._phases.seconds()
         if time.monotonic() > self._looked + 1.0:
             self._looked = time.monotonic()
             self.seen["memory_gib"] = max(self.seen["memory_gib"], memory_gib(self._device))
@@ -57,9 +76,10 @@ def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
     cfg = make_config(args)
     size = {"candidates": args.candidates, "envs": args.envs}
     stop = StopRequest()
-    watch = _Watch(cfg.device, iterations, None if to_the_end else stop)
+    phases = _Phases([HostClock()])
+    watch = _Watch(cfg.device, iterations, None if to_the_end else stop, phases)
     settings = {"learning_iterations": iterations, "num_envs_per_candidate": args.envs, "baselines": False}
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, Profiler(phases, torch.device("cpu")):
         given, out = Path(folder) / "candidates", Path(folder) / "run"
         write_candidates(given, args.candidates)
         result = evaluate(
@@ -70,5 +90,6 @@ def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
         if to_the_end:
             failed = sum(status != "ok" for status in result.results["status"])
             steps = args.candidates * args.envs * cfg.train.params.config.horizon_length * iterations
-            record.update(iterations=iterations, env_steps=steps, failed=failed)
+            phase_s = {name: own - watch.before[name] for name, own in phases.seconds().items()}
+            record.update(iterations=iterations, env_steps=steps, failed=failed, phase_s=phase_s)
     return {**record, **records.describe(cfg.device)}

@@ -82,6 +82,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("first iteration done after", lambda r: f"{r['first_iteration_s']:.0f} s"),
         ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         ("failed candidates", lambda r: f"{r['failed']}"),
+        ("of it training, evaluations, comparisons, results, end", lambda r: _phases(r)),
     ],
 }
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
@@ -92,6 +93,16 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "pairs": ("task", "against", "seeds", "envs"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "dispatch", "learner", "startup")},
 }
+
+
+def _phases(record: Record) -> str:
+    """Return the seconds of a run's phases after the first iteration."""
+    if "phase_s" not in record:
+        return ""
+    own, ended = record["phase_s"], record["last_iteration_s"]
+    training = ended - record["first_iteration_s"] - sum(own.values())
+    parts = (training, own["evaluation"], own["comparison"], own["results"], record["seconds"] - ended)
+    return ", ".join(f"{part:.1f}" for part in parts) + " s"
 
 
 def table(kind: str, rows: Sequence[Record]) -> list[str]:
