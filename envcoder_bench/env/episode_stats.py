@@ -47,7 +47,7 @@ class EpisodeStats:
         """Add what environments counted to the groups' sums."""
         recent = self._recent.view(3, self._layout.num_groups, -1).sum(dim=2)
         self._sums += recent[:2]
-        self._unstable_resets += recent[2].long()
+        self._unstable_resets += recent[2].to(torch.int64)
         self._recent.zero_()
 
     @property
