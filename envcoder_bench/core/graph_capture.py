@@ -13,7 +13,7 @@ _streams: dict[int, torch.cuda.Stream] = {}  # by the index of the device
 
 
 @contextmanager
-def captured(
+def capturing(
     graph: torch.cuda.CUDAGraph, device: torch.device, pool: Any = None, mode: str = "global"
 ) -> Iterator[None]:
     """Capture what is launched within on ``device``, which is current meanwhile.

@@ -12,7 +12,7 @@ from typing import Callable, Sequence
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.graph_capture import captured
+from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, line_in, one_line
@@ -128,7 +128,7 @@ class GraphBuilder:
     ) -> torch.cuda.CUDAGraph:
         """Capture all calls on several streams, then ``after``; the last entry of ``at`` is the call being captured."""
         graph = torch.cuda.CUDAGraph()
-        with captured(graph, self._device, self._pool, "thread_local"):
+        with capturing(graph, self._device, self._pool, "thread_local"):
             main = torch.cuda.current_stream()
             branches = self._streams[: max(len(calls), len(launches))]
             for branch in branches:

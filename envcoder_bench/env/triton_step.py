@@ -48,7 +48,7 @@ def end_step(
     reward: Tensor, terminal: Tensor, unstable: Tensor, progress: Tensor, timed_out: Tensor | None, last: int,
     returns: Tensor, recent: Tensor,
 ) -> StepEnd:  # fmt: skip
-    """Find which episodes end, and count the step in the statistics, as ``GroupedVecTask.step`` and ``EpisodeStats``.
+    """Find which episodes end, and count the step, as ``GroupedVecTask._end_step`` and ``EpisodeStats.add``.
 
     Args:
         reward: ``(num_envs,)``, counted as 0 where ``unstable``.
@@ -56,10 +56,11 @@ def end_step(
         progress: ``(num_envs,)`` int64; episodes end at ``last``.
         returns, recent: ``EpisodeStats.per_env``; changed in place.
     """
+    reward, progress = reward.contiguous(), progress.contiguous()
     counted = torch.empty_like(reward)
     ended = torch.empty(3, *reward.shape, dtype=torch.bool, device=reward.device)
-    bits = [x.view(torch.uint8) for x in (terminal, unstable, terminal if timed_out is None else timed_out, *ended)]
-    terminal, unstable, cut, *out = bits
+    flags = (x.to(torch.bool).contiguous() for x in (terminal, unstable, terminal if timed_out is None else timed_out))
+    terminal, unstable, cut, *out = (x.view(torch.uint8) for x in (*flags, *ended))
     _end_step[(triton.cdiv(len(reward), 256),)](
         reward, terminal, unstable, progress, cut, counted, *out, returns, recent, len(reward), last,
         CUTS=timed_out is not None, BLOCK=256, num_warps=4,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise
-from envcoder_bench.core.graph_capture import captured
+from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.grid.layouts import observe
 from envcoder_bench.grid.policies import LoadedPolicy
 from envcoder_bench.grid.protocol import RUNNING, Episodes, Protocol, result
@@ -224,7 +224,7 @@ class Batch:
                     self._after_step()
             torch.cuda.current_stream(self.device).wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
-            with captured(graph, self.device):
+            with capturing(graph, self.device):
                 self._after_step()
             self._graph = graph
         except RuntimeError as error:

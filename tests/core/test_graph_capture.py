@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from envcoder_bench.core.graph_capture import captured
+from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.core.triton_import import Kernel
 from envcoder_bench.trainers.ppo import triton_linear
 
@@ -19,7 +19,7 @@ def test_graphs_of_each_device(numbers: tuple[int, ...]) -> None:
     for number in numbers:
         device = torch.device("cuda", number)
         x, graph = torch.zeros(8, device=device), torch.cuda.CUDAGraph()
-        with captured(graph, device):
+        with capturing(graph, device):
             x += 1.0
         assert x.tolist() == [0.0] * 8  # nothing is computed meanwhile
         for _ in range(3):

@@ -9,6 +9,8 @@ import torch
 from oracle import make_params
 from torch import Tensor
 
+from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.trainers.ppo import block as blocks
 from envcoder_bench.trainers.ppo import losses, ppo, triton_acting, triton_adam, triton_kernels, triton_linear
 from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
@@ -103,40 +105,49 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
     assert (out[..., columns + 1 : columns + tail] == 0.0).all()
 
 
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("seeds", [[3, 3, 3, 3], [5, 3, 5, 4]])
 @pytest.mark.parametrize("obs_dims, action_dims", [([5, 9, 3, 1], [2, 1, 4, 3]), ([48] * 4, [12] * 4)])
+@pytest.mark.parametrize("precision", ["highest", "high"])
 def test_acting(
-    obs_dims: list[int], action_dims: list[int], seeds: list[int], normalize: bool, separate: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    precision: str, obs_dims: list[int], action_dims: list[int], seeds: list[int], normalize: bool, separate: bool,
+    padded: bool, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     params = make_params(normalize_input=normalize, normalize_value=normalize, network__separate=separate)
-    params["network"]["mlp"]["activation"] = "tanh"  # of whose layers there is no kernel
-
-    def compute() -> list[Tensor]:
-        own = slice(2, 6)
-        block = LearnerBlock(own, obs_dims, action_dims, seeds, params, 70, CUDA, torch.zeros(3, 7, 70, 8, device=CUDA))
+    monkeypatch.setattr(blocks, "is_fixed", lambda device: padded)  # widths beyond the environment's
+    answers = torch.zeros(3, 7, 70, 8, device=CUDA)
+    with settings_kept():
+        torch.set_float32_matmul_precision(precision)
+        block = LearnerBlock(slice(2, 6), obs_dims, action_dims, seeds, params, 70, CUDA, answers)
         learner = block.learner
         learner.network.flat += 0.1 * normal(*learner.network.flat.shape)
+        learner.network.weights_changed()
         if learner.obs_normalizer is not None and learner.value_normalizer is not None:
             learner.obs_normalizer.update(normal(4, 50, learner.network.architecture.inputs) * 3.0 + 1.0)
             learner.value_normalizer.update(normal(4, 50, 1) * 3.0 + 1.0)
         numbers = new_noise([block], 8)
         draw_noise([block], 7, numbers)
         block.set_alive([True, False, True, True])
-        step, out = torch.zeros(1, dtype=torch.int64, device=CUDA), torch.full((2, 7, 70, 13), 7.0, device=CUDA)
-        for t in range(2):
-            block.act(step, normal(7, 70, 50, seed=t), numbers[block.noise_key], out[t])
-            step += 5
-        recorded = vars(block.rollout)
-        return [out, *(recorded[name].clone() for name in ("obs", "actions", "mus", "values"))]
 
-    on_both(compute, monkeypatch)
+        def compute() -> list[Tensor]:
+            """Act in steps 0 and 5, with the same layers in either case."""
+            step, out = torch.zeros(1, dtype=torch.int64, device=CUDA), torch.full((2, 7, 70, 20), 7.0, device=CUDA)
+            for t in range(2):
+                block.act(step, normal(7, 70, 50, seed=t), numbers[block.noise_key], out[t, ..., :13])
+                step += 5
+            recorded = vars(block.rollout)
+            found = [recorded[name].clone() for name in ("obs", "actions", "mus", "values")]
+            for name in ("obs", "actions", "mus", "values"):
+                recorded[name].zero_()
+            return [out, *found]
+
+        on_both(compute, monkeypatch)
 
 
 def test_recording() -> None:
-    reward = normal(3 * 70)
+    reward = normal(3 * 70, 2)[:, 1]  # with gaps
     terminated = normal(3 * 70, seed=1) > 1.0
     truncated = (normal(3 * 70, seed=2) > 1.0) & ~terminated
     answers = torch.full((3, 3, 70, 5), 7.0, device=CUDA)

@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import torch
 
-from envcoder_bench.core.graph_capture import captured
+from envcoder_bench.core.graph_capture import capturing
 
 
 class CapturedFunction:
@@ -33,7 +33,7 @@ class CapturedFunction:
             return self._function()  # libraries create their handles and load kernels
         if self._graph is None:
             graph = torch.cuda.CUDAGraph()
-            with captured(graph, self._device, self._pool):
+            with capturing(graph, self._device, self._pool):
                 self._result = self._function()
             self._graph = graph  # only now: after a failed capture there is no graph to replay
         self._graph.replay()

@@ -185,7 +185,8 @@ class StackedActorCritic:
         own = _build_stock(params, obs_dims, action_dims, seeds)
         self._shapes = [{key: _stacked(key, value).shape for key, value in weights.items()} for weights in own]
         for k, weights in enumerate(own):
-            self.load(k, weights)
+            self._copy(k, weights)
+        self.weights_changed()
 
         own_columns = torch.arange(widest_action) < torch.tensor(action_dims).view(-1, 1, 1)
         self.action_mask: Tensor | None = None if bool(own_columns.all()) else own_columns.to(device, dtype)
@@ -292,13 +293,16 @@ class StackedActorCritic:
             mlp.backward(tape, weights)
         return work.grad
 
-    @torch.no_grad()
     def load(self, group: int, weights: Mapping[str, Tensor]) -> None:
         """Copy rl_games weights (keys ``a2c_network...``) into one group."""
+        self._copy(group, weights)
+        self.weights_changed()
+
+    @torch.no_grad()
+    def _copy(self, group: int, weights: Mapping[str, Tensor]) -> None:
         for key, parameter in self.parameters.items():
             value = _stacked(key, weights[key])
             parameter[group, : value.shape[0], : value.shape[1]] = value.to(parameter)
-        self.weights_changed()
 
     def export(self, group: int) -> dict[str, Tensor]:
         """Return a group's weights with rl_games' keys and shapes, float32 on the CPU."""

@@ -1,6 +1,6 @@
 """Acting of all groups beside the networks' layers: a Triton kernel before them, one after them, one after the step.
 
-Some 20 operations of torch take longer than the layers if groups are few. The kernels read the step from the device,
+Some 20 operations of torch take longer than the layers if groups are few. The first two read the step from the device,
 so that a captured graph counts by itself.
 """
 
@@ -73,8 +73,8 @@ def _decide(
     deviation = tl.exp(tl.load(log_sigma + k * sigma_k + columns, mask=own, other=0.0))
     mu = tl.load(mean + k * mean_k + rows[:, None] * mean_n + columns[None, :], mask=mask, other=0.0)
     mu = tl.where(own[None, :], mu, 0.0)
-    seed = tl.load(draw + k) if DRAWN else 0
-    at = ((seed * num_steps + t) * num_rows + rows)[:, None] * num_actions + columns[None, :]
+    index = tl.load(draw + k) if DRAWN else 0
+    at = ((index * num_steps + t) * num_rows + rows)[:, None] * num_actions + columns[None, :]
     drawn = tl.load(noise + at, mask=mask & own[None, :], other=0.0)
     action = mu + deviation[None, :] * drawn
     sample = (k * num_rows + rows) * num_steps + t
@@ -104,7 +104,7 @@ def decide(
             ignored.
         log_sigma: ``(K, 1, A)``.
         noise: ``(seeds, T, n, A)``, standard normal numbers.
-        draw: ``(K,)`` int64, each group's seed (None: all have the first).
+        draw: ``(K,)`` int64, the index of each group's numbers in ``noise`` (None: all have the first).
         action_dims: ``(K, 1)`` float, number of actions of each group.
         dead: ``(K, 1, 1)`` bool, groups that do not act (None: all act).
         scale: standard deviation and mean of values ``(K, 1, 1)``, to which they are scaled after they are clipped to
@@ -141,7 +141,8 @@ def _record(reward, terminated, truncated, answers, num_rows, num_steps, t, BLOC
 
 def record(reward: Tensor, terminated: Tensor, truncated: Tensor, answers: Tensor, t: int) -> None:
     """Write step t of ``(3, G, n, T)``: rewards ``(G * n,)``, which episodes ended, and by the time limit."""
-    count = reward.numel()
+    count, reward = reward.numel(), reward.contiguous()
+    terminated, truncated = (x.to(torch.bool).contiguous() for x in (terminated, truncated))
     _record[(triton.cdiv(count, 256),)](
         reward, terminated.view(torch.uint8), truncated.view(torch.uint8), answers, count, answers.shape[-1], t,
         BLOCK=256, num_warps=4,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.core.triton_import import jit, tl, triton
 
-TILES = ((128, 64), (64, 64), (64, 32), (64, 16))  # rows and columns of a program, where a whole one is too large
+TILES = ((128, 64), (64, 64), (64, 32), (64, 16))  # rows and columns of a program, if larger ones give too few
 MIN_PROGRAMS = 128  # about the number of multiprocessors
 
 
@@ -88,7 +88,7 @@ def linear(x: Tensor, weight: Tensor, out: Tensor, elu: bool, alike: bool = Fals
 
 
 def _tile(groups: int, rows: int, width: int) -> tuple[int, int]:
-    """Return the rows and columns of a program: the largest with which there are enough of them."""
+    """Return the rows and columns of a program: the most with which there are enough programs, else the fewest."""
     widest = min(128, max(16, triton.next_power_of_2(width)))
     for height, tile in ((128, widest), *TILES):
         programs = groups * triton.cdiv(rows, height) * triton.cdiv(width, tile)
