@@ -1,4 +1,4 @@
-"""Triton, or None where it is not installed; it is part of torch for CUDA on Linux."""
+"""Triton, or None where it is not installed, and kernels of it; it is part of torch for CUDA on Linux."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ try:
 except ImportError:
     triton: Any = None
     tl: Any = None
+
+
+def usable_on(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether the project's kernels support tensors of a device and dtype."""
+    return triton is not None and device.type == "cuda" and dtype == torch.float32
 
 
 class Kernel:

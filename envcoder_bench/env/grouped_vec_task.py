@@ -10,11 +10,11 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.profiling import span
-from envcoder_bench.env import triton_step
+from envcoder_bench.core.triton_import import usable_on
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats
-from envcoder_bench.env.triton_step import StepEnd
+from envcoder_bench.env.triton_step import StepEnd, end_step
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import EnvGroups, Task
@@ -105,8 +105,8 @@ class GroupedVecTask:
         """Compute rewards and which episodes end, and count them."""
         reward = self.dispatch.reward(self.step_count)
         terminal, unstable = self.dispatch.terminal(self.step_count), self.task.unstable
-        if triton_step.usable(reward):
-            return triton_step.end_step(
+        if usable_on(reward.device, reward.dtype):
+            return end_step(
                 reward, terminal, unstable, self.progress_buf, self.task.timed_out, self.full_episode,
                 *self.stats.per_env,
             )  # fmt: skip

@@ -12,11 +12,6 @@ from envcoder_bench.core.triton_import import jit, tl, triton
 StepEnd = Tuple[Tensor, Tensor, Tensor, Tensor]  # (num_envs,): reward; bool: terminated, truncated, done
 
 
-def usable(reward: Tensor) -> bool:
-    """Return whether the kernel supports such rewards."""
-    return triton is not None and reward.device.type == "cuda" and reward.dtype == torch.float32
-
-
 @jit
 def _end_step(
     reward, terminal, unstable, progress, timed_out, counted, terminated, truncated, done, returns, recent, num_envs,

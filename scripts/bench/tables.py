@@ -13,6 +13,17 @@ Column = Tuple[str, Callable[[Record], str]]
 
 _SIZE: Column = ("candidates x environments", lambda r: f"{r['candidates']:,} x {r['envs']:,}")
 
+
+def _phases(record: Record) -> str:
+    """Return the seconds of a run's phases after the first iteration."""
+    if "phase_s" not in record:
+        return ""
+    own, ended = record["phase_s"], record["last_iteration_s"]
+    training = ended - record["first_iteration_s"] - sum(own.values())
+    parts = (training, own["evaluation"], own["comparison"], own["results"], record["seconds"] - ended)
+    return ", ".join(f"{part:.1f}" for part in parts) + " s"
+
+
 COLUMNS: dict[str, list[Column]] = {
     "scaling": [
         _SIZE,
@@ -82,7 +93,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("first iteration done after", lambda r: f"{r['first_iteration_s']:.0f} s"),
         ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         ("failed candidates", lambda r: f"{r['failed']}"),
-        ("of it training, evaluations, comparisons, results, end", lambda r: _phases(r)),
+        ("training, evaluations, comparisons, results, end", _phases),
     ],
 }
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
@@ -95,19 +106,11 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
 }
 
 
-def _phases(record: Record) -> str:
-    """Return the seconds of a run's phases after the first iteration."""
-    if "phase_s" not in record:
-        return ""
-    own, ended = record["phase_s"], record["last_iteration_s"]
-    training = ended - record["first_iteration_s"] - sum(own.values())
-    parts = (training, own["evaluation"], own["comparison"], own["results"], record["seconds"] - ended)
-    return ", ".join(f"{part:.1f}" for part in parts) + " s"
-
-
 def table(kind: str, rows: Sequence[Record]) -> list[str]:
     """Return Markdown lines, a row per record; two for ``dispatch``."""
     columns = {**COLUMNS, **task_tables.COLUMNS, **terrain_report.COLUMNS}[kind]
+    if kind == "run" and not any("phase_s" in record for record in rows):
+        columns = columns[:-1]  # records before 2026-11-25
     lines = [" | ".join(name for name, _ in columns), "|".join("---" for _ in columns)]
     for record in rows:
         for row in _both_ways(record) if kind == "dispatch" else [record]:

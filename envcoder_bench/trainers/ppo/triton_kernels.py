@@ -12,17 +12,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.triton_import import jit, tl, triton
+from envcoder_bench.core.triton_import import jit, tl, triton, usable_on
 
 
 def usable(x: Tensor) -> bool:
     """Return whether these kernels support tensors like x."""
     return usable_on(x.device, x.dtype)
-
-
-def usable_on(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether these kernels support tensors of a device and dtype."""
-    return triton is not None and device.type == "cuda" and dtype == torch.float32
 
 
 @jit
