@@ -1,7 +1,8 @@
-"""Capture of CUDA graphs on a given device."""
+"""Capture of CUDA graphs on a given device, and detection of what waits for it."""
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from typing import Any, Iterator
 
@@ -33,3 +34,23 @@ def capturing(
             _streams[index] = torch.cuda.Stream(device)
         with torch.cuda.graph(graph, pool=pool, stream=_streams[index], capture_error_mode=mode):
             yield
+
+
+@contextmanager
+def syncs_raise() -> Iterator[None]:
+    """Raise RuntimeError where a call within waits for the device, which cannot be captured.
+
+    Torch misses some of these calls; capturing finds them, but can leave torch's random generator in disorder.
+    """
+    mode = torch.cuda.get_sync_debug_mode()
+    _set_sync_debug_mode(2)
+    try:
+        yield
+    finally:
+        _set_sync_debug_mode(mode)
+
+
+def _set_sync_debug_mode(mode: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that it misses some
+        torch.cuda.set_sync_debug_mode(mode)

@@ -22,7 +22,8 @@ from envcoder_bench.shaping.kinds import VALUE
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances of a kernel's numbers against torch's
 # number and share of a group's environments that may differ more, because a number is close to a threshold
 FEW, SHARE = 1, 0.002
-SAMPLE = 8  # number of groups of a shared program that are compared at once where not all are
+# where not all are compared at once: number of programs after the first check, and of groups of a shared program
+PROGRAMS, SAMPLE = 128, 8
 
 
 class Compiler:
@@ -150,10 +151,10 @@ class Compiler:
         self.take_back(stage, replaced)
 
     def _compared(self, stage: Stage, alive: Sequence[bool]) -> list[tuple[Call, Program]]:
-        """Return the traced calls to compare: all, or ``SAMPLE`` of each program, the next ones at each check.
+        """Return the traced calls to compare: all, or if sampled those of ``PROGRAMS`` programs, in turn.
 
-        Many groups share the programs of a baseline. Calling its function for each of them would take longer than the
-        iterations between two checks.
+        Of a program that many groups share, as those of a baseline, ``SAMPLE`` groups are compared, in turn, too.
+        Otherwise the calls could take longer than the iterations between two checks, with the device nearly idle.
         """
         living = [(call, program) for call, program in stage.traced if alive[call.group]]
         if not self._sampled:
@@ -161,8 +162,13 @@ class Compiler:
         of: dict[int, list[tuple[Call, Program]]] = {}
         for call, program in living:
             of.setdefault(id(program), []).append((call, program))
-        first = (stage.checks - 1) * SAMPLE
-        return [own[(first + i) % len(own)] for own in of.values() for i in range(min(SAMPLE, len(own)))]
+        shared, count = list(of.values()), len(of) if stage.checks == 1 else min(PROGRAMS, len(of))
+        compared = []
+        for position in range((stage.checks - 1) * count, stage.checks * count):
+            turn, i = divmod(position, len(shared))
+            own = shared[i]
+            compared += [own[(turn * SAMPLE + k) % len(own)] for k in range(min(SAMPLE, len(own)))]
+        return compared
 
     def take_back(self, stage: Stage, groups: Sequence[int]) -> None:
         """Call the functions of these groups instead of their kernels from now on."""

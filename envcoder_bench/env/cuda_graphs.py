@@ -12,7 +12,7 @@ from typing import Callable, Sequence
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.graph_capture import capturing
+from envcoder_bench.core.graph_capture import capturing, syncs_raise
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, line_in, one_line
@@ -72,13 +72,12 @@ class GraphBuilder:
         """Warm up a call on its stream; return (alive, why it cannot be captured, if it waits for the device)."""
         current = torch.cuda.current_stream()
         stream.wait_stream(current)
-        mode = torch.cuda.get_sync_debug_mode()
         try:
             with torch.cuda.stream(stream):
                 if not all(attempt(call) for _ in range(WARM_UPS)):
                     return False, None
-                _set_sync_debug_mode(2)  # a device sync raises
-                call(step)
+                with syncs_raise():
+                    call(step)
         except FAULTS as error:
             if call.function is None:
                 raise
@@ -86,7 +85,6 @@ class GraphBuilder:
             reason = waits if "synchronizing" in str(error) else f"raised {one_line(error)}"
             return True, (line_in(error, call.function.file), reason)
         finally:
-            _set_sync_debug_mode(mode)
             current.wait_stream(stream)
         return True, None
 
@@ -145,12 +143,6 @@ class GraphBuilder:
                 main.wait_stream(branch)
             after()
         return graph
-
-
-def _set_sync_debug_mode(mode: int) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that this mode misses some syncs; capturing finds them
-        torch.cuda.set_sync_debug_mode(mode)
 
 
 def _known_reason(function: CandidateFunction | None) -> tuple[int | None, str] | None:

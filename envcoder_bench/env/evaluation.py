@@ -89,7 +89,7 @@ def _one_round(
         ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable
         # the step on which an episode ends early counts 0, as do the steps after it
         active = active & ~ended
-        fitness += torch.where(active, _fitness(env, active), 0.0)
+        fitness += torch.where(active, step_fitness(env, active), 0.0)
         length += active
         env.step_count += 1
         if t == point - 1:
@@ -112,12 +112,8 @@ def _episodes(env: GroupedVecTask, fitness: Tensor, length: Tensor, active: Tens
     return Episodes(env.layout.split(fitness), env.layout.split(length))
 
 
-def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:
+def step_fitness(env: GroupedVecTask, active: Tensor) -> Tensor:
     """Return the fitness of every environment that is ``active``, ``(num_envs,)``."""
     if env.dispatch.has_fitness:
         return env.dispatch.fitness(env.step_count, active)
-    if env.device.type != "cpu":
-        return env.task.fitness({**env.state, "actions": env.actions})
-    # group by group: a vectorized function may round differently at other positions of a longer tensor, and a
-    # candidate's fitness must be bitwise independent of its neighbours
-    return torch.cat([env.task.fitness(view) for view in env.views])
+    return env.task_fitness()

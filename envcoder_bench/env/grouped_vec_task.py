@@ -14,6 +14,7 @@ from envcoder_bench.core.triton_import import usable_on
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats
+from envcoder_bench.env.task_fitness import TaskFitness
 from envcoder_bench.env.triton_step import StepEnd, end_step
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
@@ -53,6 +54,7 @@ class GroupedVecTask:
             self.views[group]["actions"] = self.actions[layout.slice(group), :width]
         self.dispatch = Dispatcher(layout, shapings, self.views, task.constants, task, self.group_seeds, self.device)
         self.stats = EpisodeStats(layout, self.device)
+        self.task_fitness = TaskFitness(task, {**self.state, "actions": self.actions}, self.views)
         self._attach(shapings)
         effort = torch.tensor([shaping.effort for shaping in shapings], device=self.device)
         task.set_drive_mode(layout.per_env(effort))

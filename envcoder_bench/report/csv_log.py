@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import re
 from pathlib import Path
 from typing import IO, Collection, Mapping, Sequence, TypeVar
 
@@ -13,6 +14,8 @@ from envcoder_bench.core.files import naming, write_atomic
 Log = TypeVar("Log", bound="CsvLog")
 
 KEYS = ("iteration", "env_steps", "candidate", "seed")  # the first columns of these files
+
+_QUOTED = re.compile('["\r\n]')  # a cell with one of these needs quotes
 
 
 class CsvLog:
@@ -78,21 +81,19 @@ class CsvLog:
     def collect(cls: type[Log]) -> Log:
         """Create a log in memory, whose rows ``take`` returns, to be appended to a file in another process."""
         log = cls.__new__(cls)
-        log.rows, log.lost, log._path = 0, 0, cls.__name__
-        log._file = io.StringIO(newline="")
+        log.rows, log.lost, log._path, log._pending, log._file = 0, 0, cls.__name__, [], None
         return log
 
     def take(self) -> tuple[str, int]:
         """Remove and return the rows of a log in memory, as text, and their number."""
-        assert isinstance(self._file, io.StringIO)
-        text, rows = self._file.getvalue(), self.rows
-        self.rows, self._file = 0, io.StringIO(newline="")
+        assert self._file is None
+        text, rows = "".join(self._pending), self.rows
+        self.rows, self._pending = 0, []
         return text, rows
 
     def append(self, text: str, rows: int) -> None:
         """Add rows that ``take`` returned; they are on disk after the next ``flush``."""
-        with naming(self._path):
-            self._file.write(text)
+        self._pending.append(text)
         self.rows += rows
 
     @classmethod
@@ -103,7 +104,7 @@ class CsvLog:
     def _key(cls, row: bytes) -> tuple[int, str, int] | None:
         """Return iteration, candidate and seed of a row; None if it is incomplete."""
         try:
-            cells = next(csv.reader([row.decode("utf-8")]))
+            cells = _cells(row)
             complete = row.endswith(b"\n") and len(cells) == len(KEYS) + len(cls.columns)
             return (int(cells[0]), cells[2], int(cells[3])) if complete else None
         except (ValueError, IndexError, StopIteration, csv.Error):  # a UnicodeDecodeError is a ValueError
@@ -111,22 +112,27 @@ class CsvLog:
 
     def _open(self, path: str | Path, rows: int) -> None:
         self.rows, self.lost, self._path = rows, 0, path
-        self._file: IO[str] = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  until close()
+        self._pending: list[str] = []  # rows that are not on disk
+        self._file: IO[str] | None = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  until close()
 
     def write(self, iteration: int, env_steps: int, candidate: str, seed: int, cells: Sequence[str]) -> None:
         """Add a row with ``cells`` after KEYS; it is on disk after the next ``flush``."""
-        with naming(self._path):
-            self._file.write(line([str(iteration), str(env_steps), one_line(candidate), str(seed), *cells]))
+        self._pending.append(line([str(iteration), str(env_steps), one_line(candidate), str(seed), *cells]))
         self.rows += 1
 
     def flush(self) -> None:
         """Pass all rows to the operating system, so that they survive the death of this process."""
+        if self._file is None:
+            return
+        text, self._pending = "".join(self._pending), []  # first: after an error they must not be written twice
         with naming(self._path):
+            self._file.write(text)
             self._file.flush()
 
     def close(self) -> None:
-        with naming(self._path):
-            self._file.close()
+        if self._file is not None and not self._file.closed:
+            with naming(self._path), self._file:
+                self.flush()
 
 
 def sort_rows(path: str | Path, candidates: Sequence[str] = ()) -> None:
@@ -138,17 +144,22 @@ def sort_rows(path: str | Path, candidates: Sequence[str] = ()) -> None:
     order = {one_line(name): k for k, name in enumerate(candidates)}
 
     def key(row: bytes) -> tuple[int, int, int]:
-        cells = next(csv.reader([row.decode("utf-8")]))
+        cells = _cells(row)
         known = cells[2] in order
         return int(cells[0]), order.get(cells[2], len(order)), int(cells[3]) if known else 0
 
     write_atomic(path, b"".join([header, *sorted(rows, key=key)]))  # a stable sort keeps the components' order
 
 
+def _cells(row: bytes) -> list[str]:
+    text = row.decode("utf-8")
+    return next(csv.reader([text])) if '"' in text else text.rstrip("\r\n").split(",")  # a run has 100,000s of rows
+
+
 def line(cells: Sequence[str]) -> str:
     """Return a row as CSV."""
     plain = ",".join(cells)
-    if cells[0] and plain.count(",") == len(cells) - 1 and not any(mark in plain for mark in '"\r\n'):
+    if cells[0] and plain.count(",") == len(cells) - 1 and not _QUOTED.search(plain):
         return f"{plain}\n"  # no cell needs quotes; a run writes hundreds of thousands of rows
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)

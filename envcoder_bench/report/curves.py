@@ -72,7 +72,7 @@ def over_seeds(curves: pd.DataFrame, metric: str) -> pd.DataFrame:
     """
     known: Any = curves[curves[metric].notna()]
     wide = known.pivot_table(index=["candidate", "env_steps"], columns="seed", values=metric)
-    for name in wide.index.unique("candidate"):
+    for name in wide[wide.isna().any(axis=1)].index.unique("candidate"):
         own = wide.loc[name].interpolate(method="index", limit_area="inside")
         wide.loc[name] = own.to_numpy()
     return wide.agg(["mean", "min", "max"], axis=1)

@@ -51,7 +51,8 @@ def plot_learning_curves(
         short_points: whether points before the last one may be of the beginnings of episodes.
     """
     measured: Any = curves[curves["fitness"].notna()]
-    drawn = [r for r in ranked if r.candidate in set(measured["candidate"])]
+    known = set(measured["candidate"])
+    drawn = [r for r in ranked if r.candidate in known]
     points = over_seeds(curves, "fitness")
     band = "; band: range of the seeds" if measured["seed"].nunique() > 1 else ""
     figure, (axes,), top = new_figure(10.0, 6.0, f"{task}: learning curves", f"fitness: {fitness_meaning}")

@@ -29,7 +29,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.race import compared_iterations, evaluation_iterations
-from envcoder_bench.run.session_logs import log_curves, log_evaluation
+from envcoder_bench.run.session_logs import log_evaluation, take_curves
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
 from envcoder_bench.trainers.registry import trainer_class
@@ -152,6 +152,7 @@ class Session:
         self._compare_at = compared_iterations(cfg)
         self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
         self.failed_at: dict[int, int] = {}
+        self._unwritten: Callable[[], None] | None = None  # writes the last curves
         self._physics = PhysicsMonitor([group.name for group in self.groups])
         self._began = self._saved_at = time.monotonic()
 
@@ -198,6 +199,7 @@ class Session:
         if self.obs is None:
             self.obs = self.env.reset()
         self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
+        self._write_curves()  # of the iteration before, while a CUDA device still trains this one
         self.iteration += 1
         self.env.dispatch.poll()
         evaluate = self.iteration in self._evaluate_at
@@ -206,10 +208,12 @@ class Session:
                 self.evaluate()
         with span(RESULTS):
             if self.iteration in self._log_at:
-                log_curves(self, evaluate)
+                self._unwritten = take_curves(self, evaluate)
             self._report_failures()
             self._report_physics()
             flush_messages()
+            if evaluate or self.reached or not self._overlaps:
+                self._write_curves()
             if evaluate:
                 log_evaluation(self)
                 self.on_evaluation(self)
@@ -241,6 +245,16 @@ class Session:
             self.point = self.episodes
         self.evaluation.dispatch.poll()
         self.env.dispatch.recheck()
+
+    @property
+    def _overlaps(self) -> bool:
+        """Whether the device trains while the host goes on."""
+        return self.env.device.type == "cuda"
+
+    def _write_curves(self) -> None:
+        if self._unwritten is not None:
+            self._unwritten()
+            self._unwritten = None
 
     # results so far
 
@@ -309,6 +323,7 @@ class Session:
 
     def checkpoint(self) -> None:
         """Save a checkpoint."""
+        self._write_curves()
         self.logs.scalars.flush()
         self.save(self.state())
         self._saved_at = time.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from envcoder_bench.report.points import Point
 
@@ -12,28 +12,34 @@ if TYPE_CHECKING:
 CURVES = ("kl", "learning_rate", "entropy", "value_loss")  # statistics of a trainer, if it has them
 
 
-def log_curves(session: Session, evaluated: bool) -> None:
-    """Log the learning curves and reward components; ``evaluated``: whether this iteration was evaluated."""
-    logs, dispatch = session.logs, session.env.dispatch
+def take_curves(session: Session, evaluated: bool) -> Callable[[], None]:
+    """Return a function that logs the learning curves and reward components as they are now.
+
+    ``evaluated``: whether this iteration was evaluated.
+    """
+    logs, iteration = session.logs, session.iteration
     returns = session.env.stats.shaped_return().tolist()
     stats = {name: session.stats[name].tolist() for name in CURVES if name in session.stats}
-    components, failed = dispatch.components(), session.failures()
-    episodes = session.point if evaluated else None
-    for g, group in enumerate(session.groups):
-        if g in failed:
-            continue
-        row: dict[str, float | None] = {
-            "fitness": None if episodes is None else float(episodes.fitness[g].mean()),
-            "shaped_return": returns[g],
-            **{name: values[g] for name, values in stats.items()},
-        }
-        place = (session.iteration, session.env_steps(g), group.name, group.seed)
-        logs.curves.add(*place, row)
-        logs.components.add(*place, components[g])
-        rewards = {f"reward/{name}": value for name, value in components[g].items()}
-        logs.scalars.add(group.name, group.seed, session.env_steps(g), {**row, **rewards})
-    logs.curves.flush()
-    logs.components.flush()
+    components, failed = session.env.dispatch.components(), session.failures()
+    fitness = [float(own.mean()) for own in session.point.fitness] if evaluated and session.point is not None else None
+    taken = [(g, group, session.env_steps(g)) for g, group in enumerate(session.groups) if g not in failed]
+
+    def write() -> None:
+        for g, group, env_steps in taken:
+            row: dict[str, float | None] = {
+                "fitness": None if fitness is None else fitness[g],
+                "shaped_return": returns[g],
+                **{name: values[g] for name, values in stats.items()},
+            }
+            place = (iteration, env_steps, group.name, group.seed)
+            logs.curves.add(*place, row)
+            logs.components.add(*place, components[g])
+            rewards = {f"reward/{name}": value for name, value in components[g].items()}
+            logs.scalars.add(group.name, group.seed, env_steps, {**row, **rewards})
+        logs.curves.flush()
+        logs.components.flush()
+
+    return write
 
 
 def log_evaluation(session: Session) -> None:

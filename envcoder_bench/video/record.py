@@ -22,6 +22,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.env.evaluation import step_fitness
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.prepare import Group, build_task, prepare
@@ -139,7 +140,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
         alive = active & ~over
         reward = env.dispatch.reward(env.step_count)
         components = env.dispatch.components()
-        fitness = _fitness(env, alive)
+        fitness = step_fitness(env, alive)
         for k in groups:
             if not active[k]:
                 continue
@@ -159,12 +160,6 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
     episodes = [_episode(*own) for own in zip(players, frames, values, ended)]
     same = all(np.array_equal(e.qpos[0], episodes[0].qpos[0]) for e in episodes)
     return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes, model=source.model)
-
-
-def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:
-    if env.dispatch.has_fitness:
-        return env.dispatch.fitness(env.step_count, active)
-    return torch.cat([env.task.fitness(view) for view in env.views])
 
 
 def _episode(player: Player, frames: list[Any], values: list[Any], ended: str) -> Episode:

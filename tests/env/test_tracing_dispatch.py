@@ -10,6 +10,7 @@ import torch
 from shaping_fakes import Groups
 
 from envcoder_bench.compile.recorder import RULES
+from envcoder_bench.env import compiled
 from envcoder_bench.env.compiled import SAMPLE
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import CandidateError
@@ -359,6 +360,36 @@ def test_groups_of_a_shared_program_are_compared_in_turn_on_cuda_and_all_at_once
         with pytest.warns(RuntimeWarning, match="its compiled form gives other numbers"):
             assert compared(1) == everyone
         assert [g for g in everyone if not is_compiled(groups, g, "observation")] == [late]
+
+
+def test_programs_are_compared_in_turn_on_cuda(wrong_abs, monkeypatch):
+    monkeypatch.setattr(compiled, "PROGRAMS", 2)
+    codes = [PLAIN, RARE, PLAIN, RARE, PLAIN]
+    groups = Groups(codes, n=6, compiled=True, deferred_faults=True)
+    called: list[int] = []
+    call = Call.__call__
+
+    def counting(own, step):
+        if own.function is not None and own.function.type == "compute_observation":
+            called.append(own.group)
+        call(own, step)
+
+    monkeypatch.setattr(Call, "__call__", counting)
+
+    def compared(t: int) -> list[int]:
+        called.clear()
+        groups.dispatch.recheck()
+        groups.step(t)
+        return called[:2]
+
+    groups.step(0)
+    assert called[:5] == [0, 1, 2, 3, 4]  # the first check is of all
+    assert [compared(1), compared(2)] == [[2, 3], [4, 0]]
+    groups.task.state["dof_pos"][3 * 6 : 4 * 6] += 5.0
+    assert compared(3) == [1, 2] and is_compiled(groups, 3, "observation")
+    with pytest.warns(RuntimeWarning, match="its compiled form gives other numbers"):
+        assert compared(4) == [3, 4]
+    assert [g for g in range(5) if not is_compiled(groups, g, "observation")] == [3]
 
 
 def test_recheck_does_not_change_results():

@@ -209,6 +209,35 @@ def test_iterating_by_hand_equals_train(tmp_path):
 
 
 @pytest.mark.slow
+def test_curves_written_while_the_device_trains_are_those_written_at_once(tmp_path, monkeypatch):
+    class After(Reporter):
+        def iteration_done(self, iteration, env_steps, best):
+            rows.append(session.logs.curves.rows)
+            if iteration == 5:
+                stop("enough")
+
+    counts = []
+    for name, overlaps in (("at_once", False), ("later", True)):
+        monkeypatch.setattr(Session, "_overlaps", overlaps)
+        rows, stop = [], StopRequest()
+        session, *_ = make_session(tmp_path / name, total=8, reporter=After(), stop=stop)
+        session.train()
+        assert read_rows(tmp_path / name) == 10  # two groups; nothing is lost where training is stopped
+        session.stop = StopRequest()
+        session.train()
+        session.logs.close()
+        counts.append(rows)
+    assert counts[0] == list(range(2, 17, 2))
+    assert counts[1] == [0, 2, 4, 8, 8, 10, 12, 16]  # the fourth and the last iteration are evaluated
+    for file in ("curves.csv", "components.csv"):
+        assert (tmp_path / "at_once" / file).read_text() == (tmp_path / "later" / file).read_text()
+
+
+def read_rows(folder):
+    return len(pd.read_csv(folder / "curves.csv"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "steps"),
     [
