@@ -268,6 +268,25 @@ def test_only_searches_of_equal_budget_are_compared():
     assert "| 2 x 12 |" in row and row.endswith("|  |  | 2.00 |")
 
 
+def test_methods_are_compared_from_three_searches_on():
+    about = {"kind": "evolve", "task": "Ant", "envs": 8, "iterations": 2, "overrides": [], "complete": True}
+    fitness = {"no_reward": [0.0], "human": [2.0]}
+    reference = {**about, "role": "reference", "iteration": 2, "seeds": 1, "fitness": fitness}
+    search = {**about, "role": "search", "kinds": "reward", "rounds": 3, "per_round": 4, "evaluations": 12}
+    better = {**search, "method": "evolve", "fitness": {"best": [2.0]}}
+    worse = {**search, "method": "random", "fitness": {"best": [1.0]}}
+
+    def told(*searches):
+        return [line for line in report.evolve([reference, *searches]) if line.startswith("- ")]
+
+    assert told(better, worse) == told(better, better, worse, worse) == []
+    assert told(*[better] * 3, *[worse] * 3) == [
+        "- evolve, reward: human-normalized interquartile mean over 1 task 1.00 [1.00, 1.00]",
+        "- random, reward: human-normalized interquartile mean over 1 task 0.50 [0.50, 0.50]",
+        "- probability that a search by evolve, reward ends better than one by random, reward: 1.00 [1.00, 1.00]",
+    ]
+
+
 def test_parts_without_records_stay_empty(tmp_path):
     out = page(tmp_path)
     before = out.read_text()

@@ -237,6 +237,8 @@ def _setting(own: Agreement) -> str:
 
 # evolve
 
+LEAST_SEARCHES = 3  # of a task and method, from which methods are compared
+
 
 def evolve(records: list[Record]) -> list[str]:
     references = {own[-1]["task"]: own[-1] for own in analysis.trainings(records, "evolve")}
@@ -256,8 +258,9 @@ def evolve(records: list[Record]) -> list[str]:
                     continue
                 scores = [mean(known(r["fitness"][BEST])) for r in own if known(r["fitness"][BEST])]
                 scaled = analysis.normalized(scores, sparse, human)
-                raw.setdefault(f"{method}, {kinds}", {})[task] = scores
-                pooled.setdefault(f"{method}, {kinds}", {})[task] = scaled
+                if len(scores) >= LEAST_SEARCHES:
+                    raw.setdefault(f"{method}, {kinds}", {})[task] = scores
+                    pooled.setdefault(f"{method}, {kinds}", {})[task] = scaled
                 size = f"{len(own)} x {own[0]['evaluations']}"
                 values = [shown(mean_interval(scores, bounds(task))), shown(mean_interval(scaled))]
                 rows.append(
@@ -273,7 +276,9 @@ def evolve(records: list[Record]) -> list[str]:
         return []
     head = ["task", "method", "searches x evaluations", "fitness of the best on held-out seeds",
             "human-normalized", "sparse", "human"]  # fmt: skip
-    used = [references[task] for task in dict.fromkeys(row[0] for row in rows)]
+    used = [
+        r for task in dict.fromkeys(row[0] for row in rows) for r in (references[task], *searches) if r["task"] == task
+    ]
     return [*_origins([[r] for r in used]), *table(head, rows), "", *_pooled(raw, pooled)]
 
 
