@@ -14,11 +14,14 @@ sys.path.insert(0, str(SCRIPTS))
 
 import study as script  # noqa: E402
 from bench import records  # noqa: E402
-from studies import analysis, components, ranks, report, training  # noqa: E402
+from studies import analysis, components, evolution, ranks, report, training  # noqa: E402
 from studies.components import COMPONENTS, variants  # noqa: E402
 
 from envcoder_bench.core.errors import UserError  # noqa: E402
+from envcoder_bench.run.policies import open_run  # noqa: E402
+from envcoder_bench.search.folder import SearchFolder  # noqa: E402
 from envcoder_bench.search.genome import Genome  # noqa: E402
+from envcoder_bench.search.launch import start  # noqa: E402
 from envcoder_bench.shaping.kinds import SHAPER_TYPES  # noqa: E402
 from envcoder_bench.tasks.registry import baseline_path, task_names  # noqa: E402
 
@@ -223,6 +226,65 @@ def test_every_part_gives_a_table(where, tmp_path, capsys):
     alone = [line for line in text.splitlines() if "alone" in line and "among 4" in line]
     assert not alone or all(line.endswith("| +0.00 | 0.00 |") for line in alone)  # isolated on the CPU
     assert (tmp_path / "images" / report.HEAT_MAP).stat().st_size > 1000
+
+
+SEARCHES = ["--iterations", "4", "--rounds", "2", "--per_round", "3", "--final_seeds", "2"]
+
+
+@pytest.mark.slow
+def test_searches_in_one_batch_are_those_of_auto_shape(where, tmp_path, monkeypatch):
+    monkeypatch.setattr(evolution, "APART", 1)  # random choices of the first searches are those of seed 1
+    words = ["evolve", *where, *SMALL, *SEARCHES, "--kinds", "reward", "--searches", "2"]
+    assert script.main(words) == 0
+    found = {(r["method"], r["search"]): r for r in records.read(tmp_path / "study.jsonl") if r["role"] == "search"}
+    assert list(found) == [("evolve", 0), ("random", 0), ("evolve", 1), ("random", 1)]
+    settings = {
+        "num_envs_per_candidate": 8, "learning_iterations": 4, "seed": 1, "num_iters": 2, "shapers_per_iter": 3,
+        "final_seeds": 2, "final_episodes": 4, "evaluation.final_episodes": 4, "evaluation.points": 1,
+        "evaluation.num_envs": 4, "parents": "[unshaped]", "shaper_types": "[compute_reward]", "device": "cpu",
+    }  # fmt: skip
+    for method in ("evolve", "random"):
+        folder = tmp_path / method
+        alone = start("Cartpole", method, overrides=[f"{k}={v}" for k, v in settings.items()], output_dir=folder)
+        rows = open_run(SearchFolder(folder).final).rows
+        own = found[method, 0]
+        assert own["fitness"]["best"] == [row.fitness for row in rows if row.candidate == alone.best]
+        assert own["fitness"]["human"] == [row.fitness for row in rows if row.candidate == "human"]
+        assert own["evaluations"] == 6
+
+
+@pytest.mark.slow
+def test_stopped_searches_go_on(where, tmp_path, monkeypatch, capsys):
+    words = ["evolve", *where, *SMALL, *SEARCHES, "--kinds", "all", "--searches", "1"]
+    run, begun = training.Study.run, []
+
+    def stopping_in_round_2(self, task, candidates, folder, *args, **settings):
+        begun.append(folder.name)
+        if begun[-2:] == ["round_1", "round_2"]:
+            self.stop("enough")
+        return run(self, task, candidates, folder, *args, **settings)
+
+    monkeypatch.setattr(training.Study, "run", stopping_in_round_2)
+    assert script.main(words) == script.STOPPED
+    reference = records.read(tmp_path / "study.jsonl")
+    assert begun[1:] == ["round_1", "round_2"] and [r["role"] for r in reference] == ["reference"]
+    monkeypatch.setattr(training.Study, "run", run)
+    assert script.main(words) == 0
+    made = records.read(tmp_path / "study.jsonl")
+    other = [
+        *words[:1],
+        *where,
+        "--work",
+        str(tmp_path / "other"),
+        "--out",
+        str(tmp_path / "b.jsonl"),
+        *words[1 + len(where) :],
+    ]
+    assert script.main(other) == 0
+    same = [{**r, "date": "", "command": "", "wall_time": 0} for r in made]
+    assert same == [{**r, "date": "", "command": "", "wall_time": 0} for r in records.read(tmp_path / "b.jsonl")]
+    capsys.readouterr()
+    assert script.main(words) == 0 and capsys.readouterr().out == ""
 
 
 def test_training_with_other_settings_or_candidates_is_not_reused(tmp_path, monkeypatch):

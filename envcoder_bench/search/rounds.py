@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Sequence
+from typing import Protocol, Sequence
 
 from omegaconf import DictConfig
 
@@ -18,6 +18,14 @@ from envcoder_bench.run.plan import MemoryPlanner, release
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal, Proposer
+
+
+class Checks(Protocol):
+    """Checks candidates."""
+
+    def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
+        """Return the errors of candidates that cannot be trained, by name."""
+        ...
 
 
 class Checker:
@@ -70,7 +78,7 @@ class Checker:
 
 
 def check_and_repair(
-    number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checker, repairs: int
+    number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checks, repairs: int
 ) -> Round:
     """Check a round's candidates, and have failed ones repaired at most ``repairs`` times."""
     latest = {p.name: p for p in proposals}

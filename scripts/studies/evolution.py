@@ -1,22 +1,39 @@
-"""Searches with equal budgets: evolution, random changes without selection, and the human baseline."""
+"""Searches with equal budgets: evolution, random changes without selection, and the human baseline.
+
+The searches of a task proceed together: the candidates that all of them propose for a round train in one batch, with
+the same seeds. A stopped study proposes the same again, and reads the runs that are complete.
+"""
 
 from __future__ import annotations
 
-from bench import records
+from dataclasses import dataclass, replace
+from typing import Any, Mapping, Sequence
 
-from envcoder_bench.run.policies import open_run
-from envcoder_bench.search.folder import SearchFolder
-from envcoder_bench.search.launch import resume, start
-from envcoder_bench.search.screen import View
+from bench import records
+from bench.records import Record
+from omegaconf import DictConfig
+
+from envcoder_bench.core.messages import muted
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.plan import release
+from envcoder_bench.run.prepare import baseline_sources, prepare
+from envcoder_bench.run.run_result import RunResult
+from envcoder_bench.search.evolve import EvolveProposer
+from envcoder_bench.search.folder import Round
+from envcoder_bench.search.providers.choice import RANDOM
+from envcoder_bench.search.records import Archive, Attempt, Proposal
+from envcoder_bench.search.rounds import check_and_repair, record_round
+from envcoder_bench.search.settings import compose_settings
 from envcoder_bench.shaping.kinds import REWARD
-from envcoder_bench.tasks.base import HUMAN, UNSHAPED
+from envcoder_bench.tasks.base import BASELINES, UNSHAPED
 
 from .components import variants
 from .lengths import SPARSE_REWARD
 from .training import Study, folder_name
 
 TASKS = ("Ant", "Humanoid", "Anymal", "AllegroHand")
-APART = 1000  # seeds between two searches
+APART = 1000  # seeds of the random choices of two searches
 REFERENCE_SEED = 500_000
 BEST = "best"
 
@@ -29,44 +46,119 @@ def evolve(study: Study) -> None:
         about = {"kind": "evolve", "task": task, "envs": args.envs, "iterations": args.iterations}
         text = variants(task)[SPARSE_REWARD]
         assert text is not None
-        evaluation = {"evaluation.points": 1, "evaluation.final_episodes": args.episodes}
-        reference = {**about, "role": "reference"}
-        settings = {**sizes, **evaluation, "save_state": False}
-        study.train(reference, {SPARSE_REWARD: text}, args.final_seeds, REFERENCE_SEED, **settings)
-        for k in range(args.searches):  # one search of every method, then the next: what was measured is balanced
-            for method in args.methods:
-                for kinds in args.kinds:
-                    _search(study, {**about, "role": "search", "method": method, "kinds": kinds, "search": k}, sizes)
+        settings = {**sizes, "evaluation.points": 1, "evaluation.final_episodes": args.episodes, "save_state": False}
+        study.train({**about, "role": "reference"}, {SPARSE_REWARD: text}, args.final_seeds, REFERENCE_SEED, **settings)
+        for kinds in args.kinds:
+            _searches(study, {**about, "role": "search", "kinds": kinds}, settings)
 
 
-def _search(study: Study, about: records.Record, sizes: dict[str, int]) -> None:
-    args = study.args
+@dataclass
+class _Search:
+    """A search in progress; ``about`` are the facts of its record."""
+
+    about: Record
+    proposer: EvolveProposer
+    archive: Archive
+
+    def batched(self, name: str) -> str:
+        """Return the name of one of its candidates in a batch."""
+        return f"{self.about['method']}_{self.about['search']}_{name}"
+
+    def own(self, rows: Sequence[Any], names: Sequence[str]) -> list[Any]:
+        """Return the rows of the baselines and of its own candidates in a batch, with its own names."""
+        mine = {**{name: name for name in BASELINES}, **{self.batched(name): name for name in names}}
+        return [replace(row, candidate=mine[row.candidate]) for row in rows if row.candidate in mine]
+
+    def best(self) -> dict[str, str]:
+        """Return the name and the text of its best candidate so far; empty if there is none."""
+        best = self.archive.best()
+        return {} if best is None else {best.name: best.source}
+
+
+def _searches(study: Study, about: Record, sizes: Mapping[str, Any]) -> None:
+    """Run the searches that are not recorded, and record them."""
+    args, task = study.args, about["task"]
     about = {**about, "rounds": args.rounds, "per_round": args.per_round, "seeds": args.final_seeds}
     about["overrides"] = list(args.overrides)
-    if study.recorded(about) or study.stop.by is not None:
+    facts = [{**about, "method": method, "search": k} for k in range(args.searches) for method in args.methods]
+    types = [REWARD] if about["kinds"] == "reward" else None
+    searches = [_begin(own, types) for own in facts if not study.recorded(own)]
+    if not searches or study.stop.by is not None:
         return
-    path = args.work / folder_name(about)
-    print(f"{path.name} ...", flush=True)
-    view = View(stop=study.stop)
-    if (path / "config.yaml").is_file():
-        result = resume(path, view)
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        words = study.overrides(seed=APART * (about["search"] + 1), **sizes)
-        words += [f"num_iters={args.rounds}", f"shapers_per_iter={args.per_round}", f"final_seeds={args.final_seeds}"]
-        words += [f"parents=[{UNSHAPED}]", "evaluation.points=1", f"final_episodes={args.episodes}"]
-        words += [f"evaluation.final_episodes={args.episodes}"]
-        words += [f"shaper_types=[{REWARD}]"] if about["kinds"] == "reward" else []
-        result = start(about["task"], about["method"], overrides=words, output_dir=path, view=view)
-    if result.stopped is not None or not result.best:
-        return
-    folder = SearchFolder(path)
-    run = open_run(folder.final)
-    names = {result.best: BEST, HUMAN: HUMAN, UNSHAPED: UNSHAPED}
-    fitness = {
-        shown: [row.fitness if row.measured else None for row in run.rows if row.candidate == name]
-        for name, shown in names.items()
-    }
-    attempts = folder.read_archive().attempts
+    sizes = {**sizes, "shaper_types": types}
+    settings, words = compose_settings(study.overrides(**sizes))
+    cfg = run_config(task, words)
+    path = args.work / folder_name({**about, "searches": [own.batched("") for own in searches]})
+
+    def train(name: str, texts: Sequence[Mapping[str, str]], **more: Any) -> RunResult:
+        batch = {s.batched(own): text for s, mine in zip(searches, texts) for own, text in mine.items()}
+        print(f"{path.name}/{name} ...", flush=True)
+        return study.run(task, batch, path / name, **sizes, **more)
+
+    for number in range(1, args.rounds + 1):
+        rounds = _propose(cfg, searches, number, args.per_round, settings.repair)
+        texts = [{**{p.name: p.source for p in r.ready}, **s.best()} for s, r in zip(searches, rounds)]
+        result = train(f"round_{number}", texts, seed=number)
+        if not result.complete:
+            return
+        points = result.evaluations()
+        for search, round, own in zip(searches, rounds, texts):
+            rows = search.own(result.rows, list(own)), search.own(points, list(own))
+            search.archive = record_round(search.archive, round, *rows)
+    bests = [search.best() for search in searches]
+    result = train("final", bests, seed=args.rounds + 1, seeds=args.final_seeds)
+    if result.complete:
+        for search, best in zip(searches, bests):
+            study.add({**_outcome(search, best, result), **records.describe(cfg.device)})
+
+
+def _begin(about: Record, types: Sequence[str] | None) -> _Search:
+    seed, selection = APART * (about["search"] + 1), about["method"] != RANDOM
+    baselines = {b.name: Attempt(b.name, 0, b.source) for b in baseline_sources(about["task"])}
+    return _Search(about, EvolveProposer(types, None, seed, [UNSHAPED], selection), Archive([], baselines))
+
+
+def _outcome(search: _Search, best: Mapping[str, str], result: RunResult) -> Record:
+    """Return the record of a search after the final training."""
+    fitness: dict[str, list[float | None]] = {}
+    for row in search.own(result.rows, list(best)):
+        name = row.candidate if row.candidate in BASELINES else BEST
+        fitness.setdefault(name, []).append(row.fitness if row.measured else None)
+    attempts = search.archive.attempts
     made = {"evaluations": sum(bool(attempt.by_seed) for attempt in attempts), "candidates": len(attempts)}
-    study.add({**about, "fitness": fitness, **made, "complete": True, "last": True, **records.describe(run.cfg.device)})
+    return {**search.about, "fitness": {BEST: [], **fitness}, **made, "complete": True, "last": True}
+
+
+def _propose(cfg: DictConfig, searches: Sequence[_Search], number: int, count: int, repairs: int) -> list[Round]:
+    """Return the checked candidates of a round of each search; their first check is one for all."""
+    proposals = [search.proposer.propose(search.archive, number, count) for search in searches]
+    errors = _errors(cfg, {s.batched(p.name): p.source for s, own in zip(searches, proposals) for p in own})
+    rounds = []
+    for search, own in zip(searches, proposals):
+        checker = _Checker(
+            cfg, {p.name: errors[search.batched(p.name)] for p in own if search.batched(p.name) in errors}
+        )
+        rounds.append(check_and_repair(number, own, search.proposer, search.archive, checker, repairs))
+    return rounds
+
+
+class _Checker:
+    """Returns known errors at first, and checks the candidates of later calls."""
+
+    def __init__(self, cfg: DictConfig, known: dict[str, str]) -> None:
+        self._cfg = cfg
+        self._known: dict[str, str] | None = known
+
+    def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
+        known, self._known = self._known, None
+        return _errors(self._cfg, {p.name: p.source for p in proposals}) if known is None else known
+
+
+def _errors(cfg: DictConfig, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the errors of candidates that cannot be trained, by name."""
+    with muted():  # warnings are shown when the candidate is trained
+        _, failed = prepare(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
+    errors = {name: str(error) for name, error in failed.items()}
+    failed.clear()  # frames of their tracebacks keep memory allocated
+    release(cfg.device)
+    return errors

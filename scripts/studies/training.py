@@ -68,18 +68,30 @@ class Study:
         folder = self.args.work / folder_name(about)
         print(f"{folder.name} ...", flush=True)
         follower = _Follower(self.out, about)
-        if (folder / "config.yaml").is_file():
-            result = resume(folder, reporter=follower, stop=self.stop)
-        else:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            words = self.overrides(seeds=seeds, seed=first_seed, **settings)
-            result = evaluate(
-                about["task"], dict(candidates), overrides=words, output_dir=folder, reporter=follower, stop=self.stop
-            )
+        result = self.run(about["task"], candidates, folder, follower, seeds=seeds, seed=first_seed, **settings)
         for record in follower.finish(result):
-            records.append(self.out, record)
-            self.known.append(record)
+            self.add(record)
         return result
+
+    def run(
+        self,
+        task: str,
+        candidates: Mapping[str, str],
+        folder: Path,
+        reporter: Reporter | None = None,
+        **settings: Any,
+    ) -> RunResult:
+        """Train candidates in a new folder, resume a training that was stopped, or read the result of a complete one.
+
+        Args:
+            candidates: texts by name.
+            settings: keys of cfg/config.yaml.
+        """
+        if (folder / "config.yaml").is_file():
+            return resume(folder, reporter=reporter, stop=self.stop)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        words = self.overrides(**settings)
+        return evaluate(task, dict(candidates), overrides=words, output_dir=folder, reporter=reporter, stop=self.stop)
 
     def add(self, record: Record) -> None:
         records.append(self.out, record)
