@@ -18,6 +18,7 @@ from studies import analysis, components, evolution, ranks, report, training  # 
 from studies.components import COMPONENTS, variants  # noqa: E402
 
 from envcoder_bench.core.errors import UserError  # noqa: E402
+from envcoder_bench.run.config import compose_config  # noqa: E402
 from envcoder_bench.run.policies import open_run  # noqa: E402
 from envcoder_bench.search.folder import SearchFolder  # noqa: E402
 from envcoder_bench.search.genome import Genome  # noqa: E402
@@ -253,13 +254,35 @@ def test_searches_in_one_batch_are_those_of_auto_shape(where, tmp_path, monkeypa
         assert own["evaluations"] == 6
 
 
+def test_proposals_are_checked_together_and_repaired_as_one_by_one(monkeypatch):
+    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "shaper_types=[compute_reward]"])
+    facts = [{"task": "Cartpole", "method": method, "search": 0} for method in ("evolve", "random")]
+    searches = [evolution._begin(own, ["compute_reward"], cfg) for own in facts]
+    refused = {own.proposer.propose(own.archive, 1, 3)[1].source for own in searches}
+    checks = []
+
+    def prepare(cfg, sources):
+        checks.append([source.name for source in sources])
+        return [], {s.name: UserError("on purpose") for s in sources if s.source in refused}
+
+    monkeypatch.setattr(evolution, "prepare", prepare)
+    rounds = evolution._propose(cfg, searches, 1, 3)
+    everyone = [own.batched(f"r1_0{k}") for own in searches for k in range(3)]
+    assert checks == [everyone, ["r1_01"], ["r1_01"]]  # the check of all, and of each repaired one
+    for own, made in zip(searches, rounds):
+        alone = evolution._propose(cfg, [own], 1, 3)
+        assert [made] == alone and list(made.repaired) == ["r1_01"]
+        assert [p.name for p in made.ready] == ["r1_00", "r1_01", "r1_02"]
+        assert not refused & {p.source for p in made.ready}
+
+
 @pytest.mark.slow
 def test_stopped_searches_go_on(where, tmp_path, monkeypatch, capsys):
     words = ["evolve", *where, *SMALL, *SEARCHES, "--kinds", "all", "--searches", "1"]
     run, begun = training.Study.run, []
 
     def stopping_in_round_2(self, task, candidates, folder, *args, **settings):
-        begun.append(folder.name)
+        begun.append(folder.name[: len("round_1")])
         if begun[-2:] == ["round_1", "round_2"]:
             self.stop("enough")
         return run(self, task, candidates, folder, *args, **settings)
@@ -282,6 +305,7 @@ def test_stopped_searches_go_on(where, tmp_path, monkeypatch, capsys):
     ]
     assert script.main(other) == 0
     same = [{**r, "date": "", "command": "", "wall_time": 0} for r in made]
+    assert len(list((tmp_path / "runs").glob("*/round_*"))) == 2
     assert same == [{**r, "date": "", "command": "", "wall_time": 0} for r in records.read(tmp_path / "b.jsonl")]
     capsys.readouterr()
     assert script.main(words) == 0 and capsys.readouterr().out == ""
@@ -306,7 +330,7 @@ def test_training_with_other_settings_or_candidates_is_not_reused(tmp_path, monk
     train({"a": "x = 1"}, 2), train({"a": "x = 1"}, 3), train({"a": "x = 2"}, 2)
     assert len(set(trained)) == 3
     about = {"kind": "x", "task": "Cartpole", "envs": 4, "seeds": 2, "first_seed": 0, "overrides": []}
-    sources = training._digest([["a", "x = 1"]])
+    sources = training.digest([["a", "x = 1"]])
     records.append(args.out, {**about, "complete": True, "settings": {"evaluation.points": 2}, "sources": sources})
     train({"a": "x = 1"}, 2)
     assert len(trained) == 3  # the recorded one
@@ -360,7 +384,7 @@ def test_parts_without_records_stay_empty(tmp_path):
 
 
 def test_bad_input_prints_one_message(where, capsys):
-    for words in (["--tasks", "Cartpole", "seeds=none"], ["--tasks", "Cartpol"]):
+    for words in (["--tasks", "Cartpole", "seeds=2"], ["--tasks", "Cartpole", "device=none"], ["--tasks", "Cartpol"]):
         assert script.main(["components", *where, *words]) == 2
         assert capsys.readouterr().err.startswith("study: error: ")
 

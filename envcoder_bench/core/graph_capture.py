@@ -10,6 +10,9 @@ import torch
 
 from envcoder_bench.core.garbage import collection_paused
 
+# calls before a capture: TorchScript profiles its first runs, then compiles; libraries create their handles
+WARM_UPS = 3
+
 _streams: dict[int, torch.cuda.Stream] = {}  # by the index of the device
 
 

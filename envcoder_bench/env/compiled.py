@@ -22,7 +22,7 @@ from envcoder_bench.shaping.kinds import VALUE
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances of a kernel's numbers against torch's
 # number and share of a group's environments that may differ more, because a number is close to a threshold
 FEW, SHARE = 1, 0.002
-# where not all are compared at once: number of programs after the first check, and of groups of a shared program
+# where not all are compared at once: programs, after the first check of a process, and groups of a shared program
 PROGRAMS, SAMPLE = 128, 8
 
 
@@ -112,7 +112,7 @@ class Compiler:
         first, stage.checks = stage.checks == 0, stage.checks + 1
         if not stage.traced or (first and all((call.seed, n) in own.verified for call, own in stage.traced)):
             return
-        compared = self._compared(stage, alive)
+        compared, stage.compared = self._compared(stage, alive), True
         counts, before = self._components.counts.clone(), {key: x.clone() for key, x in stage.buffers.items()}
 
         def results(run: Callable[[], None]) -> list[Tensor]:
@@ -156,19 +156,17 @@ class Compiler:
         Of a program that many groups share, as those of a baseline, ``SAMPLE`` groups are compared, in turn, too.
         Otherwise the calls could take longer than the iterations between two checks, with the device nearly idle.
         """
-        living = [(call, program) for call, program in stage.traced if alive[call.group]]
-        if not self._sampled:
-            return living
         of: dict[int, list[tuple[Call, Program]]] = {}
-        for call, program in living:
+        for call, program in stage.traced:
             of.setdefault(id(program), []).append((call, program))
-        shared, count = list(of.values()), len(of) if stage.checks == 1 else min(PROGRAMS, len(of))
-        compared = []
-        for position in range((stage.checks - 1) * count, stage.checks * count):
-            turn, i = divmod(position, len(shared))
-            own = shared[i]
-            compared += [own[(turn * SAMPLE + k) % len(own)] for k in range(min(SAMPLE, len(own)))]
-        return compared
+        shared, compared = list(of.values()), list(stage.traced)
+        if self._sampled:
+            count, compared = len(shared) if not stage.compared else min(PROGRAMS, len(shared)), []
+            for position in range((stage.checks - 1) * count, stage.checks * count):
+                turn, i = divmod(position, len(shared))
+                own = shared[i]
+                compared += [own[(turn * SAMPLE + k) % len(own)] for k in range(min(SAMPLE, len(own)))]
+        return [(call, program) for call, program in compared if alive[call.group]]
 
     def take_back(self, stage: Stage, groups: Sequence[int]) -> None:
         """Call the functions of these groups instead of their kernels from now on."""

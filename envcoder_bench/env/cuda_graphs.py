@@ -12,13 +12,12 @@ from typing import Callable, Sequence
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.graph_capture import capturing, syncs_raise
+from envcoder_bench.core.graph_capture import WARM_UPS, capturing, syncs_raise
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, line_in, one_line
 
 NUM_STREAMS = 16
-WARM_UPS = 3  # TorchScript profiles its first runs, then compiles; libraries create their handles
 
 
 class GraphBuilder:

@@ -124,6 +124,7 @@ class Stage:
         # whether to compare the kernels with the functions at the next run, the number of comparisons so far, and the
         # groups whose kernels disagreed
         self.due, self.checks = True, 0
+        self.compared = False  # whether all its kernels of this process were compared
         self.taken_back: list[int] = []
         # on CUDA: calls that cannot be captured, and the graph of all others; None until the first run
         self.eager: list[Call] = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.graph_capture import capturing, syncs_raise
+from envcoder_bench.core.graph_capture import WARM_UPS, capturing, syncs_raise
 from envcoder_bench.tasks.base import Task
 
 
@@ -44,15 +45,21 @@ class TaskFitness:
             return self._task.fitness(self._state)
 
         graph, device = torch.cuda.CUDAGraph(), self._task.device
-        try:
-            with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):
-                with syncs_raise():
-                    call()  # libraries create their handles, too
-                with capturing(graph, device, None, "thread_local"):
-                    result = call()
-        except Exception:  # an error of the fitness itself is raised by the call
-            torch.cuda.synchronize(device)
-            return call
+        with torch.cuda.device(device), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The CUDA Graph is empty")  # a fitness can be a tensor of the state
+            try:
+                with torch.cuda.stream(torch.cuda.current_stream()):  # a failed capture does not restore it
+                    for _ in range(WARM_UPS):
+                        call()
+                    with syncs_raise():
+                        call()
+                    with capturing(graph, device, None, "thread_local"):
+                        result = call()
+            except Exception:  # an error of the fitness itself is raised by the call
+                torch.cuda.synchronize()
+                with capturing(torch.cuda.CUDAGraph(), device):
+                    pass  # a failed capture leaves torch's generator as if it went on; a complete one ends it
+                return call
 
         def replay() -> Tensor:
             graph.replay()

@@ -26,7 +26,7 @@ class CsvLog:
 
     Attributes:
         columns: names of the columns after KEYS.
-        rows: number of rows in the file.
+        rows: number of rows, including those that the next ``flush`` writes.
         lost: number of rows that ``resume`` expected but did not find.
     """
 

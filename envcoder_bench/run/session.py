@@ -199,7 +199,7 @@ class Session:
         if self.obs is None:
             self.obs = self.env.reset()
         self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
-        self._write_curves()  # of the iteration before, while a CUDA device still trains this one
+        self._write_curves()  # of the iteration before, while a CUDA device still trains this one: part of training
         self.iteration += 1
         self.env.dispatch.poll()
         evaluate = self.iteration in self._evaluate_at
@@ -252,9 +252,9 @@ class Session:
         return self.env.device.type == "cuda"
 
     def _write_curves(self) -> None:
-        if self._unwritten is not None:
-            self._unwritten()
-            self._unwritten = None
+        write, self._unwritten = self._unwritten, None
+        if write is not None:
+            write()
 
     # results so far
 

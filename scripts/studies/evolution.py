@@ -1,11 +1,12 @@
 """Searches with equal budgets: evolution, random changes without selection, and the human baseline.
 
 The searches of a task proceed together: the candidates that all of them propose for a round train in one batch, with
-the same seeds. A stopped study proposes the same again, and reads the runs that are complete.
+the same seeds. A stopped study proposes the same again, and reads the runs of these candidates that are complete.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence
 
@@ -13,7 +14,10 @@ from bench import records
 from bench.records import Record
 from omegaconf import DictConfig
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.messages import muted
+from envcoder_bench.report.words import without_folders
+from envcoder_bench.run.devices import use_this_machine
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.plan import release
@@ -30,7 +34,7 @@ from envcoder_bench.tasks.base import BASELINES, UNSHAPED
 
 from .components import variants
 from .lengths import SPARSE_REWARD
-from .training import Study, folder_name
+from .training import Study, digest, folder_name
 
 TASKS = ("Ant", "Humanoid", "Anymal", "AllegroHand")
 APART = 1000  # seeds of the random choices of two searches
@@ -78,25 +82,28 @@ class _Search:
 def _searches(study: Study, about: Record, sizes: Mapping[str, Any]) -> None:
     """Run the searches that are not recorded, and record them."""
     args, task = study.args, about["task"]
-    about = {**about, "rounds": args.rounds, "per_round": args.per_round, "seeds": args.final_seeds}
-    about["overrides"] = list(args.overrides)
+    about = {**about, "rounds": args.rounds, "per_round": args.per_round, "seeds": args.final_seeds, "batch": True}
+    about.update(overrides=list(args.overrides), settings=json.loads(json.dumps(sizes)))
     facts = [{**about, "method": method, "search": k} for k in range(args.searches) for method in args.methods]
     types = [REWARD] if about["kinds"] == "reward" else None
-    searches = [_begin(own, types) for own in facts if not study.recorded(own)]
-    if not searches or study.stop.by is not None:
+    facts = [own for own in facts if not study.recorded(own)]
+    if not facts or study.stop.by is not None:
         return
     sizes = {**sizes, "shaper_types": types}
-    settings, words = compose_settings(study.overrides(**sizes))
-    cfg = run_config(task, words)
+    cfg = run_config(task, study.overrides(**sizes))
+    use_this_machine(cfg)  # candidates are checked in this process, wherever they train
+    searches = [_begin(own, types, cfg) for own in facts]
     path = args.work / folder_name({**about, "searches": [own.batched("") for own in searches]})
 
     def train(name: str, texts: Sequence[Mapping[str, str]], **more: Any) -> RunResult:
         batch = {s.batched(own): text for s, mine in zip(searches, texts) for own, text in mine.items()}
+        if not batch:
+            raise UserError(f"evolve, {name}: no search has a candidate that can be trained")
         print(f"{path.name}/{name} ...", flush=True)
-        return study.run(task, batch, path / name, **sizes, **more)
+        return study.run(task, batch, path / f"{name}_{digest(batch)}", **sizes, **more)
 
     for number in range(1, args.rounds + 1):
-        rounds = _propose(cfg, searches, number, args.per_round, settings.repair)
+        rounds = _propose(cfg, searches, number, args.per_round)
         texts = [{**{p.name: p.source for p in r.ready}, **s.best()} for s, r in zip(searches, rounds)]
         result = train(f"round_{number}", texts, seed=number)
         if not result.complete:
@@ -112,10 +119,11 @@ def _searches(study: Study, about: Record, sizes: Mapping[str, Any]) -> None:
             study.add({**_outcome(search, best, result), **records.describe(cfg.device)})
 
 
-def _begin(about: Record, types: Sequence[str] | None) -> _Search:
+def _begin(about: Record, types: Sequence[str] | None, cfg: DictConfig) -> _Search:
     seed, selection = APART * (about["search"] + 1), about["method"] != RANDOM
     baselines = {b.name: Attempt(b.name, 0, b.source) for b in baseline_sources(about["task"])}
-    return _Search(about, EvolveProposer(types, None, seed, [UNSHAPED], selection), Archive([], baselines))
+    archive = Archive([], baselines, cfg.baseline)
+    return _Search(about, EvolveProposer(types, None, seed, [UNSHAPED], selection), archive)
 
 
 def _outcome(search: _Search, best: Mapping[str, str], result: RunResult) -> Record:
@@ -129,11 +137,11 @@ def _outcome(search: _Search, best: Mapping[str, str], result: RunResult) -> Rec
     return {**search.about, "fitness": {BEST: [], **fitness}, **made, "complete": True, "last": True}
 
 
-def _propose(cfg: DictConfig, searches: Sequence[_Search], number: int, count: int, repairs: int) -> list[Round]:
+def _propose(cfg: DictConfig, searches: Sequence[_Search], number: int, count: int) -> list[Round]:
     """Return the checked candidates of a round of each search; their first check is one for all."""
     proposals = [search.proposer.propose(search.archive, number, count) for search in searches]
     errors = _errors(cfg, {s.batched(p.name): p.source for s, own in zip(searches, proposals) for p in own})
-    rounds = []
+    rounds, repairs = [], compose_settings([])[0].repair
     for search, own in zip(searches, proposals):
         checker = _Checker(
             cfg, {p.name: errors[search.batched(p.name)] for p in own if search.batched(p.name) in errors}
@@ -158,7 +166,7 @@ def _errors(cfg: DictConfig, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the errors of candidates that cannot be trained, by name."""
     with muted():  # warnings are shown when the candidate is trained
         _, failed = prepare(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
-    errors = {name: str(error) for name, error in failed.items()}
+    errors = {name: without_folders(str(error)) for name, error in failed.items()}
     failed.clear()  # frames of their tracebacks keep memory allocated
     release(cfg.device)
     return errors

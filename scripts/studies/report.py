@@ -34,7 +34,7 @@ BLOCK = re.compile(r"(<!-- study (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAT_MAP = "study_components.png"
 REFERENCE_SIZES = ("envs", "iterations", "overrides")
 WORTH = (1, 5)  # of so many of the first, the table of ranks has what the best is worth
-SEARCH_SIZES = ("rounds", "per_round")
+SEARCH_SIZES = ("rounds", "per_round", "batch")
 TITLES = {SPARSE_REWARD: "human, sparse reward"}
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import shutil
 import signal
 import threading
 from argparse import Namespace
@@ -16,6 +17,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from bench import records
 from bench.records import Record
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.points import read_points
 from envcoder_bench.run.evaluate import evaluate, resume
@@ -23,6 +25,7 @@ from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.run_result import RunResult
 
+OWN = ("seed", "seeds", "race.enabled")  # keys of cfg/config.yaml that cannot be overridden
 LATER = ("settings", "sources")  # facts that older records do not have
 PARTIAL = ".partial"  # suffix of the file with the evaluations of a training that goes on
 
@@ -32,10 +35,16 @@ class Study:
 
     Args:
         args: ``out``, ``work``, ``limit`` (seconds for everything), ``sim``, ``device``, ``devices``, ``overrides``.
+
+    Raises:
+        UserError: an override of a key that a study sets.
     """
 
     def __init__(self, args: Namespace) -> None:
         self.args = args
+        for word in args.overrides:
+            if word.split("=")[0] in OWN:
+                raise UserError(f"{word}: a study sets {word.split('=')[0]} itself; remove this override")
         self.out: Path = args.out
         self.stop = StopRequest()
         self.known = records.read(self.out)
@@ -62,7 +71,7 @@ class Study:
         """
         about = {**about, "seeds": seeds, "first_seed": first_seed, "overrides": list(self.args.overrides)}
         # a training with other candidates or evaluations is another one
-        about.update(settings=json.loads(json.dumps(settings)), sources=_digest(sorted(candidates.items())))
+        about.update(settings=json.loads(json.dumps(settings)), sources=digest(sorted(candidates.items())))
         if self.recorded(about) or self.stop.by is not None:
             return None
         folder = self.args.work / folder_name(about)
@@ -87,7 +96,9 @@ class Study:
             candidates: texts by name.
             settings: keys of cfg/config.yaml.
         """
-        if (folder / "config.yaml").is_file():
+        if folder.is_dir() and not (folder / "config.yaml").is_file():
+            shutil.rmtree(folder)  # its creation was interrupted
+        if folder.is_dir():
             return resume(folder, reporter=reporter, stop=self.stop)
         folder.parent.mkdir(parents=True, exist_ok=True)
         words = self.overrides(**settings)
@@ -178,14 +189,15 @@ def stopping(study: Study) -> Iterator[None]:
 def folder_name(about: Record) -> str:
     """Return a name that is different for different facts."""
     words = [about[key] for key in ("kind", "task", "role", "method") if key in about]
-    return re.sub(r"\W+", "_", "_".join([*words, f"{about['envs']}", _digest(about)]))
+    return re.sub(r"\W+", "_", "_".join([*words, f"{about['envs']}", digest(about)]))
 
 
 def _same(record: Record, about: Record) -> bool:
     return all(record.get(key, value if key in LATER else None) == value for key, value in about.items())
 
 
-def _digest(content: Any) -> str:
+def digest(content: Any) -> str:
+    """Return a short text that is different for different content."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.graph_capture import WARM_UPS
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.task_fitness import TaskFitness
 
@@ -37,6 +38,15 @@ def waiting(state: dict[str, Tensor]) -> Tensor:
     return score(state) if bool((state["x"] > 0.5).any()) else -score(state)
 
 
+def waiting_unseen(state: dict[str, Tensor]) -> Tensor:
+    torch.cuda.synchronize()  # torch does not notice before the capture
+    return score(state)
+
+
+def given(state: dict[str, Tensor]) -> Tensor:
+    return state["actions"]
+
+
 def wrong(state: dict[str, Tensor]) -> Tensor:
     return state["y"]
 
@@ -57,9 +67,20 @@ def test_errors_of_a_fitness_are_raised(device: str) -> None:
             fitness()
 
 
+FIRST = WARM_UPS + 2  # calls before the first result: with waits that raise, and in the capture
+EAGER = FIRST + 4
+
+
 @pytest.mark.parametrize(
-    ("function", "calls"), [pytest.param(score, 2, marks=on_cuda), pytest.param(waiting, 1 + 4, marks=on_cuda)]
+    ("function", "calls"),
+    [
+        pytest.param(score, FIRST, marks=on_cuda),
+        pytest.param(given, FIRST, marks=on_cuda),
+        pytest.param(waiting, EAGER - 1, marks=on_cuda),  # not captured
+        pytest.param(waiting_unseen, EAGER, marks=on_cuda),
+    ],
 )
+@pytest.mark.filterwarnings("error:The CUDA Graph is empty")
 def test_fitness_follows_the_state_on_cuda(function: Callable[..., Tensor], calls: int) -> None:
     fitness, state, called = make(function, "cuda")
     count = 0
