@@ -47,6 +47,10 @@ SIZE = {
 }
 
 
+SHORT = {"task.env.learn.episodeLength_s": 1}
+on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
 @pytest.fixture(autouse=True)
 def cublas_workspace(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # set with deterministic algorithms
@@ -72,7 +76,7 @@ def assert_bitwise(a, b):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@on_cuda
 def test_deterministic_results_on_cuda_are_bitwise_independent_of_other_candidates(tmp_path):
     together = bits(tmp_path / "together", list(CANDIDATES))
     again = bits(tmp_path / "again", list(reversed(CANDIDATES)))
@@ -83,7 +87,7 @@ def test_deterministic_results_on_cuda_are_bitwise_independent_of_other_candidat
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@on_cuda
 def test_deterministic_results_on_cuda_are_bitwise_equal_with_contacts(tmp_path):
     reward = "import torch\ndef compute_reward(root_states):\n    return root_states[:, {axis}]\n"
     candidates = {f"axis_{axis}": reward.format(axis=axis) for axis in (2, 7, 8)}
@@ -102,6 +106,24 @@ def test_each_gpu_of_a_process_gives_the_same_bits(tmp_path):
         assert_bitwise(runs[0][name], runs[1][name])
         assert_bitwise(runs[0][name], runs[2][name])
     assert torch.cuda.current_device() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, on_cuda])])
+def test_results_do_not_depend_on_earlier_runs_of_the_process(tmp_path, device):
+    names = ["cosine", "noisy"]
+    first = bits(tmp_path / "first", names, device=device)
+    reward = "def compute_reward(root_states):\n    return root_states[:, 7]\n"
+    evaluation = {"evaluation.points": 1, "evaluation.num_envs": 4, "evaluation.final_episodes": 4}
+    for k, envs in enumerate((48, 96)):  # their memory is free afterwards, and no longer zero
+        other = envcoder_bench.evaluate(
+            "Anymal", {"other": reward}, output_dir=tmp_path / f"other_{k}", device=device, untrusted=True,
+            num_envs_per_candidate=envs, learning_iterations=2, overrides={**evaluation, **SHORT},
+        )  # fmt: skip
+        assert set(other.results.status) == {"ok"}
+    again = bits(tmp_path / "again", names, device=device)
+    for name in names:
+        assert_bitwise(first[name], again[name])
 
 
 def test_deterministic_torch_applies_only_within_its_block():
