@@ -322,15 +322,8 @@ def test_recheck_replaces_disagreeing_kernels(wrong_abs, deferred):
     assert all(is_compiled(groups, 0, name) for name in STAGES)
 
 
-@pytest.mark.parametrize("deferred", (False, True))
-def test_groups_of_a_shared_program_are_compared_in_turn_on_cuda_and_all_at_once_elsewhere(
-    wrong_abs, deferred, monkeypatch
-):
-    count, n, late = 20, 6, 17
-    groups = Groups([RARE] * count, n=n, compiled=True)
-    programs = groups.shapings[0].programs
-    groups.shapings = [replace(own, programs=programs) for own in groups.shapings]
-    groups.renew(deferred_faults=deferred)
+def observed(monkeypatch) -> list[int]:
+    """A list to which every call of an observation function adds its group."""
     called: list[int] = []
     call = Call.__call__
 
@@ -340,6 +333,19 @@ def test_groups_of_a_shared_program_are_compared_in_turn_on_cuda_and_all_at_once
         call(own, step)
 
     monkeypatch.setattr(Call, "__call__", counting)
+    return called
+
+
+@pytest.mark.parametrize("deferred", (False, True))
+def test_groups_of_a_shared_program_are_compared_in_turn_on_cuda_and_all_at_once_elsewhere(
+    wrong_abs, deferred, monkeypatch
+):
+    count, n, late = 20, 6, 17
+    groups = Groups([RARE] * count, n=n, compiled=True)
+    programs = groups.shapings[0].programs
+    groups.shapings = [replace(own, programs=programs) for own in groups.shapings]
+    groups.renew(deferred_faults=deferred)
+    called = observed(monkeypatch)
 
     def compared(t: int) -> list[int]:
         called.clear()
@@ -366,15 +372,7 @@ def test_programs_are_compared_in_turn_on_cuda(wrong_abs, monkeypatch):
     monkeypatch.setattr(compiled, "PROGRAMS", 2)
     codes = [PLAIN, RARE, PLAIN, RARE, PLAIN]
     groups = Groups(codes, n=6, compiled=True, deferred_faults=True)
-    called: list[int] = []
-    call = Call.__call__
-
-    def counting(own, step):
-        if own.function is not None and own.function.type == "compute_observation":
-            called.append(own.group)
-        call(own, step)
-
-    monkeypatch.setattr(Call, "__call__", counting)
+    called = observed(monkeypatch)
 
     def compared(t: int) -> list[int]:
         called.clear()
