@@ -294,15 +294,7 @@ def test_stopped_searches_go_on(where, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training.Study, "run", run)
     assert script.main(words) == 0
     made = records.read(tmp_path / "study.jsonl")
-    other = [
-        *words[:1],
-        *where,
-        "--work",
-        str(tmp_path / "other"),
-        "--out",
-        str(tmp_path / "b.jsonl"),
-        *words[1 + len(where) :],
-    ]
+    other = [*words, "--work", str(tmp_path / "other"), "--out", str(tmp_path / "b.jsonl")]
     assert script.main(other) == 0
     same = [{**r, "date": "", "command": "", "wall_time": 0} for r in made]
     assert len(list((tmp_path / "runs").glob("*/round_*"))) == 2

@@ -6,7 +6,6 @@ the same seeds. A stopped study proposes the same again, and reads the runs of t
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence
 
@@ -83,7 +82,7 @@ def _searches(study: Study, about: Record, sizes: Mapping[str, Any]) -> None:
     """Run the searches that are not recorded, and record them."""
     args, task = study.args, about["task"]
     about = {**about, "rounds": args.rounds, "per_round": args.per_round, "seeds": args.final_seeds, "batch": True}
-    about.update(overrides=list(args.overrides), settings=json.loads(json.dumps(sizes)))
+    about.update(overrides=list(args.overrides), settings=dict(sizes))
     facts = [{**about, "method": method, "search": k} for k in range(args.searches) for method in args.methods]
     types = [REWARD] if about["kinds"] == "reward" else None
     facts = [own for own in facts if not study.recorded(own)]
@@ -143,9 +142,8 @@ def _propose(cfg: DictConfig, searches: Sequence[_Search], number: int, count: i
     errors = _errors(cfg, {s.batched(p.name): p.source for s, own in zip(searches, proposals) for p in own})
     rounds, repairs = [], compose_settings([])[0].repair
     for search, own in zip(searches, proposals):
-        checker = _Checker(
-            cfg, {p.name: errors[search.batched(p.name)] for p in own if search.batched(p.name) in errors}
-        )
+        known = {p.name: errors[name] for p in own if (name := search.batched(p.name)) in errors}
+        checker = _Checker(cfg, known)
         rounds.append(check_and_repair(number, own, search.proposer, search.archive, checker, repairs))
     return rounds
 
