@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.groups import GroupLayout
-
-TOTAL = "total reward"  # the reward itself among the spreads
+from envcoder_bench.shaping.outputs import TOTAL
 
 Spread = Tuple[float, float, float]  # mean, min, max
 

@@ -14,7 +14,6 @@ from omegaconf import DictConfig
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.components import TOTAL
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.check import FAILED, SKIPPED, CandidateCheck
 from envcoder_bench.run.config_checks import share_out
@@ -32,6 +31,7 @@ from envcoder_bench.run.prepare import (
 )
 from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
+from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import BASELINES
 
 MOST_ENVS = 65_536  # of all candidates that take the step together
@@ -121,7 +121,7 @@ def _check_all(
         refused = [one for one in context.tracer.untraced if one.function.file == source.file]
         row.not_compiled = [str(one) for one in refused]
         for kind in taken:
-            line = functions[kind].stateful_line
+            line = next((own.stateful_line for own in shaping.functions.values() if own.type == kind), None)
             if line is not None:
                 place = f"{source.file}:{line}: in {kind}"
                 row.notes.append(f"{place}: keeps values between calls, which --resume cannot restore")

@@ -44,6 +44,7 @@ class CachedCheck:
         cpu_action_dim = None if on_cpu is None else on_cpu["action_dim"]
         with _noticed_warnings() as warned:
             shaping = check(shaping, task.state, task.constants, task, self._trial, cpu_action_dim)
+        functions = list(shaping.functions.values())
         if _is_pure(functions) and not warned:
             plain = {key: getattr(shaping, key) for key in FOUND}
             self._cache.save_plain(plain, functions, *self._parts(functions, device))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from pathlib import Path
+from typing import Container
 
 from omegaconf import DictConfig
 
@@ -45,9 +46,9 @@ def read_fitness(cfg: DictConfig) -> CandidateSource | None:
     return source
 
 
-def load_fitness(source: CandidateSource, seed: int) -> Candidate:
+def load_fitness(source: CandidateSource, seed: int, keeping: Container[str] = ()) -> Candidate:
     """Load a fitness file as a new module, as candidates are loaded. Raises CandidateError."""
-    return load_candidate(source.name, source.source, source.file, seed, (FITNESS,))
+    return load_candidate(source.name, source.source, source.file, seed, (FITNESS,), keeping=keeping)
 
 
 def fitness_meaning(cfg: DictConfig, source: CandidateSource | None = None) -> str:

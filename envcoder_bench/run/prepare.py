@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Mapping, Sequence
+from typing import Any, Dict, Iterable, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from envcoder_bench.compile import kernels
 from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.compile.trace import Memo, Untraced, trace
+from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.garbage import collection_paused
 from envcoder_bench.core.groups import GroupLayout
@@ -69,6 +70,7 @@ class RunFiles:
         slow: names files that take long.
         jailed: results of the jail for untrusted files, by name.
         loaded: stateless files by name and seed, which need not be loaded again. Groups never share a stateful module.
+        keeping: functions that stored something when they were checked, as (file, type).
     """
 
     baselines: Mapping[str, CandidateSource]
@@ -78,6 +80,16 @@ class RunFiles:
     slow: SlowFiles
     jailed: Mapping[str, Candidate | CandidateError] = field(default_factory=dict)
     loaded: dict[tuple[str, int], Candidate] = field(default_factory=dict)
+    keeping: set[tuple[str, str]] = field(default_factory=set)
+
+    def note_keepers(self, functions: Iterable[CandidateFunction]) -> None:
+        """Load the files of checked functions again from now on if these store something."""
+        found = {(own.file, own.type) for own in functions if own.stateful_line is not None} - self.keeping
+        self.keeping.update(found)
+        files = {file for file, _ in found}
+        for key, candidate in list(self.loaded.items()):
+            if candidate.file in files:
+                del self.loaded[key]
 
 
 def baseline_sources(task: str) -> list[CandidateSource]:
@@ -184,6 +196,7 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
     shaping = load_and_assemble(source, files, seed)
     with files.slow.step("checking", source.file):
         shaping = context.check(shaping)
+    files.note_keepers(shaping.functions.values())
     return context.tracer(replace(shaping, functions={**shaping.functions, **_fitness(files, seed)}), task)
 
 
@@ -212,10 +225,11 @@ def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
     key = (source.name, seed)
     if key not in files.loaded:
         with files.slow.step("loading", source.file):
+            keeping = {type_ for file, type_ in files.keeping if file == source.file}
             if source is files.fitness:
-                candidate = load_fitness(source, seed)
+                candidate = load_fitness(source, seed, keeping)
             else:
-                candidate = load_candidate(source.name, source.source, source.file, seed)
+                candidate = load_candidate(source.name, source.source, source.file, seed, keeping=keeping)
         if any(function.stateful_line is not None for function in candidate.functions.values()):
             return candidate
         files.loaded[key] = candidate
@@ -306,7 +320,8 @@ def _snapshot(
     called = replace(unshaped, programs={})  # for one step compiling takes longer
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     env.reset()
-    env.advance(torch.zeros_like(env.actions))
+    drawn = noise.uniform(seed, 0, noise.ACTION, *env.actions.shape, device=env.actions.device)
+    env.advance(2.0 * drawn - 1.0)  # with zeros, torques and what is divided by them would be 0
     state = {key: x.to(device, copy=True) for key, x in env.state.items()}
     snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)
     tracer.begin(snapshot)
@@ -342,7 +357,9 @@ def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed:
     try:
         for function in _fitness(files, seed).values():
             with files.slow.step("checking", function.file):
-                check_fitness(function, TrialState(task.state, task.constants, task), task, unshaped.action_dim)
+                trial = TrialState(task.state, task.constants, task)
+                function = check_fitness(function, trial, task, unshaped.action_dim)
+            files.note_keepers([function])
             _warn_if_stateful([function])
     except CandidateError as error:
         raise UserError(f"--fitness {error}") from None

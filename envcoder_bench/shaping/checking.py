@@ -13,7 +13,7 @@ from torch import Tensor
 
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
-from envcoder_bench.shaping import outputs
+from envcoder_bench.shaping import kept, outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, shared_settings
@@ -35,6 +35,8 @@ def check(
 ) -> Shaping:
     """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
 
+    Functions that stored something in their module have a ``stateful_line``, also where their text does not show it.
+
     Args:
         state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is replaced
             by random numbers of the width in question; ``progress_buf`` is added if it is missing.
@@ -48,7 +50,7 @@ def check(
     """
     try:
         trial = trial or TrialState(state, constants, task)
-        trial.cpu_action_dim = cpu_action_dim
+        trial.begin(cpu_action_dim)
         return _check(shaping, trial, task)
     except CandidateError as error:
         fault = error
@@ -75,11 +77,14 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
             if VALUE in made and made[VALUE].dim() == 2:
                 widths[kind.stage] = made[VALUE].shape[1]
     effort = any(KINDS[function.type].effort for function in shaping.functions.values())
+    shaping = replace(shaping, functions={stage: trial.judged(own) for stage, own in shaping.functions.items()})
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
 
 
-def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask, action_dim: int) -> None:
-    """Call ``compute_fitness`` once, with actions of width ``action_dim`` in the state.
+def check_fitness(
+    function: CandidateFunction, trial: TrialState, task: AnyTask, action_dim: int
+) -> CandidateFunction:
+    """Call ``compute_fitness`` once, with actions of width ``action_dim`` in the state; return it as ``check`` does.
 
     Raises:
         CandidateError: as ``check``.
@@ -87,6 +92,7 @@ def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask,
     with torch.no_grad():
         trial.action_dim = action_dim
         trial.results(function, task)
+    return trial.judged(function)
 
 
 class TrialState:
@@ -96,6 +102,7 @@ class TrialState:
         self.n = next(iter(state.values())).shape[0]
         self.device, self.action_dim = task.device, 0
         self.cpu_action_dim: int | None = None  # of ``check``
+        self._keepers: list[CandidateFunction] = []  # functions that stored something in their module
         state = {**state}
         state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
         # the number at (environment, column) does not depend on how many columns there are
@@ -104,6 +111,10 @@ class TrialState:
         self._states = {device: {key: x.to(device) for key, x in state.items()} for device in devices}
         self._actions = {device: actions.to(device) for device in devices}
         self._constants = {device: own_constants(constants, device) for device in devices}
+
+    def begin(self, cpu_action_dim: int | None) -> None:
+        """Begin the check of another shaping."""
+        self.cpu_action_dim, self._keepers = cpu_action_dim, []
 
     def digest(self) -> str:
         """Return a digest of the numbers of the state."""
@@ -139,6 +150,11 @@ class TrialState:
                 raise from_exception(error, function) from None
         return made, components
 
+    def judged(self, function: CandidateFunction) -> CandidateFunction:
+        """Return a called function; if it stored something in its module, with a ``stateful_line``."""
+        keeps = function.stateful_line is None and any(own is function for own in self._keepers)
+        return replace(function, stateful_line=function.line) if keeps else function
+
     def widths_that_fit(self, function: CandidateFunction, num_dofs: int) -> list[int]:
         """Return the action widths with which a function returns the right shape for a few environments on the CPU.
 
@@ -162,10 +178,13 @@ class TrialState:
         real = self.inputs(device)
         given = StateDict({key: x.clone(memory_format=torch.contiguous_format) for key, x in real.items()})
         versions = {key: x._version for key, x in given.items()}
-        call = bind(function, given)
+        call, module = bind(function, given), function.module
+        before = None if module is None else kept.contents(module)
         try:
             with _surroundings(function, device):
                 value = call()
+            if module is not None and kept.contents(module) != before:
+                self._keepers.append(function)
             for key, x in given.items():
                 if x._version != versions[key] or not _unchanged(x, real[key]):
                     raise Mutation(in_place(key))

@@ -12,7 +12,7 @@ import warnings
 import weakref
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -56,12 +56,14 @@ def load_candidate(
     seed: int = 0,
     types: Sequence[str] = (*SHAPER_TYPES, *ALIASES),
     given: Mapping[str, object] = GIVEN,
+    keeping: Container[str] = (),
 ) -> Candidate:
     """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
 
     Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
-    ``given`` the names that the file can use without importing them.
+    ``given`` the names that the file can use without importing them, ``keeping`` the functions that are known to store
+    something for their next call.
 
     Raises:
         CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.
@@ -98,7 +100,8 @@ def load_candidate(
             action_dim=action_dim if KINDS[shaper_type].acts else None,
             random_line=random_line,
             generator_line=None if random_line is None else scan.generator_line(name_in_file),
-            stateful_line=scan.stateful_line(name_in_file),
+            stateful_line=scan.stateful_line(name_in_file) or (line if shaper_type in keeping else None),
+            module=module,
         )
     _refuse_bad_sets(functions, action_dim, scan, file, types)
     _unload_after(functions.values(), str(module["__name__"]))

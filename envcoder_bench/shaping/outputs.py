@@ -12,6 +12,7 @@ from envcoder_bench.shaping.faults import BadReturn
 from envcoder_bench.shaping.kinds import ANY, VALUE, Kind, Part
 
 Shape = Tuple[int, ...]
+TOTAL = "total reward"  # the reward itself among its components in the results
 
 
 def floating(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
@@ -57,6 +58,11 @@ def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
         given = ", ".join(_kind(part) for part in value)
         wanted = f"{kind.noun} ({n},), or the pair ({kind.stage}, {{name: component}})"
         raise BadReturn(f"returned ({given}); return {wanted}")
+    for name in value[1]:
+        if not str(name).strip():
+            raise BadReturn(f"returned a component with the name {name!r}: give it one that can be read")
+        if name == TOTAL:
+            raise BadReturn(f"returned a component with the name {name!r}, the reward itself in the results: rename it")
     return value[0], value[1]
 
 

@@ -9,7 +9,8 @@ import torch
 from shaping_fakes import Groups
 
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.components import TOTAL, Components
+from envcoder_bench.env.components import Components
+from envcoder_bench.shaping.outputs import TOTAL
 
 WAVES = """
 def compute_reward(dof_pos, progress_buf):

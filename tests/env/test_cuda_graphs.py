@@ -6,8 +6,8 @@ import pytest
 import torch
 from shaping_fakes import FakeTask, Groups, shaping
 
-from envcoder_bench.env.components import TOTAL
 from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.outputs import TOTAL
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

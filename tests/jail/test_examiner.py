@@ -36,6 +36,12 @@ def test_wrong_program_is_refused(examiner, monkeypatch):
     assert (told["line"], told["function"]) == (1, "compute_reward")
 
 
+def test_values_kept_through_an_argument_are_refused(examiner):
+    code = "BOX = [0.0]\ndef add(box):\n    box[0] = box[0] + 1.0\n"
+    told = examiner.examine(f"{code}def compute_reward(dof_pos):\n    add(BOX)\n    return dof_pos[:, 0] * BOX[0]\n")
+    assert told["error"]["message"].startswith("untrusted code must be traceable: may depend on what an earlier call")
+
+
 def test_changed_member_is_reported(examiner, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(torch.Tensor, "norm", torch.Tensor.sum)

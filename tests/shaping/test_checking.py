@@ -109,6 +109,16 @@ def test_dimensions_and_components_are_inferred():
     assert (checked.obs_dim, checked.action_dim, checked.effort) == (4, 3, False)
 
 
+@pytest.mark.parametrize(
+    "name, message",
+    [("", "the name '': give it one"), (" ", "the name ' ': give it one"), ("total reward", "'total reward', the reward")],
+)
+def test_component_names_can_be_told_apart_in_the_results(name, message):
+    code = f"def compute_reward(dof_pos):\n    r = dof_pos.sum(dim=-1)\n    return r, {{{name!r}: r}}\n"
+    assert message in fault(code)
+    assert shaping(code.replace(repr(name), "'total'")).components == ("total",)
+
+
 @pytest.mark.parametrize("value", ["x > 0", "(x > 0).long()", "(x > 0).float()", "(x > 0).double()"])
 def test_terminal_may_be_bool_int_or_float(value):
     shaping(f"def compute_terminal(dof_pos):\n    x = dof_pos[:, 0]\n    return {value}\n")

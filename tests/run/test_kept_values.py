@@ -1,0 +1,81 @@
+"""Candidates that keep values between calls in ways that only a call shows train as they are written."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import envcoder_bench
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.prepare import prepare
+
+pytestmark = pytest.mark.slow
+
+CURRICULUM = """
+class Curriculum: pass
+CURRICULUM = Curriculum()
+CURRICULUM.calls = 0
+def weight(curriculum):
+    curriculum.calls += 1
+    return 1.0 if curriculum.calls <= 20 else 5.0
+def compute_reward(pole_angle):
+    w = weight(CURRICULUM)
+    return torch.cos(pole_angle) * w, {"weight": torch.full_like(pole_angle, w)}
+"""
+# fails if training and evaluation, which have different numbers of environments, share a module
+TRACKER = """
+class Buffers: pass
+BUFFERS = Buffers()
+def change(buffers, actions):
+    change = actions - getattr(buffers, "last", torch.zeros_like(actions))
+    buffers.last = actions.clone()
+    return change
+def compute_observation(dof_pos, dof_vel, actions):
+    return torch.cat((dof_pos, dof_vel, change(BUFFERS, actions)), dim=1)
+"""
+FITNESS = """
+class Counter: pass
+COUNTER = Counter()
+COUNTER.calls = 0
+def count(counter):
+    counter.calls += 1
+def compute_fitness(pole_angle):
+    count(COUNTER)
+    return torch.cos(pole_angle) * COUNTER.calls
+"""
+NOTE = "keeps values between calls, which --resume cannot restore"
+
+
+def trained(folder, caplog, **settings):
+    """Fitness of all policies, and the last mean of the component ``weight`` of each seed."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="envcoder_bench"):
+        result = envcoder_bench.evaluate(
+            "Cartpole", {"curriculum": CURRICULUM, "tracker": TRACKER}, output_dir=folder, device="cpu", seeds=2,
+            baselines=False, num_envs_per_candidate=8, learning_iterations=4,
+            overrides={"evaluation.points": 2, "evaluation.num_envs": 4, "evaluation.final_episodes": 4, **settings},
+        )  # fmt: skip
+    assert list(result.results.status) == ["ok"] * 4, list(result.results.error)
+    assert sum(NOTE in record.getMessage() for record in caplog.records) == 2
+    points = result.points
+    weight = points[(points.component == "weight") & (points.iteration == 4)]
+    return list(result.results.fitness), list(weight["mean"])
+
+
+def test_training_equals_that_of_plain_calls(tmp_path, caplog):
+    fitness, weight = trained(tmp_path / "compiled", caplog)
+    assert weight == [5.0, 5.0]
+    assert (fitness, weight) == trained(tmp_path / "called", caplog, compile_shapers=False)
+
+
+def test_fitness_that_keeps_values_is_loaded_for_each_group(caplog):
+    cfg = run_config("Cartpole", ["device=cpu", "seeds=2", "num_envs_per_candidate=4"])
+    sources = [CandidateSource("plain", "plain.py", "def compute_reward(pole_angle):\n    return pole_angle\n")]
+    groups, failed = prepare(cfg, sources, CandidateSource("fitness", "fitness.py", FITNESS))
+    assert not failed and len(groups) == 2
+    own = [group.evaluation.functions["fitness"] for group in groups]
+    assert all(function.stateful_line is not None for function in own)
+    assert [function.call.__globals__["COUNTER"].calls for function in own] == [0, 0]
+    assert all("fitness" not in group.evaluation.programs for group in groups)
