@@ -7,7 +7,10 @@ import textwrap
 from string import Template
 from typing import Mapping, Sequence
 
+from omegaconf import DictConfig
+
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
@@ -23,7 +26,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
 
     Raises:
         ValueError: there is no such task.
-        UserError: an override is malformed or names an unknown key.
+        UserError: an override is malformed or names an unknown key, or the fitness file cannot be used.
     """
     name = find_spec(name).name
     cfg = compose_config(name, overrides)
@@ -31,7 +34,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     facts = task_contract(cfg.task)
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
-        _wrap(f"fitness: {_fitness(task)}", width, indent="  "),
+        _wrap(f"fitness: {_fitness(cfg, task)}", width, indent="  "),
         _wrap(f"timing: {timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(name, task, width),
@@ -47,7 +50,9 @@ def timing(facts: TaskContract) -> str:
     return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
 
 
-def _fitness(task: type[SimTask]) -> str:
+def _fitness(cfg: DictConfig, task: type[SimTask]) -> str:
+    if cfg.fitness is not None:
+        return f"{fitness_meaning(cfg)} ({cfg.fitness})"
     meaning = task.fitness_meaning
     return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Callable, Mapping, Sequence
 
@@ -15,6 +16,8 @@ from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Archive, Proposal, proposal_name
+
+_SCRIPT = re.compile(r"^[ \t]*@(?:torch\.)?jit\.script[ \t]*\n", re.MULTILINE)
 
 REPAIRED = ", repaired"
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
@@ -164,5 +167,6 @@ class LLMProposer:
     def _proposal(self, name: str, parents: tuple[str, ...], origin: str, reply: Reply) -> Proposal:
         code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
         source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
+        source = _SCRIPT.sub("", source)  # without effect in the jail, but best.py would have to compile as TorchScript
         error = "" if source else reply.error or "there is no code in the reply"
         return Proposal(name, source, parents, origin, error)

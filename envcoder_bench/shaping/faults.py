@@ -43,6 +43,8 @@ def one_line(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and "TorchScript interpreter" in lines[0]:
         return lines[-1]
+    if "<--- HERE" in text:  # TorchScript's compiler: the reason may be a later line
+        lines[:1] = [" ".join([*lines[:1], *[line for line in lines[1:] if line.startswith("Expected ")][:1]])]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 

@@ -92,3 +92,9 @@ def test_closed_pipe_is_not_an_error():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() == 0
+
+
+def test_fitness_is_that_of_the_file(tmp_path):
+    file = tmp_path / "calm.py"
+    file.write_text('"""How calm the cart is."""\ndef compute_fitness(cart_vel):\n    return -cart_vel.abs()\n')
+    assert f"fitness: How calm the cart is. ({file})" in describe("Cartpole", 500, [f"fitness={file}"])

@@ -105,6 +105,13 @@ def test_unsent_requests_give_no_proposal(tmp_path):
     assert limited.spent.tokens == 30
 
 
+def test_torchscript_decorators_are_removed(tmp_path):
+    code = "SCALE = 2.0\n\n@torch.jit.script\ndef compute_reward(x):\n    return SCALE * x\n"
+    llm, _ = proposer(lambda r: f"```python\n{code}```", tmp_path)
+    (proposal,) = llm.propose(Archive(), 1, 1)
+    assert proposal.source == code.replace("@torch.jit.script\n", "")
+
+
 def test_lone_surrogates_are_handled(tmp_path):
     llm, _ = proposer(lambda r: "```python\n# \ud800\ndef compute_reward(x):\n    return x\n```", tmp_path)
     (proposal,) = llm.propose(Archive(), 1, 1)

@@ -111,7 +111,7 @@ def test_dimensions_and_components_are_inferred():
 
 @pytest.mark.parametrize(
     "name, message",
-    [("", "the name '': give it one"), (" ", "the name ' ': give it one"), ("total reward", "'total reward', the reward")],
+    [("", "the name '': give it"), (" ", "the name ' ': give it"), ("total reward", "'total reward', the reward")],
 )
 def test_component_names_can_be_told_apart_in_the_results(name, message):
     code = f"def compute_reward(dof_pos):\n    r = dof_pos.sum(dim=-1)\n    return r, {{{name!r}: r}}\n"

@@ -150,6 +150,18 @@ def test_torchscript_compile_error_is_reported_with_its_line():
     assert fault(code) == "mine.py:5: raised RuntimeError: undefined value unknown_name: while the file was loaded"
 
 
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("torch.nn.functional.normalize(dof_pos, p=2).sum(dim=1)", "'float' for argument 'p' but instead found"),
+        ("sum([dof_pos])", "Arguments for call are not valid. Expected a value of type 'Tensor' for argument 'self'"),
+    ],
+)
+def test_torchscript_compile_error_says_what_was_expected(value, message):
+    told = fault(f"@torch.jit.script\ndef compute_reward(dof_pos: Tensor):\n    return {value}\n")
+    assert told.startswith("mine.py:3: raised RuntimeError: ") and message in told and "\n" not in told
+
+
 def test_file_without_a_known_function_is_refused():
     everything = (
         "compute_reward, compute_observation, compute_torque, compute_dof_target, compute_initial_state, compute_goal, "
