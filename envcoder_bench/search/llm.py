@@ -17,10 +17,9 @@ from envcoder_bench.search.providers.complete import complete_all
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Archive, Proposal, proposal_name
 
-_SCRIPT = re.compile(r"^[ \t]*@(?:torch\.)?jit\.script[ \t]*\n", re.MULTILINE)
-
 REPAIRED = ", repaired"
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
+_SCRIPT = re.compile(r"^[ \t]*@(?:torch\.)?jit\.script[ \t]*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)

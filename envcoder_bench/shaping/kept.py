@@ -19,7 +19,8 @@ MOST = 20_000  # values that are compared; of larger modules the first ones
 LARGEST = 1 << 16  # bytes of an array whose numbers are compared
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _WRAPPERS = (staticmethod, classmethod)
-_SEQUENCES, _SETS = (list, tuple, deque), (set, frozenset)
+_SEQUENCES: tuple[Any, ...] = (list, tuple, deque)
+_SETS: tuple[Any, ...] = (set, frozenset)
 
 
 def contents(module: Mapping[str, Any]) -> list[object]:
