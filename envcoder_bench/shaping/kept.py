@@ -123,4 +123,7 @@ def _numbers(x: Tensor) -> tuple[object, ...]:
     """Return the shape and the bytes of a small tensor on the CPU, which ``.data`` and ``.numpy()`` can change."""
     if x.device.type != "cpu" or x.layout != torch.strided or x.numel() * x.element_size() > LARGEST:
         return (x.shape,)
-    return x.shape, x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    try:
+        return x.shape, x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    except (RuntimeError, TypeError):  # quantized or conjugated ones, and those of a subclass
+        return (x.shape,)
