@@ -184,7 +184,7 @@ def make_context(
             files = replace(files, jailed=_jailed(cfg, sources, files, task))
         own_check = CachedCheck(task, tracer.cache)
         if cfg.device != "cpu":  # so far it has been checked on the simulation's device
-            own_check(unshaped)
+            files.note_keepers(own_check(unshaped).functions.values())
     except CandidateError as error:
         raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
     return PrepareContext(files, tracer, task, own_check, unshaped)
@@ -316,11 +316,13 @@ def _snapshot(
     contract = TaskContract.of(task)
     tracer.begin(task)
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
-    unshaped = tracer(check(unshaped, task.state, task.constants, task), task)
+    unshaped = check(unshaped, task.state, task.constants, task)
+    files.note_keepers(unshaped.functions.values())
+    unshaped = tracer(unshaped, task)
     called = replace(unshaped, programs={})  # for one step compiling takes longer
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     env.reset()
-    drawn = noise.uniform(seed, 0, noise.ACTION, *env.actions.shape, device=env.actions.device)
+    drawn = noise.uniform(seed, 1, noise.ACTION, *env.actions.shape, device=env.actions.device)
     env.advance(2.0 * drawn - 1.0)  # with zeros, torques and what is divided by them would be 0
     state = {key: x.to(device, copy=True) for key, x in env.state.items()}
     snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)
@@ -339,6 +341,7 @@ def _jailed(
     log_confinement()
     baseline = files.baselines[cfg.baseline]
     shaping = check(load_and_assemble(baseline, files, cfg.seed), task.state, task.constants, task)
+    files.note_keepers(shaping.functions.values())
     types = None if cfg.shaper_types is None else list(cfg.shaper_types)
     given = [(source.name, source.file, source.source) for source in sources if source.name not in BASELINES]
     sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)

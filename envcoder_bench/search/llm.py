@@ -19,7 +19,7 @@ from envcoder_bench.search.records import Archive, Proposal, proposal_name
 
 REPAIRED = ", repaired"
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
-_SCRIPT = re.compile(r"^[ \t]*@(?:torch\.)?jit\.script[ \t]*\n", re.MULTILINE)
+_SCRIPT = re.compile(r"^[ \t]*@(?:torch\.)?jit\.script[ \t]*(?:#.*)?\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ class TrialState:
         rows, fits = min(self.n, 3), []
         self.action_dim = MAX_ACTION_DIM
         state = {key: x.clone() for key, x in self.inputs(CPU, rows).items()}
-        with _surroundings(function, CPU):
+        with self._watched(function), _surroundings(function, CPU):
             for width in range(MAX_ACTION_DIM, 0, -1):
                 actions = state["actions"][:, :width].clone()
                 try:
@@ -174,17 +174,25 @@ class TrialState:
                     fits.append(width)
         return fits
 
+    @contextmanager
+    def _watched(self, function: CandidateFunction) -> Iterator[None]:
+        """Note whether the function stores something in its module inside the block."""
+        module = function.module
+        before = None if module is None else kept.contents(module)
+        try:
+            yield
+        finally:
+            if module is not None and kept.contents(module) != before:
+                self._keepers.append(function)
+
     def _run(self, function: CandidateFunction, parse: Callable[[object], T], device: torch.device) -> T:
         real = self.inputs(device)
         given = StateDict({key: x.clone(memory_format=torch.contiguous_format) for key, x in real.items()})
         versions = {key: x._version for key, x in given.items()}
-        call, module = bind(function, given), function.module
-        before = None if module is None else kept.contents(module)
+        call = bind(function, given)
         try:
-            with _surroundings(function, device):
+            with self._watched(function), _surroundings(function, device):
                 value = call()
-            if module is not None and kept.contents(module) != before:
-                self._keepers.append(function)
             for key, x in given.items():
                 if x._version != versions[key] or not _unchanged(x, real[key]):
                     raise Mutation(in_place(key))

@@ -6,43 +6,56 @@ call stores, in whatever form: through a local name, an argument or an attribute
 
 from __future__ import annotations
 
+import array
+import enum
 import functools
-from collections import deque
-from types import CellType, FunctionType, GeneratorType, MethodType, SimpleNamespace
+import itertools
+from argparse import Namespace
+from collections import UserDict, UserList, defaultdict, deque
+from types import CellType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, SimpleNamespace
 from typing import Any, Iterable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-MOST = 20_000  # values that are compared; of larger modules the first ones
-LARGEST = 1 << 16  # bytes of an array whose numbers are compared
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_WRAPPERS = (staticmethod, classmethod)
+MOST, FIRST = 20_000, 1_000  # values of a module that are compared, and of one container
+LARGEST = 1 << 22  # bytes of an array whose numbers are compared
+_PLAIN = {type(None), bool, int, str, bytes}
 _SEQUENCES: tuple[Any, ...] = (list, tuple, deque)
 _SETS: tuple[Any, ...] = (set, frozenset)
+_OPEN = (SimpleNamespace, Namespace, UserDict, UserList, torch.nn.Module)  # objects that hold what users put in
+_POSITIONS = {type(iter([])), type(iter(())), type(iter(range(1)))}
+_COUNTS = (itertools.count, itertools.repeat)
 
 
 def contents(module: Mapping[str, Any]) -> list[object]:
     """Return a description of the values that a module's functions, classes and variables hold.
 
     Two descriptions are equal if nothing was stored in between. Objects of other modules' classes are not entered,
-    except containers, arrays and neural networks: a logger keeps values, too. Calls no code of the module.
+    except containers, arrays and neural networks: a logger keeps values, too. Does not raise.
 
     Args:
         module: the module's globals.
     """
     found: list[object] = []
-    home = module.get("__name__")
     todo: deque[Any] = deque([_named(module)])
-    seen: dict[int, Any] = {}  # holds the values, so that no two have the same id
+    seen: dict[int, tuple[int, Any]] = {}  # number and value by id; a value that is held has an id of its own
     while todo and len(found) < MOST:
         x = todo.popleft()
-        if isinstance(x, _PLAIN):
-            found.append(repr(x))
-        elif id(x) not in seen:
-            seen[id(x)] = x
-            token, parts = _described(x, home)
+        kind = type(x)
+        if kind in _PLAIN:
+            found.append((kind, x))
+        elif kind is float or kind is complex:
+            found.append(repr(x))  # NaN is not equal to itself
+        elif id(x) in seen:
+            found.append(("seen", seen[id(x)][0]))
+        else:
+            seen[id(x)] = len(seen), x
+            try:
+                token, parts = _described(x, kind, module.get("__name__"))
+            except Exception:  # code of the candidate, such as __getattr__, may have been called
+                token, parts = id(x), ()
             found.append(token)
             todo.extend(parts)
     return found
@@ -53,77 +66,106 @@ def _named(names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: x for name, x in list(names.items()) if not (name.startswith("__") and name.endswith("__"))}
 
 
-def _described(x: Any, home: object) -> tuple[object, Iterable[Any]]:
+def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]:
     """Return what identifies a value by itself, and its parts."""
-    if isinstance(x, Tensor):
-        return (id(x), _version(x), *_numbers(x)), ()
-    if isinstance(x, np.ndarray):
-        shown = x.tobytes() if x.nbytes <= LARGEST and not x.dtype.hasobject else b""
-        return (id(x), x.shape, shown), ()
-    if isinstance(x, dict):
-        return (type(x), list(map(_key, dict.keys(x)))), list(dict.values(x))
+    own = _attributes(x, kind, home)
+    if issubclass(kind, Tensor):
+        return (x._version, *_numbers(x)), [x.__dict__]
+    if issubclass(kind, np.ndarray):
+        return (x.shape, x.tobytes() if x.nbytes <= LARGEST and not x.dtype.hasobject else id(x)), own
+    if issubclass(kind, dict):
+        items = list(itertools.islice(dict.items(x), FIRST))
+        if issubclass(kind, defaultdict):  # reading stores a default, which changes nothing
+            items = [(key, value) for key, value in items if not _is_default(value, x.default_factory)]
+        return (kind, [_key(key) for key, _ in items]), [*(value for _, value in items), *own]
     for base in _SEQUENCES:
-        if isinstance(x, base):
-            parts = list(base.__iter__(x))
-            return (type(x), len(parts)), parts
+        if issubclass(kind, base):
+            return (kind, base.__len__(x)), [*itertools.islice(base.__iter__(x), FIRST), *own]
     for base in _SETS:
-        if isinstance(x, base):
-            return (type(x), sorted(map(_key, base.__iter__(x)))), ()
-    if isinstance(x, GeneratorType):
+        if issubclass(kind, base):
+            return (kind, {_key(value) for value in base.__iter__(x)}), own
+    if kind is bytearray or kind is array.array:
+        return bytes(x), ()
+    if kind is GeneratorType:
         return (id(x), x.gi_frame and x.gi_frame.f_lasti), ()
-    return id(x), _inside(x, home)
+    if kind in _POSITIONS:
+        return (id(x), x.__length_hint__()), ()
+    return repr(x) if kind in _COUNTS else id(x), own
 
 
-def _inside(x: Any, home: object) -> Iterable[Any]:
-    """Return the values that an object of the module holds; nothing of others."""
-    if isinstance(x, FunctionType) and x.__module__ == home:
-        return [vars(x), x.__defaults__, x.__kwdefaults__, *(x.__closure__ or ())]
-    if isinstance(x, CellType):
-        try:
-            return [x.cell_contents]
-        except ValueError:  # it is empty
-            return ()
-    if isinstance(x, functools.partial):
+def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
+    """Return the values that an object of the module holds beside the elements of a container."""
+    if kind is FunctionType:
+        return [vars(x), x.__defaults__, x.__kwdefaults__, *(x.__closure__ or ())] if x.__module__ == home else ()
+    if kind is CellType:
+        return _cell(x)
+    if kind is functools.partial:
         return [x.func, x.args, x.keywords]
-    if isinstance(x, MethodType):
+    if kind is MethodType:
         return [x.__self__, x.__func__]
-    if isinstance(x, _WRAPPERS):
+    if kind is staticmethod or kind is classmethod:
         return [x.__func__]
-    if isinstance(x, property):
-        return [x.fget]
-    if isinstance(x, type):
-        return [_named(vars(x))] if x.__module__ == home else ()
-    if isinstance(x, torch.jit.ScriptModule):
+    if kind is property:
+        return [x.fget, x.fset]
+    if issubclass(kind, type):
+        return [_of_class(x)] if x.__module__ == home else ()
+    if issubclass(kind, torch.jit.ScriptModule):
         return [*x.parameters(), *x.buffers()]
-    if isinstance(x, torch.nn.Module):
-        return [vars(x)]
-    if type(x).__module__ == home or isinstance(x, SimpleNamespace):
-        slots = [name for base in type(x).__mro__ for name in _slots(base)]
-        return [type(x), getattr(x, "__dict__", {}), {name: getattr(x, name) for name in slots if hasattr(x, name)}]
-    return ()
+    if kind.__module__ != home and not issubclass(kind, _OPEN):
+        return ()
+    slots = [slot for base in kind.__mro__ for slot in vars(base).values() if type(slot) is MemberDescriptorType]
+    return [kind, *_dictionary(x), *(value for slot in slots for value in _slot(slot, x))]
 
 
-def _key(x: Any) -> str:
-    return repr(x) if isinstance(x, _PLAIN) else str(id(x))
+def _of_class(x: type) -> dict[str, Any]:
+    """Return a class's attributes, without those in which an enumeration stores combinations of its members."""
+    named = _named(vars(x))
+    return {name: own for name, own in named.items() if not (issubclass(x, enum.Enum) and name.startswith("_"))}
 
 
-def _slots(base: type) -> list[str]:
-    names = vars(base).get("__slots__", ())
-    return [names] if isinstance(names, str) else list(names)
-
-
-def _version(x: Tensor) -> int:
+def _cell(x: CellType) -> list[Any]:
     try:
-        return x._version
-    except RuntimeError:  # an inference tensor has none
-        return 0
+        return [x.cell_contents]
+    except ValueError:  # it is empty
+        return []
+
+
+def _dictionary(x: Any) -> list[Any]:
+    try:
+        return [object.__getattribute__(x, "__dict__")]
+    except AttributeError:
+        return []
+
+
+def _slot(slot: MemberDescriptorType, x: Any) -> list[Any]:
+    try:
+        return [slot.__get__(x)]
+    except AttributeError:  # it has no value
+        return []
+
+
+def _is_default(value: Any, factory: Any) -> bool:
+    if type(value) not in (_PLAIN | {float, list, dict}) or not isinstance(factory, (type, FunctionType)):
+        return False
+    try:
+        made = factory()
+        return type(made) is type(value) and bool(made == value)
+    except Exception:  # it is the candidate's code
+        return False
+
+
+def _key(x: Any) -> object:
+    return (type(x), x) if type(x) in _PLAIN else id(x)
 
 
 def _numbers(x: Tensor) -> tuple[object, ...]:
-    """Return the shape and the bytes of a small tensor on the CPU, which ``.data`` and ``.numpy()`` can change."""
+    """Return the shape and the numbers of a tensor on the CPU, which ``.data`` and ``.numpy()`` can change.
+
+    Of a tensor on a GPU, which would have to be waited for, or a large one, the identity.
+    """
     if x.device.type != "cpu" or x.layout != torch.strided or x.numel() * x.element_size() > LARGEST:
-        return (x.shape,)
+        return x.shape, id(x)
     try:
         return x.shape, x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    except (RuntimeError, TypeError):  # quantized or conjugated ones, and those of a subclass
-        return (x.shape,)
+    except (RuntimeError, TypeError):  # quantized or conjugated ones
+        return x.shape, id(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from textwrap import dedent, indent
 
 import pytest
@@ -13,12 +14,15 @@ from envcoder_bench.compile import program, trace
 from envcoder_bench.compile.trace import Untraced
 
 
-def traced(code: str, n: int = 6):
-    """The traced shaping of a candidate, and its refusals."""
+def traced(code: str, n: int = 6, known: bool = True):
+    """The traced shaping of a candidate, and its refusals; ``known``: with what its check found."""
     task = FakeTask(n)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what scripts and captures say
         checked = shaping(code, task=task, n=n)
+        if not known:
+            functions = {stage: replace(own, stateful_line=None) for stage, own in checked.functions.items()}
+            checked = replace(checked, functions=functions)
         return trace.trace(checked, task.state, task.constants, task)
 
 
@@ -241,8 +245,10 @@ def test_programs_beyond_the_node_limit_are_refused(monkeypatch):
 def test_in_place_changes_of_global_tensors_are_refused():
     for line in ("w *= 1.0", "w[0] = 1.0", "w.view(3)[1:].add_(0.0)", "torch.mul(w, 1.0, out=w)"):
         body = f"w = [WEIGHTS][0]\n{line}\nreturn (dof_pos * w).sum(-1)"
-        _, refused = traced(reward(body, "WEIGHTS = torch.ones(3)"))
+        code = reward(body, "WEIGHTS = torch.ones(3)")
+        _, refused = traced(code, known=False)
         assert refused[0].reason == "changes a tensor that outlives the call" and refused[0].line == 12
+        assert traced(code)[1][0].reason == "may depend on what an earlier call has kept"
 
 
 def test_large_constants_are_refused():

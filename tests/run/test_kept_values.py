@@ -9,7 +9,7 @@ import pytest
 import envcoder_bench
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.prepare import baseline_sources, prepare
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +79,20 @@ def test_fitness_that_keeps_values_is_loaded_for_each_group(caplog):
     assert all(function.stateful_line is not None for function in own)
     assert [function.call.__globals__["COUNTER"].calls for function in own] == [0, 0]
     assert all("fitness" not in group.evaluation.programs for group in groups)
+
+
+def test_baseline_that_keeps_values_is_loaded_for_each_group():
+    cfg = run_config("Cartpole", ["device=cpu", "num_envs_per_candidate=4"])
+    unshaped = next(source for source in baseline_sources("Cartpole") if source.name == "unshaped")
+    counter = FITNESS.partition("def compute_fitness")[0]
+    text = f"{unshaped.source}{counter}ORIGINAL = compute_terminal\n"
+    text += "def compute_terminal(pole_angle, cart_pos, reset_dist):\n    count(COUNTER)\n"
+    text += "    return ORIGINAL(pole_angle, cart_pos, reset_dist)\n"
+    reward = "def compute_reward(pole_angle):\n    return pole_angle\n"
+    sources = [CandidateSource(name, f"{name}.py", reward) for name in ("a", "b")]
+    groups, failed = prepare(cfg, [*sources, CandidateSource("unshaped", "unshaped.py", text)])
+    assert not failed
+    ends = [group.evaluation.functions["terminal"] for group in groups]
+    assert all(own.stateful_line is not None for own in ends)
+    assert [own.call.__globals__["COUNTER"].calls for own in ends] == [0, 0, 0]
+    assert len({id(own.call.__globals__) for own in ends}) == 3

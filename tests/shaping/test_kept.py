@@ -4,6 +4,7 @@ import pytest
 from shaping_fakes import FakeTask, shaping
 
 from envcoder_bench.compile.trace import trace
+from envcoder_bench.shaping.kept import FIRST, MOST, contents
 
 KEEPING = {
     "argument": """
@@ -32,10 +33,65 @@ def compute_reward(dof_pos):
     own.calls = getattr(own, "calls", 0) + 1
     return dof_pos[:, 0] * own.calls
 """,
-    "vars of a function": """
+    "swapped references": """
+ONE, TWO = [1.0], [2.0]
+BOTH = {"a": ONE, "b": TWO}
+def swap(both):
+    both["a"], both["b"] = both["b"], both["a"]
+    return both["a"][0]
 def compute_reward(dof_pos):
-    vars(compute_reward)["calls"] = vars(compute_reward).get("calls", 0) + 1
-    return dof_pos[:, 0]
+    return dof_pos[:, 0] * swap(BOTH)
+""",
+    "phases": """
+import enum
+class Phase(enum.Enum):
+    STANCE = 1
+    SWING = 2
+class Gait: pass
+GAIT = Gait()
+GAIT.phase = Phase.STANCE
+def advance(gait):
+    gait.phase = Phase(gait.phase.value % 2 + 1)
+def compute_reward(dof_pos):
+    advance(GAIT)
+    return dof_pos[:, 0] * GAIT.phase.value
+""",
+    "iterator in an argument": """
+import itertools
+COUNT = itertools.count(1)
+def tick(count):
+    return next(count)
+def compute_reward(dof_pos):
+    return dof_pos[:, 0] * tick(COUNT)
+""",
+    "counts by name": """
+import collections
+COUNTS = collections.defaultdict(int)
+def count(counts):
+    counts["calls"] += 1
+def compute_reward(dof_pos):
+    count(COUNTS)
+    return dof_pos[:, 0] * COUNTS["calls"]
+""",
+    "attribute of a tensor": """
+SCALE = torch.ones(3)
+def count(x):
+    x.calls = getattr(x, "calls", 0) + 1
+    return x
+def compute_reward(dof_pos):
+    return (dof_pos * count(SCALE)).sum(dim=1)
+""",
+    "large array, behind a long table": """
+TABLE = list(range(30_000))
+class Buffers: pass
+BUFFERS = Buffers()
+BUFFERS.history = np.zeros(90_000)
+def count(buffers):
+    history = buffers.history
+    history[-1] += 1
+    return float(history[-1])
+def compute_reward(dof_pos):
+    return dof_pos[:, 0] * count(BUFFERS)
 """,
     "array under a local name": """
 COUNT = np.zeros(1)
@@ -120,11 +176,46 @@ def compute_reward(dof_pos):
     x = squared(dof_pos.clone()) * torch.as_tensor(BOX.scale, dtype=torch.float32)
     return SCALED(x[:, 0]) * TABLE[Gait.TROT][0] * QUEUE[0] + NET(x)[:, 0] * len(NAMES)
 """,
-    "a key whose repr fails": """
+    "defaults that are read": """
+import collections
+WEIGHTS = collections.defaultdict(lambda: 0.5, {"a": 1.0})
+def compute_reward(dof_pos):
+    return sum(WEIGHTS[name] * dof_pos[:, k] for k, name in enumerate("abc"))
+""",
+    "combined flags": """
+import enum
+class Part(enum.Flag):
+    LEG = 1
+    ARM = 2
+def compute_reward(dof_pos):
+    return dof_pos[:, 0] * (Part.LEG | Part.ARM).value
+""",
+    "objects that cannot be looked at": """
+import weakref
 class Key:
     def __repr__(self):
         raise RuntimeError("no name")
-TABLE = {Key(): 1.0}
+class Name(str):
+    def __repr__(self):
+        raise RuntimeError("no name")
+class Other:
+    __slots__ = ("__d",)
+    def __getattr__(self, name):
+        return {}[name]
+class Liar:
+    @property
+    def __class__(self):
+        raise KeyError("no class")
+class Hidden:
+    def __getattribute__(self, name):
+        raise KeyError(name)
+class Odd(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, *given, **more):
+        raise KeyError("no function")
+TABLE, NAME, OTHER, LIAR, HIDDEN = {Key(): 1.0}, Name("x"), Other(), Liar(), Hidden()
+GONE, LARGE, LAZY = weakref.proxy(Key()), 10**5000, torch.nn.LazyLinear(1)
+NESTED, ODD = torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)]), torch.zeros(2).as_subclass(Odd)
 def compute_reward(dof_pos):
     return dof_pos[:, 0] * sum(TABLE.values())
 """,
@@ -149,12 +240,27 @@ def test_stored_values_are_found_by_a_call(code):
     assert [own.function.type for own in refused] == ["compute_reward"]
 
 
-@pytest.mark.filterwarnings("ignore:an ordinary warning")
+@pytest.mark.filterwarnings("ignore:an ordinary warning", "ignore:The PyTorch API of nested")
 @pytest.mark.parametrize("code", ORDINARY.values(), ids=ORDINARY)
 def test_constants_and_local_values_are_not_kept(code):
     assert shaping(code).functions["reward"].stateful_line is None
 
 
 def test_large_modules_are_compared_in_part():
-    code = "TABLE = list(range(100_000))\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] * TABLE[1]\n"
-    assert shaping(code).functions["reward"].stateful_line is None
+    one = [list(range(5_000)) for _ in range(100)]
+    assert len(contents({"table": one[0]})) == 2 + FIRST
+    assert MOST <= len(contents({"tables": one})) < MOST + FIRST
+
+
+def test_action_that_stores_once_is_found_whatever_width_is_tried_first():
+    code = """
+    BOX = []
+    def keep(box, x):
+        if not box:
+            box.append(float(x.mean()))
+        return box[0]
+    def compute_torque(dof_pos, actions):
+        return dof_pos * keep(BOX, dof_pos) + actions[:, :1]
+    """
+    with pytest.warns(RuntimeWarning, match="takes actions of any width"):
+        assert shaping(code).functions["command"].stateful_line == 7
