@@ -323,7 +323,7 @@ def _snapshot(
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     env.reset()
     drawn = noise.uniform(seed, 1, noise.ACTION, *env.actions.shape, device=env.actions.device)
-    env.advance(2.0 * drawn - 1.0)  # with zeros, torques and what is divided by them would be 0
+    env.advance(0.2 * drawn - 0.1)  # with zeros, torques and what is divided by them would be 0
     state = {key: x.to(device, copy=True) for key, x in env.state.items()}
     snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)
     tracer.begin(snapshot)
