@@ -23,7 +23,7 @@ RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances of a kernel's numbers against torc
 # number and share of a group's environments that may differ more, because a number is close to a threshold
 FEW, SHARE = 1, 0.002
 # where not all are compared at once: programs, after the first check of a process, and groups of a shared program
-PROGRAMS, SAMPLE = 128, 8
+PROGRAMS, SAMPLE = 64, 8
 
 
 class Compiler:
