@@ -15,9 +15,11 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK
 from envcoder_bench.search.genome import Genome, UnsupportedCode
 from envcoder_bench.search.records import Archive, Attempt, Proposal, proposal_name
+from envcoder_bench.search.terms import Quantity, quantities
 from envcoder_bench.search.vary import mutate, recombine
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.contract import Key
 
 TOURNAMENT = 3  # parents are the best of this many drawn at random
 ELITE = 0.25  # share of a round whose parent is the best so far
@@ -42,6 +44,7 @@ class EvolveProposer:
         seed: int = 0,
         baselines: Sequence[str] = BASELINES,
         selection: bool = True,
+        state: Mapping[str, Key] | None = None,
     ) -> None:
         """Create a proposer.
 
@@ -51,12 +54,14 @@ class EvolveProposer:
             seed: seed of the random choices.
             baselines: names of the baselines that are parents.
             selection: whether better candidates are more often parents; otherwise all that have a fitness are equally.
+            state: keys of the task's state, of which rewards get new terms; None: rewards get none.
 
         Raises:
             UserError: if a start has code that cannot be changed.
         """
         self._types: tuple[str, ...] = tuple(shaper_types or SHAPER_TYPES)
         self._seed, self._baselines, self._selection = seed, tuple(baselines), selection
+        self._quantities = quantities(state) if state else []
         self._starts: dict[str, Genome] = {}
         for name, source in (starts or {}).items():
             try:
@@ -114,7 +119,7 @@ class EvolveProposer:
         for _ in range(TRIES):
             parent, other = (names[min(rng.randrange(len(names)) for _ in range(drawn))] for names in (parents, every))
             try:
-                genome, changes, used = _vary(population, parent, other, rng)
+                genome, changes, used = _vary(population, parent, other, rng, self._quantities)
             except UnsupportedCode:
                 continue
             if not changes or genome.fingerprint() in known:
@@ -161,7 +166,7 @@ def _all(archive: Archive) -> list[Attempt]:
 
 
 def _vary(
-    population: Mapping[str, Genome], parent: str, other: str, rng: Random
+    population: Mapping[str, Genome], parent: str, other: str, rng: Random, quantities: Sequence[Quantity]
 ) -> tuple[Genome, list[str], tuple[str, ...]]:
     """Return a changed copy of a parent, perhaps combined with another, its changes, and the names of its parents.
 
@@ -177,7 +182,7 @@ def _vary(
     while mutations and mutations < MAX_MUTATIONS and rng.random() < MORE:
         mutations += 1
     for _ in range(mutations):
-        change = mutate(genome, rng)
+        change = mutate(genome, rng, quantities)
         if change is not None:
             genome = change[0]
             changes.append(change[1])

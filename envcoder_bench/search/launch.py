@@ -39,6 +39,7 @@ from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import compose_settings, explain_unknown, with_defaults
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.registry import find_spec
 
 UNTRUSTED = "untrusted=true"
@@ -105,7 +106,8 @@ class SearchSpec:
 
     def evolve(self, cfg: DictConfig) -> EvolveProposer:
         parents, selection = list(self.settings.parents), self.llm != RANDOM
-        return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed, parents, selection)
+        state = task_contract(cfg.task).state
+        return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed, parents, selection, state)
 
     def check(self, cfg: DictConfig, provider: Provider | None) -> None:
         """Raise UserError for errors that would otherwise occur in the course of the search."""

@@ -70,6 +70,8 @@ def _below(genome: Genome, function: ast.FunctionDef, node: ast.expr, line: int)
         return [] if value is None else below(value, at)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.BitOr)):
         sides = [node.left, node.right]
+        if isinstance(node.op, ast.Sub) and all(_is_input(function, side) for side in sides):
+            return []  # one quantity: an error, or progress
         # terms of a subtracted sum would have the opposite sign
         deep = [below(side) if side is node.left or not isinstance(node.op, ast.Sub) else [] for side in sides]
         leaves = [Piece(side, SUM, node, _label(genome, side)) for side in sides]
@@ -92,6 +94,14 @@ def _below(genome: Genome, function: ast.FunctionDef, node: ast.expr, line: int)
     # x.f(...), or the module of torch.f(x, ...)
     receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
     return several([below(x) for x in [*receiver, *node.args[:1]]]) if callee(node) in _WRAPPERS else []
+
+
+def _is_input(function: ast.FunctionDef, node: ast.expr) -> bool:
+    """Return whether an expression is a parameter, or a key of the state, as it is."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Name) and node.value.id == "state_dict"
+    steps = [statement for statement in function.body if not isinstance(statement, ast.Return)]
+    return isinstance(node, ast.Name) and not any(node.id in writes(statement) for statement in steps)
 
 
 def _summed(function: ast.FunctionDef, node: ast.AST, line: int) -> list[Piece]:

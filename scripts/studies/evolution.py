@@ -30,6 +30,7 @@ from envcoder_bench.search.rounds import check_and_repair, record_round
 from envcoder_bench.search.settings import compose_settings
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.tasks.base import BASELINES, UNSHAPED
+from envcoder_bench.tasks.contract import task_contract
 
 from .components import variants
 from .lengths import SPARSE_REWARD
@@ -81,7 +82,8 @@ class _Search:
 def _searches(study: Study, about: Record, sizes: Mapping[str, Any]) -> None:
     """Run the searches that are not recorded, and record them."""
     args, task = study.args, about["task"]
-    about = {**about, "rounds": args.rounds, "per_round": args.per_round, "seeds": args.final_seeds, "batch": True}
+    about = {**about, "rounds": args.rounds, "per_round": args.per_round, "seeds": args.final_seeds}
+    about.update(batch=True, new_terms=True)  # other searches are recorded without these
     about.update(overrides=list(args.overrides), settings=dict(sizes))
     facts = [{**about, "method": method, "search": k} for k in range(args.searches) for method in args.methods]
     types = [REWARD] if about["kinds"] == "reward" else None
@@ -122,7 +124,8 @@ def _begin(about: Record, types: Sequence[str] | None, cfg: DictConfig) -> _Sear
     seed, selection = APART * (about["search"] + 1), about["method"] != RANDOM
     baselines = {b.name: Attempt(b.name, 0, b.source) for b in baseline_sources(about["task"])}
     archive = Archive([], baselines, cfg.baseline)
-    return _Search(about, EvolveProposer(types, None, seed, [UNSHAPED], selection), archive)
+    state = task_contract(cfg.task).state
+    return _Search(about, EvolveProposer(types, None, seed, [UNSHAPED], selection, state), archive)
 
 
 def _outcome(search: _Search, best: Mapping[str, str], result: RunResult) -> Record:

@@ -252,8 +252,8 @@ def evolve(records: list[Record]) -> list[str]:
             fitness = references[task]["fitness"]
             ends = [known(fitness.get(name, [])) for name in (SPARSE_REWARD, HUMAN)]
             sparse, human = (mean(own) if own else math.nan for own in ends)
-            for method in dict.fromkeys(r["method"] for r in searches):
-                own = [r for r in searches if (r["kinds"], r["task"], r["method"]) == (kinds, task, method)]
+            for method in dict.fromkeys(map(_method, searches)):
+                own = [r for r in searches if (r["kinds"], r["task"], _method(r)) == (kinds, task, method)]
                 if not own:
                     continue
                 scores = [mean(known(r["fitness"][BEST])) for r in own if known(r["fitness"][BEST])]
@@ -280,6 +280,11 @@ def evolve(records: list[Record]) -> list[str]:
         r for task in dict.fromkeys(row[0] for row in rows) for r in (references[task], *searches) if r["task"] == task
     ]
     return [*_origins([[r] for r in used]), *table(head, rows), "", *_pooled(raw, pooled)]
+
+
+def _method(record: Record) -> str:
+    """Return a search's method; until 2026-11-26 rewards got no new terms of the state."""
+    return record["method"] if record.get("new_terms") else f"{record['method']} without new terms"
 
 
 def _of_one_budget(searches: list[Record], references: dict[str, Record]) -> list[Record]:

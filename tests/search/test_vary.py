@@ -90,6 +90,19 @@ def test_subtracted_sum_is_one_term():
         assert found[1] == pytest.approx(found[2], abs=0.02)
 
 
+def test_difference_of_two_inputs_is_one_term():
+    for value in ("a - b", "state_dict['a'] - state_dict['b']"):
+        made = genome(f"def compute_reward(state_dict, a, b):\n    return {value}\n")
+        assert len(pieces(made, "compute_reward")) == 1
+        assert changed(vary.drop, made, 0)[1] == changed(vary.reweight, made, 0)[1] == ""
+        made = genome(f"def compute_reward(state_dict, a, b, c):\n    return {value} - 2.0 * c\n")
+        kept = {tuple(call(changed(vary.drop, made, seed)[0]).tolist()) for seed in range(10)}
+        assert kept == {tuple((STATE["a"] - STATE["b"]).tolist()), tuple((-2.0 * STATE["c"]).tolist())}
+    # names that the function computes are terms of their own
+    made = genome("def compute_reward(a, b):\n    gain = 2.0 * a\n    cost = 3.0 * b\n    return gain - cost\n")
+    assert len(pieces(made, "compute_reward")) == 2
+
+
 @pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
 def test_drop_removes_only_one_term(source):
     seen = {tuple(shares(call(changed(vary.drop, genome(source), seed)[0]))) for seed in range(20)}
