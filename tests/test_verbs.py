@@ -49,8 +49,9 @@ def test_every_verb_has_help_with_examples_that_parse(verb, capsys):
     start = f"  {invocation('envcoder-bench')} {verb}"
     examples = [line for line in text.split("examples:")[1].splitlines() if line.startswith(start)]
     assert examples and "exit codes: 0" in text
+    module = importlib.import_module(f"envcoder_bench.verbs.{verb.replace('-', '_')}")
     for line in examples:
-        importlib.import_module(f"envcoder_bench.verbs.{verb.replace('-', '_')}").build_parser().parse_args(line[len(start) :].split())
+        module.build_parser().parse_args(line[len(start) :].split())
 
 
 def test_verbs_are_the_modules_of_their_folder():
