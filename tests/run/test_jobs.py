@@ -202,9 +202,9 @@ def test_stop_reaches_all_workers_and_starts_no_other_job():
 
 
 def test_run_without_workers_tells_how_to_resume(tmp_path):
-    with pytest.raises(UserError, match=r"none left. What was saved before is intact: .*eval.shapers.* --resume ") as error:
-        with resumable(), at_work(RunFolder(tmp_path / "run")):
-            raise NoWorker("none left")
+    told = r"none left. What was saved before is intact: .*eval.shapers.* --resume "
+    with pytest.raises(UserError, match=told) as error, resumable(), at_work(RunFolder(tmp_path / "run")):
+        raise NoWorker("none left")
     assert str(tmp_path / "run") in str(error.value)
 
 
