@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -147,7 +148,8 @@ def _falls(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Sequence[A
             counts.append(f"{policy} {down} of {len(own)}")
         axes.set_xlim(-1.0, arena.length + 1.0)
         axes.set_ylim(0, arena.width)
-        axes.set_title(f"{arena.name}: {', '.join(counts)}", fontsize=9, loc="left")
+        title = textwrap.fill(f"{arena.name}: {', '.join(counts)}", 125)  # what fits into the figure's width
+        axes.set_title(title, fontsize=9, loc="left")
         axes.set_ylabel("y [m]")
         axes.spines[["top", "right"]].set_visible(False)
     grid[-1].set_xlabel("x [m]; circles: falls, crosses: flips; zones are shaded in turn")
