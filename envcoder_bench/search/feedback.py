@@ -73,9 +73,11 @@ def _title(section: int) -> str:
 def _items(archive: Archive) -> list[Item]:
     """Return all items, the most useful first."""
     ranked, rounds = archive.ranked(), {attempt.round for attempt in archive.attempts}
+    left_out = left_out_text(archive)
     last = archive.of_round(max(rounds)) if rounds else []
     included = ranked[:1]
     items = [Item(BASELINES, 0, baselines_text(archive))] if archive.baselines else []
+    items += [Item(HISTORY, -1, left_out)] if left_out else []
     items += _full(BEST, ranked[0], archive) if ranked else []
     of_last = archive.ranked(last)
     if of_last and of_last[0] is not ranked[0]:
@@ -249,6 +251,18 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
     else:
         score = f"failed: {split_place(without_folders(attempt.error))[1]}"
     return _cut(f"{attempt.name}{parents}: {score}; {idea(attempt.source) or 'no code'}", LINE_WIDTH)
+
+
+def left_out_text(archive: Archive) -> str:
+    """Tell which functions of attempts were left out; empty if none were."""
+    names: dict[str, list[str]] = {}
+    for attempt in archive.attempts:
+        for function in attempt.left_out:
+            names.setdefault(function, []).append(attempt.name)
+    if not names:
+        return ""
+    each = ", ".join(f"{function} (of {_cut(', '.join(own), LINE_WIDTH)})" for function, own in names.items())
+    return f"Not part of this search, so left out of candidates and never trained: {each}. Do not write them."
 
 
 def idea(source: str) -> str:

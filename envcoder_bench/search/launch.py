@@ -142,7 +142,8 @@ class SearchSpec:
             search.temperature, search.max_output_tokens, search.concurrency, search.replies_per_request
         )
         record = Transcript(transcript, self.meta(cfg))
-        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, view.say)
+        kinds = self.meta(cfg)["shaper_types"]
+        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, view.say, kinds)
 
 
 def start(

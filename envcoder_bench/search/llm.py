@@ -9,6 +9,7 @@ from typing import Callable, Mapping, Sequence
 from tqdm import tqdm
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.words import listed
 from envcoder_bench.search.prompt import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
@@ -16,6 +17,7 @@ from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Archive, Proposal, proposal_name
+from envcoder_bench.search.reduction import reduced
 
 REPAIRED = ", repaired"
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
@@ -66,6 +68,7 @@ class LLMProposer:
         sampling: settings of requests.
         starts: sources by name, which are the first proposals of the first round.
         notify: called with one line when a request must be sent again.
+        types: the functions of the search; others are removed from candidates. None for all.
 
     Attributes:
         usage: usage of the last round including its repairs and replies from the transcript.
@@ -80,7 +83,9 @@ class LLMProposer:
         sampling: Sampling = Sampling(),
         starts: Mapping[str, str] | None = None,
         notify: Callable[[str], None] | None = None,
+        types: Sequence[str] | None = None,
     ) -> None:
+        self._types = types
         self._provider, self._transcript, self._budget = provider, transcript, budget
         self._prompts, self._sampling, self._starts, self._notify = prompts, sampling, dict(starts or {}), notify
         self.usage = Usage()
@@ -95,7 +100,7 @@ class LLMProposer:
         self.usage, self._repairs = Usage(), 0
         names = [proposal_name(round, k) for k in range(count)]
         starts = list(self._starts.items())[:count] if round == 1 else []
-        given = [Proposal(new, source, (), f"start: {name}") for new, (name, source) in zip(names, starts)]
+        given = [self._start(new, name, source) for new, (name, source) in zip(names, starts)]
         text = self._prompts.question(archive, round)
         best = archive.best()
         parents = (best.name,) if best is not None else ()
@@ -163,9 +168,17 @@ class LLMProposer:
                 self.usage.add(reply)
         return replies
 
+    def _start(self, name: str, file: str, source: str) -> Proposal:
+        text, left_out = reduced(source, self._types)
+        return Proposal(name, text or source, (), f"start: {file}", left_out=left_out if text else ())
+
     def _proposal(self, name: str, parents: tuple[str, ...], origin: str, reply: Reply) -> Proposal:
         code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
         source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
         source = _SCRIPT.sub("", source)  # without effect in the jail, but best.py would have to compile as TorchScript
+        # evaluations of best.py must run what was trained, and prompts must not show what was not
+        source, left_out = reduced(source, self._types)
         error = "" if source else reply.error or "there is no code in the reply"
-        return Proposal(name, source, parents, origin, error)
+        if left_out and not source:
+            error = f"the reply defines {listed(left_out)}, and none of {listed(self._types or ())}"
+        return Proposal(name, source, parents, origin, error, left_out)

@@ -30,6 +30,7 @@ class Proposal:
         parents: names of the attempts from which it was made.
         origin: description of how it was made, in one line.
         error: why there is no source, in one line; otherwise empty.
+        left_out: functions that the model wrote besides and the search does not ask for; they are not in the source.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Proposal:
     parents: tuple[str, ...] = ()
     origin: str = ""
     error: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Attempt:
     """A candidate and its result.
 
     Attributes:
-        name, source, parents, origin: as in Proposal.
+        name, source, parents, origin, left_out: as in Proposal.
         round: the round in which it was made; 0 for baselines.
         status: one of STATUSES: ``failed at load`` was never trained, ``failed`` stopped in training or has no fitness.
         fitness: mean over all seeds with which it was trained, in all rounds; None if there is none.
@@ -69,6 +71,7 @@ class Attempt:
     by_seed: dict[int, float] = field(default_factory=dict)
     over_episodes: tuple[float, float] | None = None
     stopped_at: int = 0
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", _OLD_STATUSES.get(self.status, self.status))
@@ -237,7 +240,7 @@ def _plain(attempt: Attempt) -> dict[str, Any]:
 
 def _attempt(row: dict[str, Any]) -> Attempt:
     known = dict(row)
-    known["parents"] = tuple(row["parents"])
+    known["parents"], known["left_out"] = tuple(row["parents"]), tuple(row.get("left_out", ()))
     known["by_seed"] = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
     known["points"] = tuple(_point(point) for point in row["points"])
     over_episodes = row.get("over_episodes")

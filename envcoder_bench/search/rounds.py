@@ -127,7 +127,7 @@ def record_round(
 
 def _attempt(number: int, proposal: Proposal, status: str = OK, error: str = "") -> Attempt:
     source, parents, origin = proposal.source, proposal.parents, proposal.origin
-    return Attempt(proposal.name, number, source, parents, origin, status, error=error)
+    return Attempt(proposal.name, number, source, parents, origin, status, error=error, left_out=proposal.left_out)
 
 
 def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:

@@ -11,7 +11,7 @@ from envcoder_bench.core.shell import shown
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
-from envcoder_bench.report.words import counted, without_folders
+from envcoder_bench.report.words import counted, listed, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.search.feedback import explain, idea
@@ -67,6 +67,8 @@ def candidates(round: Round) -> str:
         lines.append(_row(proposal.name, status, text))
         if proposal.name in round.repaired:
             lines.append(_row("", "", f"was: {_short(round.repaired[proposal.name])}"))
+        if proposal.left_out:
+            lines.append(_row("", "", f"without {listed(proposal.left_out)}: not in --shaper_types"))
     for proposal, status, error in round.failed:
         text, _, code = explain(error, proposal.source).partition("\n")
         lines.append(_row(proposal.name, "no code" if status == NO_CODE else "failed", _short(text)))

@@ -34,12 +34,12 @@ def fenced(request):
     return f"Sure.\n```python\n{source(request.label)}```\n"
 
 
-def proposer(answer, tmp_path, budget=None, starts=None, **sampling):
+def proposer(answer, tmp_path, budget=None, starts=None, types=None, **sampling):
     model = Model(answer)
     tmp_path.mkdir(exist_ok=True)
     prompts = Prompts(load_templates(), "the system", 4, 20_000)
     transcript = Transcript(tmp_path / "transcript.jsonl", {})
-    return LLMProposer(model, transcript, budget or Budget(), prompts, Sampling(**sampling), starts), model
+    return LLMProposer(model, transcript, budget or Budget(), prompts, Sampling(**sampling), starts, types=types), model
 
 
 def test_samples_of_a_round_share_their_prompt(tmp_path):
@@ -110,6 +110,35 @@ def test_torchscript_decorators_are_removed(tmp_path):
     llm, _ = proposer(lambda r: f"```python\n{code}```", tmp_path)
     (proposal,) = llm.propose(Archive(), 1, 1)
     assert proposal.source == code.replace("@torch.jit.script\n", "")
+
+
+BLIND = "def compute_observation(x):\n    return 0 * x\n\n\n"
+REWARD = "def compute_reward(x):\n    return x\n"
+
+
+def test_functions_outside_the_search_are_left_out_before_anything_sees_them(tmp_path):
+    def answer(request):
+        text = {"r1_00": BLIND + REWARD, "r1_01": BLIND, "r1_02": REWARD}.get(request.label, REWARD + BLIND)
+        return f"```python\n{text}```"
+
+    llm, _ = proposer(answer, tmp_path, types=["compute_reward"])
+    both, blind, plain = llm.propose(Archive(), 1, 3)
+    assert (both.source, both.left_out) == (REWARD, ("compute_observation",))
+    assert (plain.source, plain.left_out) == (REWARD, ())
+    assert (blind.source, blind.error) == ("", "the reply defines compute_observation, and none of compute_reward")
+    (repaired,) = llm.repair(Archive(), [(plain, "bad")])
+    assert (repaired.source, repaired.left_out) == (REWARD, ("compute_observation",))
+    recorded = (tmp_path / "transcript.jsonl").read_text()
+    assert recorded.count("def compute_observation") == 3  # replies as they came
+    every, _ = proposer(answer, tmp_path)
+    assert [p.source for p in every.propose(Archive(), 1, 2)] == [BLIND + REWARD, BLIND.rstrip() + "\n"]
+
+
+def test_start_candidates_are_reduced_too(tmp_path):
+    llm, _ = proposer(fenced, tmp_path, starts={"mine": BLIND + REWARD, "blind": BLIND}, types=["compute_reward"])
+    mine, blind = llm.propose(Archive(), 1, 2)
+    assert (mine.source, mine.left_out, mine.origin) == (REWARD, ("compute_observation",), "start: mine")
+    assert (blind.source, blind.left_out) == (BLIND, ())  # its check says what it lacks
 
 
 def test_lone_surrogates_are_handled(tmp_path):

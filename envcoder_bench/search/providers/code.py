@@ -6,6 +6,7 @@ import heapq
 import re
 import textwrap
 from dataclasses import dataclass
+from typing import Iterator
 
 MAX_CHARS = 1_000_000  # longer replies are ignored; models write at most about half of it
 
@@ -23,6 +24,7 @@ _TEXT_ENDS = {  # its end, or an escaped character
     '"""': re.compile(r'\\.|"""', re.DOTALL),
     "'''": re.compile(r"\\.|'''", re.DOTALL),
 }
+_NOT_LINE_END = re.compile(r"[^\n]")
 _TARGETS = re.compile(r"[ \t]+[\w, \t]+")  # of an indented assignment
 _PARAMETERS = re.compile(r"^def[ \t]+\w+[ \t]*\(", re.MULTILINE)
 _WORD = re.compile(r"\w+")
@@ -166,16 +168,36 @@ def _without_texts(code: str) -> str:
     """Remove string literals and comments; unterminated ones extend to the end of the line or of the code."""
     kept: list[str] = []
     position = 0
+    for start, end in _texts(code):
+        kept.append(code[position:start])
+        position = end
+    return "".join([*kept, code[position:]])
+
+
+def masked(code: str) -> str:
+    """Replace comments and string literals, but for the first character of a literal, by blanks; keep all line ends."""
+    kept: list[str] = []
+    position = 0
+    for start, end in _texts(code):
+        first = "" if code[start] == "#" else code[start]
+        kept += [code[position:start], first, _NOT_LINE_END.sub(" ", code[start + len(first) : end])]
+        position = end
+    return "".join([*kept, code[position:]])
+
+
+def _texts(code: str) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each string literal and comment."""
+    position = 0
     while True:
         found = _TEXT.search(code, position)
         if found is None:
-            return "".join([*kept, code[position:]])
-        kept.append(code[position : found.start()])
+            return
         position = len(code)
         for end in _TEXT_ENDS[found.group()].finditer(code, found.end()):
             if not end.group().startswith("\\"):
                 position = end.start() if end.group() == "\n" else end.end()
                 break
+        yield found.start(), position
 
 
 def _locals(code: str) -> set[str]:
