@@ -250,7 +250,8 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
         score = f"{_number(attempt.fitness)}{seeds}{compared}{stopped}"
     else:
         score = f"failed: {split_place(without_folders(attempt.error))[1]}"
-    return _cut(f"{attempt.name}{parents}: {score}; {idea(attempt.source) or 'no code'}", LINE_WIDTH)
+    what = idea(attempt.source) or ("no docstring" if attempt.source else "no code")
+    return _cut(f"{attempt.name}{parents}: {score}; {what}", LINE_WIDTH)
 
 
 def left_out_text(archive: Archive) -> str:

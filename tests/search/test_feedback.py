@@ -149,6 +149,8 @@ def test_history_lines_have_parents_fitness_and_idea():
     )
     failed = Attempt("r1_01", 1, "", status=records.NO_CODE, error="the model declined")
     assert history_line(failed, known) == "r1_01: failed: the model declined; no code"
+    plain = Attempt("r1_02", 1, "def compute_reward(x):\n    return x\n", fitness=0.5, by_seed={1: 0.5})
+    assert history_line(plain, known).endswith("; no docstring")
     text = section(feedback(known, 9000), "History")
     assert text.splitlines() == [history_line(a, known) for a in known.attempts]
     again = known.attempts[0].measured_again({2: 0.7})

@@ -91,7 +91,7 @@ def test_action_functions_keep_their_dimension():
 
 def test_function_that_is_used_is_kept_under_another_name():
     source = (
-        "import torch\n\n\ndef compute_observation(state_dict):\n    return state_dict['dof_pos']  # compute_observation"
+        "import torch\n\n\ndef compute_observation(s):\n    return s['dof_pos']  # compute_observation"
         "\n\n\ndef compute_reward(state_dict):\n    return compute_observation(state_dict).sum(dim=-1)\n"
     )
     text, left_out = reduced(source, REWARD)
