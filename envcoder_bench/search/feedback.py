@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.statistics import mean_interval
@@ -250,8 +250,22 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
         score = f"{_number(attempt.fitness)}{seeds}{compared}{stopped}"
     else:
         score = f"failed: {split_place(without_folders(attempt.error))[1]}"
-    what = idea(attempt.source) or ("no docstring" if attempt.source else "no code")
-    return _cut(f"{attempt.name}{parents}: {score}; {what}", LINE_WIDTH)
+    return _cut(f"{attempt.name}{parents}: {score}; {_described(attempt.source)}", LINE_WIDTH)
+
+
+def _described(source: str) -> str:
+    return idea(source) or ("no docstring" if source else "no code")
+
+
+def history(archive: Archive, others: Mapping[str, str], max_chars: int) -> str:
+    """Return a line for each attempt and each of ``others``, sources by name; the oldest are left out."""
+    lines = [history_line(attempt, archive) for attempt in archive.attempts]
+    lines += [_cut(f"{name}: not trained yet; {_described(source)}", LINE_WIDTH) for name, source in others.items()]
+    first, left = len(lines), max_chars
+    while first > 0 and len(lines[first - 1]) < left:
+        first -= 1
+        left -= len(lines[first]) + 1
+    return "\n".join(lines[first:])
 
 
 def left_out_text(archive: Archive) -> str:

@@ -17,6 +17,7 @@ from envcoder_bench.tasks.base import HUMAN
 
 NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
+SAME_AS = "is the same as "  # begin of the error of a candidate that equals another
 _OLD_STATUSES = {"failed_at_load": FAILED_AT_LOAD}  # spelling in archives of version 0.1.0
 
 
@@ -29,7 +30,9 @@ class Proposal:
         source: the text of its file; empty if the proposer got none.
         parents: names of the attempts from which it was made.
         origin: description of how it was made, in one line.
-        error: why there is no source, in one line; otherwise empty.
+        error: why there is no source, in one line; otherwise empty. Prompts show it to the model.
+        note: further facts for the user, which no prompt shows: messages of servers, the reason why a repair failed.
+        reply: beginning of a reply that is complete and has no candidate, for a repair; otherwise empty.
         left_out: functions that the model wrote besides and the search does not ask for; they are not in the source.
     """
 
@@ -39,6 +42,8 @@ class Proposal:
     origin: str = ""
     error: str = ""
     left_out: tuple[str, ...] = ()
+    note: str = ""
+    reply: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Attempt:
     """A candidate and its result.
 
     Attributes:
-        name, source, parents, origin, left_out: as in Proposal.
+        name, source, parents, origin, left_out, note: as in Proposal.
         round: the round in which it was made; 0 for baselines.
         status: one of STATUSES: ``failed at load`` was never trained, ``failed`` stopped in training or has no fitness.
         fitness: mean over all seeds with which it was trained, in all rounds; None if there is none.
@@ -72,6 +77,7 @@ class Attempt:
     over_episodes: tuple[float, float] | None = None
     stopped_at: int = 0
     left_out: tuple[str, ...] = ()
+    note: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", _OLD_STATUSES.get(self.status, self.status))
@@ -90,6 +96,11 @@ class Attempt:
     def outcome(self) -> str:
         """The status in words."""
         return f"{STOPPED} at {self.stopped_at}" if self.stopped_at else self.status.replace("_", " ")
+
+    @property
+    def reason(self) -> str:
+        """The error with the note, for the user."""
+        return noted(self.error, self.note)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -162,6 +173,11 @@ class Archive:
         return {**{attempt.name: attempt for attempt in self.attempts}, **self.baselines}[name]
 
 
+def noted(error: str, note: str) -> str:
+    """Return an error with its note in one line."""
+    return f"{error} ({note})" if error and note else error or note
+
+
 def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
     """Return the attempt with the highest mean fitness, the earliest of equals; None if none has a fitness."""
     return max(_measured(attempts), key=lambda pair: pair[1], default=(None, 0.0))[0]
@@ -190,7 +206,10 @@ class Proposer(Protocol):
         ...
 
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
-        """Return a replacement of the same name for each failed proposal; None if there is none."""
+        """Return a replacement of the same name for each failed proposal.
+
+        None if there was no request; without source, but with error, if the request was in vain.
+        """
         ...
 
 

@@ -47,8 +47,8 @@ WRONG_SHAPE = code('    return state_dict["dof_pos"]')
 NAN_LATER = code('    late = state_dict["progress_buf"] > 6\n    return torch.where(late, math.nan, 1.0)')
 # in the order in which they are asked for: three samples, and then what fails once more
 REPLIES = [
-    *(cosine(0.1), MISSPELT, "I would rather not.", cosine(0.2)),  # the third is asked again, as it has no code
-    cosine(0.3),  # r1_01, mended
+    *(cosine(0.1), MISSPELT, "I would rather not."),
+    *(cosine(0.3), cosine(0.2)),  # r1_01, mended, and r1_02, which had no code
     *(cosine(0.1), NAN_LATER, cosine(0.5)),  # the first of them was there in the first round
     cosine(0.4),  # r2_00, something else
     *(WRONG_SHAPE, cosine(0.6), MISSPELT),
@@ -123,15 +123,17 @@ def test_prompts_contain_errors_and_earlier_attempts(served_search):
     asked = [body["messages"][-1]["content"] for body in bodies]
     assert len({body["messages"][0]["content"] for body in bodies}) == 1  # one system prompt
     assert "Balance the pole, be still" in bodies[0]["messages"][0]["content"]
-    assert asked[0] == asked[1] == asked[2] == asked[3] and "Nothing has been tried" in asked[0]
-    assert "r1_01.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'" in asked[4]
-    assert 'return torch.cos(state_dict["pole_angel"])' in asked[4]
+    assert asked[0] == asked[1] == asked[2] and "Nothing has been tried" in asked[0]
+    assert "r1_01.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'" in asked[3]
+    assert 'return torch.cos(state_dict["pole_angel"])' in asked[3]
+    assert asked[4].startswith(asked[0].strip()) and "The answer began:\n\nI would rather not." in asked[4]
     second = asked[5]
     archive = read_archive(folder / "archive.json")
     best = max(archive.of_round(1), key=lambda a: a.by_seed[0])
     assert "Round 2 of 3" in second and best.source.strip() in second
     assert "upright mean: " in second and "against unshaped" in second
-    assert "r2_00 is" not in second and "is the same as r1_00: write another" in asked[8]
+    assert "r2_00 is" not in second and "is the same as r1_00, so it is not trained" in asked[8]
+    assert all(f"\n{name}" in asked[8] for name in ("r1_00: ", "r1_01: ", "r1_02: ", "r2_01: not trained yet"))
     third = asked[9]
     assert "r2_01 stopped in training: r2_01.py:4: in compute_reward: returned NaN" in third
     assert all(f"\n{a.name}" in third for a in [*archive.of_round(1), *archive.of_round(2)])

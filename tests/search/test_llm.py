@@ -9,8 +9,9 @@ from search_fakes import random_archive, source
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.prompt import Prompts, load_templates
-from envcoder_bench.search.providers.base import ProviderError, Reply, max_input_tokens
+from envcoder_bench.search.providers.base import LENGTH, REFUSAL, ProviderError, Reply, max_input_tokens
 from envcoder_bench.search.providers.budget import Budget
+from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Archive, Proposal
 
@@ -89,8 +90,58 @@ def test_reply_without_code_is_a_proposal_without_source(tmp_path):
     llm, model = proposer(lambda r: "I would rather not." if r.sample == 1 else fenced(r), tmp_path)
     proposals = llm.propose(Archive(), 1, 3)
     assert [bool(p.source) for p in proposals] == [True, False, True]
-    assert "no Python code" in proposals[1].error
-    assert llm.usage.input_tokens == 10 * len(model.requests) > 30  # asked again, and counted
+    lost = proposals[1]
+    assert (lost.error, lost.reply) == ("no compute_* function in the reply", "I would rather not.")
+    assert lost.note == "it begins: I would rather not."
+    assert llm.usage.input_tokens == 10 * len(model.requests) == 30  # the same prompt is not sent again
+
+
+def test_reply_without_code_is_repaired_with_the_question_and_what_it_lacks(tmp_path):
+    llm, model = proposer(lambda r: fenced(r) if "repair" in r.label else "I would rather not.", tmp_path)
+    archive = random_archive(1)
+    (lost,) = llm.propose(archive, 5, 1)
+    (found,) = llm.repair(archive, [(lost, lost.error)])
+    assert found == replace(lost, source=source("r5_00 repair 1"), origin=found.origin, error="", note="", reply="")
+    first, second = (request.messages[0].text for request in model.requests)
+    assert second.startswith(first[:500]) and "Round 5 of 4" in second
+    assert "there was no compute_* function in the reply. The answer began:\n\nI would rather not.\n" in second
+    assert len("the system") + len(second) <= 20_000
+    empty, _ = proposer(lambda r: "", tmp_path / "empty")
+    (lost,) = empty.propose(archive, 5, 1)
+    assert (lost.note, lost.reply) == ("it is empty", "(nothing)")
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "note"),
+    [
+        (
+            Reply("", finish=REFUSAL, error="openai:m@http://me:1 declined: no"),
+            "no reply",
+            "declined: no (asked 3 times)",
+        ),
+        (Reply("x", finish=LENGTH, error="cut off: raise --max_output_tokens"), "the reply was cut off", "raise --max"),
+        (Reply("", error="it has no choices"), "no reply", "it has no choices (asked 3 times)"),
+        (Reply("x" * 1_000_001), "the reply has 1,000,001 characters, more than 1,000,000 (asked 3 times)", ""),
+    ],
+)
+def test_errors_of_servers_are_notes_for_the_user(reply, error, note, tmp_path, monkeypatch):
+    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+    llm, model = proposer(lambda r: reply, tmp_path)
+    (lost,) = llm.propose(Archive(), 1, 1)
+    assert (lost.source, lost.error, lost.reply) == ("", error, "") and note in lost.note and len(model.requests) == 3
+
+
+def test_duplicate_is_repaired_with_what_there_is(tmp_path):
+    llm, model = proposer(fenced, tmp_path)
+    archive = random_archive(0)
+    one, two = llm.propose(archive, 5, 2)
+    llm.repair(archive, [(two, "is the same as r5_00: write another")])
+    told = model.requests[-1].messages[0].text
+    assert told.startswith("A candidate of yours is the same as r5_00, so it is not trained:")
+    assert "keep the idea" not in told and two.source.strip() in told
+    tried = told[told.index("What there is already:") :].splitlines()
+    assert f"{one.name}: not trained yet; Idea of r5_00." in tried and not any(two.name in line for line in tried)
+    assert {line.split(":")[0].split(" ")[0] for line in tried} >= {a.name for a in archive.attempts}
 
 
 def test_unsent_requests_give_no_proposal(tmp_path):
@@ -125,7 +176,7 @@ def test_functions_outside_the_search_are_left_out_before_anything_sees_them(tmp
     both, blind, plain = llm.propose(Archive(), 1, 3)
     assert (both.source, both.left_out) == (REWARD, ("compute_observation",))
     assert (plain.source, plain.left_out) == (REWARD, ())
-    assert (blind.source, blind.error) == ("", "the reply defines compute_observation, and none of compute_reward")
+    assert (blind.source, blind.error) == ("", "no compute_reward in the reply, only compute_observation")
     (repaired,) = llm.repair(Archive(), [(plain, "bad")])
     assert (repaired.source, repaired.left_out) == (REWARD, ("compute_observation",))
     recorded = (tmp_path / "transcript.jsonl").read_text()
@@ -173,7 +224,8 @@ def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):
         Proposal("r2_02", "x" * 30_000, ("r1_00",), "m, sample 2"),
     ]
     repaired = llm.repair(random_archive(0), [(p, f"/a/{p.name}.py:2: bad") for p in failed])
-    assert [p and p.name for p in repaired] == [None, "r2_01", None]  # no code; mended; too long for a prompt
+    assert [p and p.name for p in repaired] == ["r2_00", "r2_01", None]  # no code; mended; too long for a prompt
+    assert (repaired[0].source, repaired[0].error) == ("", "no compute_* function in the reply")
     assert repaired[1] == Proposal("r2_01", source("r2_01 repair 1"), ("r1_00",), "m, sample 1, repaired")
     (asked,) = {r.messages[0].text for r in model.requests if r.label == "r2_01 repair 1"}
     assert "r2_01.py:2: bad\n    b = 2" in asked and "a = 1\nb = 2\n" in asked and "/a/" not in asked

@@ -22,7 +22,7 @@ def archive():
                 "r1_00", 1, "x = 'ü'\n", (), "sampled", fitness=0.25, points=points, by_seed={3: 0.25},
                 over_episodes=(0.2, 0.3),
             ),
-            Attempt("r1_01", 1, "", status=records.NO_CODE, error="the reply was cut off"),
+            Attempt("r1_01", 1, "", status=records.NO_CODE, error="the reply was cut off", note="raise"),
             Attempt(
                 "r2_00", 2, "y", ("r1_00", "human"), fitness=0.5, episode_length=9.0, by_seed={4: 0.5},
                 left_out=("compute_goal",),

@@ -13,7 +13,9 @@ from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
 from envcoder_bench.search.providers.transcript import Transcript
 
-__all__ = ["Retry", "complete_all", "no_code"]
+__all__ = ["Retry", "complete_all", "no_answer", "no_code"]
+
+NO_FUNCTION = "no Python code with a compute_* function in the reply"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,7 +29,13 @@ def no_code(reply: Reply) -> str:
         return ""
     if reply.finish in (LENGTH, REFUSAL):
         return reply.error
-    return "no Python code with a compute_* function in the reply"
+    return NO_FUNCTION
+
+
+def no_answer(reply: Reply) -> str:
+    """Return why the same request should be sent again, in one line; empty for a complete reply, also without code."""
+    reason = no_code(reply)
+    return "" if reason == NO_FUNCTION and not reply.error else reply.error or reason
 
 
 def complete_all(
