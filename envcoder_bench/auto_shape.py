@@ -117,7 +117,8 @@ def build_parser() -> Parser:
     where.add_argument(
         "--resume",
         metavar="DIR",
-        help="resume the search in DIR; takes no other flag but higher --max_tokens, --max_cost or --num_iters",
+        help="resume the search in DIR; takes no other flags but higher --max_tokens, --max_cost or --num_iters, and"
+        " another --llm, --base_url, --temperature or --max_output_tokens",
     )
     return parser
 
@@ -135,7 +136,8 @@ SEARCH_FLAGS = (
 )  # fmt: skip
 
 
-RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume
+RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/limits.py has the same
+CHANGED = ("llm", "base_url", "temperature", "max_output_tokens")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -149,12 +151,10 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         args = build_parser().parse(words)
         if args.resume and (
-            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in RAISED)} or args.overrides
+            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in (*RAISED, *CHANGED))} or args.overrides
         ):
-            raise UserError(
-                "--resume takes no other flag but --max_tokens, --max_cost and --num_iters: the settings are those of"
-                " the search's config.yaml"
-            )
+            known = ", ".join(f"--{name}" for name in (*RAISED, *CHANGED))
+            raise UserError(f"--resume takes no other flag but {known}: the settings are those of its config.yaml")
         if not args.resume and not args.task:
             raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
         if not args.resume and not args.llm:
@@ -193,8 +193,8 @@ def _search(args: argparse.Namespace) -> int:
     console = Console(names_folder=False)
     view = View(console, console.stop)
     if args.resume:
-        raised = {name: getattr(args, name) for name in RAISED if getattr(args, name) is not None}
-        result = launch.resume(Path(args.resume), view, raised)
+        changed = {name: getattr(args, name) for name in (*RAISED, *CHANGED) if getattr(args, name) is not None}
+        result = launch.resume(Path(args.resume), view, changed)
     else:
         result = launch.start(
             task=args.task,

@@ -349,6 +349,38 @@ def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, monkeyp
     assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew
 
 
+def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, monkeypatch):
+    server = LLMServer()
+    server.script.extend([status(400, "'temperature' must be at most 2"), answer(cosine(0.1))])
+    url = f"{server.root}/v1".replace("//", "//me:secret-word@")
+    words = [*QUICK, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--temperature", 3]
+    folder = run(tmp_path / "search", *words, "--llm", "openai:m", "--base_url", url, expect=2)
+    told = capsys.readouterr()
+    assert f"lost, resume with another --temperature: {resume_command(folder, 'auto-shape')}\n" in told.err
+    resumed = ["--resume", str(folder), "--temperature", "1.5"]
+    for more, message in (
+        (
+            [],
+            f"the user name and password of --base_url {server.root}/v1 are not kept: give --base_url http://USER:PASS",
+        ),
+        (["--llm", "evolve"], "--llm evolve sends no requests"),
+        (["--llm", "gtp-4"], "--llm gtp-4: no such model"),
+        (["--temperature", "-1"], "temperature must be a number of at least 0"),
+    ):
+        assert auto_shape.main([*resumed, *more]) == 2
+        assert message in capsys.readouterr().err
+    assert "temperature: 1.5" in (folder / "config.yaml").read_text()
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    assert auto_shape.main(["--resume", str(folder), "--llm", "openai:n"]) == 0
+    server.close()
+    assert [(body["model"], body["temperature"]) for body in server.bodies] == [("m", 3), ("n", 1.5)]
+    assert {body["headers"]["authorization"] for body in server.bodies} == {"Basic bWU6c2VjcmV0LXdvcmQ="}
+    told = told.out + told.err + "".join(capsys.readouterr())
+    files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert "secret-word" not in told and not any(b"secret-word" in content for content in files)
+    assert auto_shape.main(["--resume", str(folder)]) == 0  # complete: no login is needed
+
+
 def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys):
     words = [*QUICK, "--llm", "evolve", "--race", "race.rule=halving", "race.rungs=[2]", "--shapers_per_iter", 5]
     folder = run(tmp_path / "search", *words, "--num_iters", 2)

@@ -14,6 +14,7 @@ from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, M
 from envcoder_bench.search.providers.choice import kind_of, make_provider
 from envcoder_bench.search.providers.complete import Retry, complete_all
 from envcoder_bench.search.providers.prices import price_of, read_prices
+from envcoder_bench.search.providers.secrets import hiding, login_of, without_login
 from envcoder_bench.search.providers.transcript import Transcript, read_records
 
 pytestmark = pytest.mark.slow  # the providers' own SDKs against a server of this machine
@@ -227,6 +228,56 @@ def test_permanent_error_ends_the_search(llm, fault, message, server, tmp_path):
     with pytest.raises(UserError, match=message):
         ask(make(llm, server), tmp_path, requests, concurrency=1)
     assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("llm", MODELS)
+@pytest.mark.parametrize(
+    ("message", "flag"),
+    [
+        ("Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3.0", "--temperature"),
+        ("temperature: range: 0..1", "--temperature"),
+        ("max_tokens is too large: 50000. This model supports at most 4096 completion tokens", "--max_output_tokens"),
+        ("'max_tokens' exceeds the limit, 4096 output tokens", "--max_output_tokens"),
+        ("the model m does not exist", "--llm"),
+    ],
+)
+def test_permanent_error_names_its_flag(llm, message, flag, server, tmp_path):
+    server.script.extend([status(400, message)] * 9)
+    with pytest.raises(UserError, match=rf"does not accept the request: 400: .* \(see {flag}\)$"):
+        ask(make(llm, server), tmp_path, [REQUEST])
+    assert len(server.bodies) == 1
+
+
+SECRETS = ("sk-abcdefgh", "pass word", "pass%20word", "me:pass", "bWU6cGFzcyB3b3Jk")
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_key_and_login_that_a_server_echoes_are_hidden(llm, server, tmp_path, monkeypatch):
+    monkeypatch.setenv(f"{llm.split(':')[0].upper()}_API_KEY", SECRETS[0])
+    echo = "x" * 280 + f" key {SECRETS[0]}, login me:pass word, Basic bWU6cGFzcyB3b3Jk of me:pass%20word"
+    page = raw(f"<html><title>{echo[250:]}</title></html>".encode(), 200, "text/html")
+    url = server.root.replace("//", "//me:pass%20word@") + ("/v1" if llm == "openai:m" else "")
+    faults = [
+        status(500, echo),
+        raw(echo.encode(), 200, "application/json"),
+        answer(f"def compute_reward(x): x\n{echo}"),
+    ]
+    server.script.extend([*faults, status(401, echo), page])
+    provider = make_provider(llm, url)
+    ask(provider, tmp_path)
+    told = [(tmp_path / "transcript.jsonl").read_text(), provider.name]
+    for _ in range(2):
+        with pytest.raises(UserError) as caught:
+            ask(provider, tmp_path, [replace(REQUEST, sample=1)])
+        told.append(str(caught.value))
+    assert all(secret not in text for text in told for secret in SECRETS) and "[hidden]" in told[0]
+    assert server.bodies[0]["headers"]["authorization"] == f"Basic {SECRETS[-1]}"  # it is used
+
+
+def test_placeholder_keys_are_not_hidden():
+    assert hiding("EMPTY")("an EMPTY list") == "an EMPTY list"
+    for url, login in (("http://a:b@h/v1", "a:b"), ("http://h:1/v1?x=a@b", ""), ("http://a:p@ss@h", "a:p@ss")):
+        assert login_of(url) == login and without_login(url) == url.replace(f"{login}@", "", bool(login))
 
 
 @pytest.mark.parametrize("llm", MODELS)

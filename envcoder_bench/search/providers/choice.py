@@ -8,6 +8,7 @@ from pathlib import Path
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.prices import read_prices
+from envcoder_bench.search.providers.secrets import without_login
 
 EVOLVE, RANDOM = WITHOUT_MODEL = ("evolve", "random")
 OPENAI = "openai"
@@ -55,7 +56,9 @@ def make_provider(llm: str, base_url: str | None = None, timeout: float = 600.0)
         raise UserError(f"--llm {kind} uses no model")
     if kind == REPLAY:
         if base_url:
-            raise UserError(f"--base_url {base_url} cannot be used with --llm {llm}, which uses no server")
+            raise UserError(
+                f"--base_url {without_login(base_url)} cannot be used with --llm {llm}, which uses no server"
+            )
         from envcoder_bench.search.providers.replay import ReplayProvider
 
         return ReplayProvider(Path(llm.split(":", 1)[1]))
