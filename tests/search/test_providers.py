@@ -94,7 +94,7 @@ def test_failures_are_retried_and_recorded(llm, fault, kind, server, tmp_path):
 @pytest.mark.parametrize(
     "body",
     [
-        {"choices": [], "content": None},
+        {"choices": None, "content": None},
         {"choices": None, "content": 3},
         {"choices": [None], "content": [None]},
         {"choices": [{}], "content": [{"type": "text"}]},
@@ -328,6 +328,19 @@ def test_openai_refusals_are_recognized(server):
     assert make("openai:m", server).complete(REQUEST).finish == REFUSAL
 
 
+def test_content_may_be_a_list_of_parts(server):
+    parts = [{"type": "reasoning", "id": "r"}, {"type": "text", "text": "def compute_reward(x):\n"}, "    return x"]
+    server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": parts}}]}))
+    assert make("openai:m", server).complete(REQUEST).text == "def compute_reward(x):\n    return x"
+
+
+def test_reply_without_choices_is_named_and_its_tokens_count(server, tmp_path):
+    server.script.extend([raw({"choices": [], "usage": {"prompt_tokens": 70, "completion_tokens": 7}})] * 3)
+    (reply,), _, records = ask(make("openai:m", server), tmp_path)
+    assert "sent a reply without any choice (asked 3 times)" in reply.error and "list index" not in reply.error
+    assert (reply.input_tokens, reply.output_tokens) == (210, 21) and [r["type"] for r in records] == ["reply"] * 3
+
+
 def test_null_reply_has_no_code(server):
     server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": None}}]}))
     reply = make("openai:m", server).complete(REQUEST)
@@ -339,6 +352,18 @@ def test_reasoning_models_get_their_own_parameters(model, server):
     make(f"openai:{model}", server).complete(REQUEST)
     (body,) = server.bodies
     assert "temperature" not in body and "max_tokens" not in body and body["max_completion_tokens"] >= 16384
+
+
+def test_temperature_without_effect_is_warned_of_once(server, caplog):
+    for llm in ("openai:o3-mini", *MODELS):
+        provider = make(llm, server)
+        if not llm.endswith("o3-mini"):
+            server.script.append(status(400, "`temperature` is deprecated for this model."))
+        for temperature in (0.7, 0.7, 0.7, None):
+            provider.complete(replace(REQUEST, temperature=temperature))
+        assert [f"{provider.name} does not support --temperature: 0.7 has no effect"] == caplog.messages
+        caplog.clear()
+        server.script.clear()
 
 
 def test_openai_models_get_max_completion_tokens_and_temperature(server, monkeypatch):

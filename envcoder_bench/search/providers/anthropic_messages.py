@@ -33,6 +33,7 @@ class AnthropicMessages:
         )
         self._timeout, self._hide = timeout, hiding(key, url)
         self._unsupported: set[str] = set()
+        self._ignored = sdk.Ignored()
         self.model = model
         self.name = sdk.provider_name("anthropic", model, url)
         self.default_output_tokens = 4096 if _FIRST_GENERATIONS.match(model) else 32000
@@ -60,7 +61,9 @@ class AnthropicMessages:
         }
         if request.system:
             parameters["system"] = request.system
-        if request.temperature is not None and "temperature" not in self._unsupported:
+        if "temperature" in self._unsupported:
+            self._ignored.warn(self.name, request.temperature)
+        elif request.temperature is not None:
             parameters["extra_body"] = {"temperature": request.temperature}  # newer SDKs have no argument for it
         return parameters
 

@@ -43,6 +43,7 @@ class OpenAIChat:
         self._max_replies = MAX_REPLIES
         reasons = _REASONING.match(model.split("/")[-1]) is not None
         self._unsupported: set[str] = {"temperature"} if reasons else set()
+        self._ignored = sdk.Ignored()
         self._limits = _LIMITS if reasons or not url else _LIMITS[::-1]
         self.model = model
         self.name = sdk.provider_name("openai", model, url)
@@ -82,20 +83,24 @@ class OpenAIChat:
         }
         if count > 1:
             parameters["n"] = count
-        if request.temperature is not None and "temperature" not in self._unsupported:
+        if "temperature" in self._unsupported:
+            self._ignored.warn(self.name, request.temperature)
+        elif request.temperature is not None:
             parameters["temperature"] = request.temperature
         return parameters
 
     def _replies(self, request: Request, count: int, response: Any) -> list[Reply]:
         """Return a reply for each choice. Of several, only the sum of their tokens is known."""
-        choices = [response.choices[k] for k in range(min(max(len(response.choices), 1), count))]
-        if len(choices) < count:  # for instance Ollama accepts n but returns one reply
+        choices = response.choices[:count]
+        if 0 < len(choices) < count:  # for instance Ollama accepts n but returns one reply
             self._max_replies = len(choices)
-        texts = [self._hide(sdk.clean_text(choice.message.content)) for choice in choices]
+        texts = [self._hide(sdk.joined_text(choice.message.content)) for choice in choices]
         usage = getattr(response, "usage", None)
         input_tokens = sdk.count(getattr(usage, "prompt_tokens", None), max_input_tokens(request))
         limit = sum(len(text.encode()) for text in texts)
         output_tokens = sdk.count(getattr(usage, "completion_tokens", None), limit)
+        if not choices:
+            return [Reply("", input_tokens, output_tokens, error=f"{self.name} sent a reply without any choice")]
         inputs, outputs = sdk.shares(input_tokens, len(texts)), sdk.shares(output_tokens, len(texts))
         replies = []
         for k, text in enumerate(texts):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import importlib
+import logging
 import math
 import os
 import re
+import threading
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Mapping, TypeVar
@@ -18,6 +20,7 @@ from envcoder_bench.search.providers.secrets import Hide, without_login
 from envcoder_bench.search.providers.transport import TooLarge
 
 Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
 
 _OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")  # parameters that some models do not support
 _TOO_LONG = ("context_length_exceeded", "prompt is too long", "maximum context length", "context window")
@@ -41,6 +44,21 @@ class Refused(Exception):
 
 class UnsupportedParameter(Exception):
     """The model does not support a parameter; the message is its name."""
+
+
+class Ignored:
+    """Warns once that a model does not support ``--temperature``; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._warned = False
+
+    def warn(self, who: str, temperature: float | None) -> None:
+        """Log the warning, unless no temperature was set or this is not the first call."""
+        with self._lock:
+            if temperature is not None and not self._warned:
+                self._warned = True
+                _log.warning("%s does not support --temperature: %g has no effect", who, temperature)
 
 
 def import_sdk(name: str) -> Any:
@@ -221,6 +239,20 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def count(tokens: object, upper_bound: int) -> int:
     """Return the provider's count of tokens; the upper bound if there is none, so that budgets hold."""
     return tokens if isinstance(tokens, int) and tokens >= 0 else upper_bound
+
+
+def joined_text(content: Any) -> str:
+    """Return the text of a message's content: a text, nothing, or a list of parts, of which those with text count.
+
+    Raises:
+        TypeError: if it is something else.
+    """
+    if content is None or isinstance(content, str):
+        return clean_text(content)
+    if not isinstance(content, list) or not all(isinstance(part, (str, dict)) for part in content):
+        raise TypeError("its content is neither a text nor a list of parts")
+    texts = [part if isinstance(part, str) else part.get("text") for part in content]
+    return clean_text("".join(text for text in texts if isinstance(text, str)))
 
 
 def cut_off(tokens: int) -> str:
