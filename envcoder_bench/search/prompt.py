@@ -180,6 +180,7 @@ def system_prompt(
     spec = get_spec(task, cfg.task)
     fields, facts = spec.task_class.fields, task_contract(cfg.task)
     numbers = {key: shown(value) for key, value in facts.values.items()}
+    formula = spec.task_class.drive_formula
     names = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
     values = _contract_values(spec.task_class, cfg)
     keys = {name: _keys(KINDS[name], spec.task_class) for name in names}
@@ -201,7 +202,7 @@ def system_prompt(
         ),
         training=training(cfg, facts),
         state=state_table(task, numbers, () if show_baseline else baseline_constants(fields)),
-        robot=robot(facts, fields),
+        robot=robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",
         baseline_place=", printed below" if show_baseline else ", which is not shown to you",
