@@ -102,7 +102,8 @@ class SearchSpec:
         facts = (self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline)
         with user_input():  # creates the task
             system = system_prompt(self.templates, *facts, cfg, self.settings.show_baseline)
-        return Prompts(self.templates, system, self.settings.num_iters, self.settings.prompt.max_chars)
+        rounds, limit = self.settings.num_iters, self.settings.prompt.max_chars
+        return Prompts(self.templates, system, rounds, limit, self.task_description)
 
     def evolve(self, cfg: DictConfig) -> EvolveProposer:
         parents, selection = list(self.settings.parents), self.llm != RANDOM
@@ -173,6 +174,8 @@ def start(
     """
     with user_input():
         task = find_spec(task).name
+    if task_description is not None and not task_description.strip():
+        raise UserError("--task_description is empty: say what the policy should do, or leave it out")
     settings, words = compose_settings(overrides)
     spec = SearchSpec(
         task,

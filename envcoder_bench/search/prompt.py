@@ -45,15 +45,22 @@ class Prompts:
         system: the system prompt, see ``system_prompt``.
     """
 
-    def __init__(self, templates: Mapping[str, str], system: str, rounds: int, max_chars: int) -> None:
-        """Check the templates. Raises UserError for invalid ones, and if ``max_chars`` leaves no room for feedback."""
+    def __init__(
+        self, templates: Mapping[str, str], system: str, rounds: int, max_chars: int, description: str = ""
+    ) -> None:
+        """Check the templates; ``description`` is part of the system prompt.
+
+        Raises:
+            UserError: for invalid templates, or if ``max_chars`` leaves no room for feedback.
+        """
         self.system = system
         self._templates, self._rounds, self._max_chars = templates, rounds, max_chars
         fixed = max(len(self._question(Archive(), 1, 0)), len(self._next(rounds, "")))
         self._room = max_chars - len(system) - fixed
         if self._room < MIN_FEEDBACK:
             least = max_chars - self._room + MIN_FEEDBACK
-            raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least")
+            own = f" ({len(description)} of them for --task_description)" if len(description) > MIN_FEEDBACK else ""
+            raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least{own}")
         self.repair("", "")  # raises now if a template is invalid
         self.duplicate(Archive(), {}, "", "")
         self.missing(Archive(), 1, "", "")

@@ -406,6 +406,9 @@ def test_rejected_token_limit_parameter_is_renamed(server):
         ("gpt-6.2-sol", "openai"),
         ("o1", "openai"),
         ("o4-mini", "openai"),
+        ("GPT-4o", "openai"),
+        ("chatgpt-4o-latest", "openai"),
+        ("Claude-Opus-5", "anthropic"),
         ("openai:Qwen/Qwen3-8B:free", "openai"),
         ("claude-opus-5-5", "anthropic"),
         ("anthropic:x", "anthropic"),
@@ -418,8 +421,16 @@ def test_kind_of_maps_llm_names_to_providers(llm, kind):
 
 
 @pytest.mark.parametrize(
+    ("llm", "model"), [("GPT-4o", "gpt-4o"), ("chatgpt-4o-latest", "chatgpt-4o-latest"), ("openai:My/GPT", "My/GPT")]
+)
+def test_models_of_openai_have_lower_case(llm, model, server):
+    make_provider(llm, f"{server.root}/v1").complete(REQUEST)
+    assert server.bodies[0]["model"] == model
+
+
+@pytest.mark.parametrize(
     ("llm", "hint"),
-    [("gtp-4o", "gpt-4o"), ("claud-opus-5", "claude-opus-5"), ("evolv", "evolve"), ("GPT-4o", "gpt-4o")]
+    [("gtp-4o", "gpt-4o"), ("claud-opus-5", "claude-opus-5"), ("evolv", "evolve"), ("GTP-4o", "gpt-4o")]
     + [(llm, "--llm") for llm in ("", "gpt-", "openai:", "replay:", "oops", "o", "llama3", "evolve:x")],
 )
 def test_unknown_model_has_near_matches(llm, hint):

@@ -16,8 +16,8 @@ ANTHROPIC = "anthropic"
 REPLAY = "replay"
 
 _PATTERNS = (
-    (OPENAI, re.compile(r"gpt-.+|o\d.*|openai:.+")),
-    (ANTHROPIC, re.compile(r"claude-.+|anthropic:.+")),
+    (OPENAI, re.compile(r"(?i:(chat)?gpt-.+|o\d.*)|openai:.+")),
+    (ANTHROPIC, re.compile(r"(?i:claude-.+)|anthropic:.+")),
     (REPLAY, re.compile(r"replay:.+")),
     (EVOLVE, re.compile(EVOLVE)),
     (RANDOM, re.compile(RANDOM)),
@@ -62,7 +62,7 @@ def make_provider(llm: str, base_url: str | None = None, timeout: float = 600.0)
         from envcoder_bench.search.providers.replay import ReplayProvider
 
         return ReplayProvider(Path(llm.split(":", 1)[1]))
-    model = re.sub(f"^{kind}:", "", llm)
+    model = llm[len(kind) + 1 :] if llm.startswith(f"{kind}:") else llm.lower()  # GPT-4o; a NAME stays as it is
     if kind == OPENAI:
         from envcoder_bench.search.providers.openai_chat import OpenAIChat
 
