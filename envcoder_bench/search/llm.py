@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Callable, Mapping, Sequence
 
@@ -13,7 +12,7 @@ from envcoder_bench.report.words import listed
 from envcoder_bench.search.prompt import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
-from envcoder_bench.search.providers.code import extract_code
+from envcoder_bench.search.providers.code import extract_code, without_script
 from envcoder_bench.search.providers.complete import complete_all, no_answer
 from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
@@ -24,7 +23,6 @@ REPAIRED = ", repaired"
 NO_REPLY = "no reply"  # all that prompts say of errors of servers and of refusals
 EXCERPT = 300  # characters of a reply without a candidate
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
-_SCRIPT = re.compile(r"^[ \t]*@(?:torch\.)?jit\.script[ \t]*(?:#.*)?\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ class LLMProposer:
     def _proposal(self, name: str, parents: tuple[str, ...], origin: str, reply: Reply) -> Proposal:
         code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
         source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
-        source = _SCRIPT.sub("", source)  # without effect in the jail, but best.py would have to compile as TorchScript
+        source = without_script(source)  # without effect in the jail, but best.py would have to compile as TorchScript
         # evaluations of best.py must run what was trained, and prompts must not show what was not
         source, left_out = reduced(source, self._types)
         if source:

@@ -161,6 +161,14 @@ def test_torchscript_decorators_are_removed(tmp_path):
     llm, _ = proposer(lambda r: f"```python\n{code}```", tmp_path)
     (proposal,) = llm.propose(Archive(), 1, 1)
     assert proposal.source == code.replace("@torch.jit.script\n", "")
+    imports = "from torch.jit import ignore, script, script as fast  # quick\n"
+    code = f"{imports}\n@script\ndef f(x):\n    return x\n\n@fast  # too\ndef compute_reward(x):\n    return f(x)\n"
+    llm, _ = proposer(lambda r: f"```python\n{code}```", tmp_path / "imported")
+    (proposal,) = llm.propose(Archive(), 1, 1)
+    assert proposal.source == code.replace("@script\n", "").replace("@fast  # too\n", "")
+    other = code.replace(imports, "from mine import script\n")
+    llm, _ = proposer(lambda r: f"```python\n{other}```", tmp_path / "other")
+    assert llm.propose(Archive(), 1, 1)[0].source == other
 
 
 BLIND = "def compute_observation(x):\n    return 0 * x\n\n\n"

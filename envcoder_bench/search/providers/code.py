@@ -15,6 +15,7 @@ _THOUGHTS = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL)
 _COMPUTE = re.compile(r"^def[ \t]+(compute_\w+)[ \t]*\(", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(?:from[ \t]+\S+[ \t]+)?import[ \t]+([^#\n]+)", re.MULTILINE)
+_FROM_JIT = re.compile(r"^from[ \t]+torch\.jit[ \t]+import[ \t]+([^#\n]+)", re.MULTILINE)
 _TOP_LEVEL = re.compile(r"import\s|from\s+\S+\s+import\s|def\s|class\s|@|#|[)\]}]|\"\"\"|'''|\w+\s*(?::[^=]+)?=(?!=)")
 _TEXT = re.compile(r"#|\"\"\"|'''|\"|'")  # the beginning of a comment or a string literal
 _TEXT_ENDS = {  # its end, or an escaped character
@@ -69,6 +70,15 @@ def extract_code(text: str, cut_off: bool = False) -> str | None:
     if not chosen:
         return None
     return "\n\n".join(blocks[index] for index in sorted(_with_helpers(blocks, chosen))) + "\n"
+
+
+def without_script(source: str) -> str:
+    """Remove the decorators ``@torch.jit.script``, also by a name that is imported from ``torch.jit``."""
+    names = [r"(?:torch\.)?jit\.script"]
+    for imported in _FROM_JIT.findall(source):
+        parts = [part.split() for part in imported.strip("() \t").split(",")]
+        names += [re.escape(part[-1]) for part in parts if part and part[0] == "script"]
+    return re.sub(rf"^[ \t]*@(?:{'|'.join(names)})[ \t]*(?:#.*)?\n", "", source, flags=re.MULTILINE)
 
 
 def _with_helpers(blocks: list[str], chosen: list[int]) -> set[int]:
