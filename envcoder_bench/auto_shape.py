@@ -89,6 +89,7 @@ def build_parser() -> Parser:
     model.add_argument(
         "--max_output_tokens", type=int, metavar="N", help="of one reply (default: depends on the model)"
     )
+    model.add_argument("--reply_timeout", type=float, metavar="S", help="seconds that a reply may take (default: 600)")
     model.add_argument("--max_tokens", type=int, metavar="N", help="limit on the tokens of all requests and replies")
     model.add_argument(
         "--max_cost", type=float, metavar="USD", help="limit on the cost in US dollars; a limit ends the search"
@@ -118,7 +119,7 @@ def build_parser() -> Parser:
         "--resume",
         metavar="DIR",
         help="resume the search in DIR; takes no other flags but higher --max_tokens, --max_cost or --num_iters, and"
-        " another --llm, --base_url, --temperature or --max_output_tokens",
+        " another --llm, --base_url, --temperature, --max_output_tokens or --reply_timeout",
     )
     return parser
 
@@ -131,13 +132,13 @@ def overrides(args: argparse.Namespace) -> list[str]:
 
 
 SEARCH_FLAGS = (
-    "temperature", "max_output_tokens", "max_tokens", "max_cost", "num_iters", "shapers_per_iter", "repair",
-    "final_seeds", "show_baseline",
+    "temperature", "max_output_tokens", "reply_timeout", "max_tokens", "max_cost", "num_iters", "shapers_per_iter",
+    "repair", "final_seeds", "show_baseline",
 )  # fmt: skip
 
 
 RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/limits.py has the same
-CHANGED = ("llm", "base_url", "temperature", "max_output_tokens")
+CHANGED = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -80,7 +80,9 @@ class SearchSpec:
 
     def provider(self) -> Provider | None:
         """Return the model's provider; None for evolve and random. Raises UserError, for instance for a missing key."""
-        return None if kind_of(self.llm) in WITHOUT_MODEL else make_provider(self.llm, self.base_url)
+        if kind_of(self.llm) in WITHOUT_MODEL:
+            return None
+        return make_provider(self.llm, self.base_url, float(self.settings.reply_timeout))
 
     def budget(self) -> Budget:
         return Budget(self.settings.max_tokens, self.settings.max_cost)

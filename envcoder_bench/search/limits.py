@@ -15,7 +15,13 @@ from envcoder_bench.search.providers.secrets import login_of, without_login
 from envcoder_bench.search.settings import check_settings, with_defaults
 
 LIMITS = ("max_tokens", "max_cost", "num_iters")  # settings that a resumed search may raise
-MODEL = ("llm", "base_url", "temperature", "max_output_tokens")  # arguments and settings that it may replace
+MODEL = (
+    "llm",
+    "base_url",
+    "temperature",
+    "max_output_tokens",
+    "reply_timeout",
+)  # arguments and settings that it may replace
 
 
 def raise_limits(folder: SearchFolder, config: DictConfig, raised: Mapping[str, Any]) -> None:

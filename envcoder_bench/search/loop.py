@@ -220,5 +220,5 @@ class Search:
 
 def _flags(error: UserError) -> str:
     """Return the flags that an error names and a resumed search may change: `` another --temperature``."""
-    flags = [f"--{name}" for name in MODEL if re.search(rf"--{name}\b", str(error))]
+    flags = [f"--{name}" for name in MODEL if re.search(rf"--{name}\b(?! replay:)", str(error))]
     return f" another {' or '.join(flags)}" if flags else ""

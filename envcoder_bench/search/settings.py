@@ -103,6 +103,9 @@ def check_settings(settings: DictConfig) -> None:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 <= value < math.inf):
             raise UserError(f"{key} must be a number of at least 0, got {value}")
+    timeout = settings.reply_timeout
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+        raise UserError(f"reply_timeout must be a number of seconds above 0, got {timeout}")
     if not isinstance(settings.show_baseline, bool):
         raise UserError(f"show_baseline must be yes or no, got {settings.show_baseline}")
     if not isinstance(settings.parents, ListConfig) or not set(settings.parents) <= set(BASELINES):

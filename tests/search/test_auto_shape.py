@@ -10,7 +10,7 @@ import time
 from unittest.mock import Mock
 
 import pytest
-from llm_server import LLMServer, answer, status
+from llm_server import LLMServer, answer, silent, status
 from omegaconf import OmegaConf
 
 from envcoder_bench import auto_shape
@@ -379,6 +379,20 @@ def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, m
     files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert "secret-word" not in told and not any(b"secret-word" in content for content in files)
     assert auto_shape.main(["--resume", str(folder)]) == 0  # complete: no login is needed
+
+
+def test_time_limit_of_replies_can_be_set_and_raised_on_resume(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+    server = LLMServer()
+    server.script.extend([silent] * 3 + [answer(cosine(0.1))])
+    words = [*QUICK, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--reply_timeout", 0.5]
+    folder = run(tmp_path / "search", *words, *served(server), expect=2)
+    assert "within 0.5 s (--reply_timeout) (tried 3 times); nothing is lost, resume with another --reply_timeout" in (
+        capsys.readouterr().err
+    )
+    assert auto_shape.main(["--resume", str(folder), "--reply_timeout", "60"]) == 0
+    server.close()
+    assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 4
 
 
 def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys):

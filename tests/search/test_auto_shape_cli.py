@@ -32,6 +32,8 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --final_seeds 1000000000", "final_seeds must be at most 10,000, got 1000000000"),
         (f"{EVOLVE} --task_description {{blank}}", "--task_description is empty: say what the policy should do"),
         (f"{EVOLVE} --task_description {{long}}", "(70000 of them for --task_description)"),
+        (f"{EVOLVE} --reply_timeout 0", "reply_timeout must be a number of seconds above 0, got 0"),
+        (f"{EVOLVE} reply_timeout=.inf", "reply_timeout must be a number of seconds above 0, got inf"),
         (f"{EVOLVE} --repair -1", "repair must be a whole number of at least 0, got -1"),
         (f"{EVOLVE} --final_seeds 0", "final_seeds must be a whole number of at least 1, got 0"),
         (f"{EVOLVE} shapers_per_iter=few", "shapers_per_iter must be a whole number of at least 1, got few"),
@@ -129,7 +131,7 @@ def test_help_names_every_flag(capsys):
         "--fitness", "--max_tokens", "--max_cost", "--base_url", "--final_seeds", "--temperature", "--prompt_dir",
         "--show_baseline", "--num_envs_per_candidate", "--learning_iterations", "--seeds", "--seed", "--sim",
         "--device", "--gpu_id", "--max_memory", "--output_dir", "--resume", "--candidates", "--baseline", "key=value",
-        "exit codes",
+        "exit codes", "--reply_timeout",
     ):  # fmt: skip
         assert flag in shown
 

@@ -133,7 +133,7 @@ def call(
     try:
         response = create(**parameters)
     except sdk.APITimeoutError as error:
-        raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s") from error
+        raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s (--reply_timeout)") from error
     except (sdk.APIConnectionError, TooLarge) as error:  # not every SDK wraps TooLarge
         cause = error.__cause__ or error
         if isinstance(cause, TooLarge):
