@@ -6,19 +6,20 @@ import re
 from dataclasses import dataclass
 from typing import Sequence
 
-from envcoder_bench.search.providers.code import masked
+from envcoder_bench.search.providers.code import masked, texts
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES
 
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _DEFINITION = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 _ASSIGNMENT = re.compile(r"(\w+)[ \t]*(?::[^=\n]+)?=(?!=)(?![ \t]*\w+[ \t]*=(?!=))")  # to one name
 _IMPORT = re.compile(r"(?:from[ \t]+(?!__future__)\S+[ \t]+)?import[ \t]+([^*]+)")
+_F_STRING = re.compile(r"[fF][rR]?\Z")
 _CONTINUES = (" ", "\t", ")", "]", "}")
 
 
 @dataclass
 class _Statement:
-    """A top-level statement with the comment above it.
+    """A top-level statement with the comment and the blank lines above it.
 
     Attributes:
         text, bare: its text, and the same with blanks in place of comments and string literals.
@@ -28,6 +29,11 @@ class _Statement:
     text: str
     bare: str
     names: tuple[str, ...]
+
+    def below(self, gap: str) -> str:
+        """Return its text with blank lines above it: its own, or ``gap`` if they are fewer."""
+        text = self.text.lstrip("\n")
+        return max(self.text[: len(self.text) - len(text)], gap, key=len) + text
 
 
 def reduced(source: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
@@ -49,8 +55,13 @@ def reduced(source: str, types: Sequence[str] | None) -> tuple[str, tuple[str, .
     roots |= {"ACTION_DIM"} if roots & set(ACTION_TYPES) else set()
     if roots.isdisjoint(words):
         return "", others
-    kept = _used(_statements(source, bare), roots, set(others))
-    text = re.sub(r"\n{4,}", "\n\n\n", "".join(statement.text for statement in kept)).strip("\n") + "\n"
+    statements = _statements(source, bare)
+    kept, chosen, gap = _used(statements, roots), [""], ""  # the widest gap since the last kept statement
+    for index, statement in enumerate(statements):
+        text = statement.below(gap)
+        gap = "" if index in kept else text[: len(text) - len(text.lstrip("\n"))]
+        chosen += [text] if index in kept else []
+    text = "".join(chosen).strip("\n") + "\n"
     for name in others:
         text = _renamed(text, name)
     return text, others
@@ -66,6 +77,8 @@ def _statements(source: str, bare: str) -> list[_Statement]:
         if begins and not decorated:
             first = number
             while first > 0 and lines[first - 1].startswith("#") and not blank[first - 1].strip():
+                first -= 1
+            while first > 0 and not lines[first - 1].strip():
                 first -= 1
             starts.append(first)
         decorated = line.startswith("@") if begins else decorated
@@ -91,8 +104,8 @@ def _statement(text: str, bare: str) -> _Statement:
     return _Statement(text, bare, tuple(part.split(".")[0] for part in parts if part))
 
 
-def _used(statements: Sequence[_Statement], roots: set[str], others: set[str]) -> list[_Statement]:
-    """Return the statements that bind ``roots`` or no name, and all that they use, in their order."""
+def _used(statements: Sequence[_Statement], roots: set[str]) -> set[int]:
+    """Return the indices of the statements that bind ``roots`` or no name, and of all that they use."""
     binders: dict[str, list[int]] = {}
     for index, statement in enumerate(statements):
         for name in statement.names:
@@ -101,12 +114,17 @@ def _used(statements: Sequence[_Statement], roots: set[str], others: set[str]) -
     taken = set(todo)
     while todo:
         statement = statements[todo.pop()]
-        # an f-string uses names, too; but a text that mentions another function does not use it
-        words = set(_WORD.findall(statement.bare)) | (set(_WORD.findall(statement.text)) - others)
+        words = set(_WORD.findall(statement.bare)) | _in_f_strings(statement.text)
         new = {index for word in words for index in binders.pop(word, ())} - taken
         taken |= new
         todo += new
-    return [statements[index] for index in sorted(taken)]
+    return taken
+
+
+def _in_f_strings(text: str) -> set[str]:
+    """Return the words in f-strings, some of which may be names."""
+    found = [text[start:end] for start, end in texts(text) if _F_STRING.search(text[max(start - 2, 0) : start])]
+    return {word for literal in found for word in _WORD.findall(literal)}
 
 
 def _renamed(source: str, name: str) -> str:

@@ -2,11 +2,15 @@
 
 import ast
 import time
+from pathlib import Path
 
 import pytest
 
+from envcoder_bench.search.genome import Genome
 from envcoder_bench.search.reduction import reduced
+from envcoder_bench.shaping.kinds import ALIASES, defined_types
 
+ROOT = Path(__file__).parents[2]
 REWARD = ("compute_reward",)
 WHOLE = '''"""Swing: compute_observation is blind."""
 
@@ -71,6 +75,8 @@ def test_file_is_reduced_to_the_functions_of_the_search_and_what_they_use():
     assert left_out == ("compute_observation", "compute_torque", "compute_done")
     assert bound(source) == ["SCALE", "LIMITS", "_upright", "compute_reward"]
     assert source.startswith('"""Swing: compute_observation is blind."""\n\nfrom __future__ import annotations\n\n')
+    assert "import math\n\nimport torch\n\nSCALE: float = 2.0\nLIMITS" in source
+    assert "\n}\n\n\n@torch" in source and "cos(x)\n\n\ndef compute_reward" in source
     assert "what the policy sees" not in source and "dynamic" not in source and "Dict" not in source
     kept = WHOLE[WHOLE.index("@torch.jit.script") : WHOLE.index("\n\n\ndef _zeros")]
     assert kept in source
@@ -126,3 +132,21 @@ def test_long_files_take_linear_time():
     for part in ("compute_goal = (\n", "# x\n", "'''\n", "def compute_goal():\n  pass\n", "a = 1 if a else b\n", "\\"):
         reduced(f"def compute_reward(s):\n    return a\n{part * (400_000 // len(part))}compute_goal", REWARD)
     assert time.perf_counter() - begin < 20
+
+
+SHIPPED = sorted([*ROOT.glob("user_functions/*/*.py"), *ROOT.glob("envcoder_bench/tasks/*/human.py")])
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}_{path.stem}")
+def test_shipped_files_are_reduced_as_by_their_syntax_trees(path):
+    text = path.read_text()
+    present = defined_types(text)
+    for name in present if len(present) > 1 else ():
+        name = ALIASES.get(name, name)
+        source, left_out = reduced(text, [name])
+        genome = Genome(text, [name])
+        names = [found.lstrip("_") for found in Genome(source, [name], prune=False).definitions]
+        names = [ALIASES.get(found, found) for found in names]
+        expected = {found.lstrip("_") for found in genome.definitions}
+        assert {*names} - {"annotations"} == expected - {"annotations"}, name
+        assert len(left_out) >= len(present) - 1

@@ -178,7 +178,7 @@ def _without_texts(code: str) -> str:
     """Remove string literals and comments; unterminated ones extend to the end of the line or of the code."""
     kept: list[str] = []
     position = 0
-    for start, end in _texts(code):
+    for start, end in texts(code):
         kept.append(code[position:start])
         position = end
     return "".join([*kept, code[position:]])
@@ -188,14 +188,14 @@ def masked(code: str) -> str:
     """Replace comments and string literals, but for the first character of a literal, by blanks; keep all line ends."""
     kept: list[str] = []
     position = 0
-    for start, end in _texts(code):
+    for start, end in texts(code):
         first = "" if code[start] == "#" else code[start]
         kept += [code[position:start], first, _NOT_LINE_END.sub(" ", code[start + len(first) : end])]
         position = end
     return "".join([*kept, code[position:]])
 
 
-def _texts(code: str) -> Iterator[tuple[int, int]]:
+def texts(code: str) -> Iterator[tuple[int, int]]:
     """Yield begin and end of each string literal and comment."""
     position = 0
     while True:
