@@ -16,11 +16,10 @@ from envcoder_bench.search.providers.code import extract_code, without_script
 from envcoder_bench.search.providers.complete import complete_all, no_answer
 from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
-from envcoder_bench.search.records import SAME_AS, Archive, Proposal, proposal_name
+from envcoder_bench.search.records import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
 from envcoder_bench.search.reduction import reduced
 
 REPAIRED = ", repaired"
-NO_REPLY = "no reply"  # all that prompts say of errors of servers and of refusals
 EXCERPT = 300  # characters of a reply without a candidate
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
 

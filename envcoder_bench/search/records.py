@@ -17,6 +17,7 @@ from envcoder_bench.tasks.base import HUMAN
 
 NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
+NO_REPLY = "no reply"  # all that prompts say of errors of servers and of refusals
 SAME_AS = "is the same as "  # begin of the error of a candidate that equals another
 _OLD_STATUSES = {"failed_at_load": FAILED_AT_LOAD}  # spelling in archives of version 0.1.0
 
@@ -259,6 +260,8 @@ def _plain(attempt: Attempt) -> dict[str, Any]:
 
 def _attempt(row: dict[str, Any]) -> Attempt:
     known = dict(row)
+    if row.get("status") == NO_CODE and "note" not in row:  # of a version whose errors could be those of servers
+        known["error"], known["note"] = NO_REPLY, row.get("error", "")
     known["parents"], known["left_out"] = tuple(row["parents"]), tuple(row.get("left_out", ()))
     known["by_seed"] = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
     known["points"] = tuple(_point(point) for point in row["points"])

@@ -58,6 +58,17 @@ def test_archive_of_version_0_1_is_loaded(tmp_path):
     assert read_archive(path).attempts[0].status == records.FAILED_AT_LOAD
 
 
+def test_errors_of_servers_in_older_archives_are_notes(tmp_path):
+    path = tmp_path / "archive.json"
+    write_archive(path, Archive([Attempt("r1_00", 1, "", status=records.NO_CODE, error="openai:m: 500: down")]))
+    assert read_archive(path).attempts[0].error == "openai:m: 500: down"
+    content = json.loads(path.read_text())
+    del content["attempts"][0]["note"]
+    path.write_text(json.dumps(content))
+    (attempt,) = read_archive(path).attempts
+    assert (attempt.error, attempt.reason) == ("no reply", "no reply (openai:m: 500: down)")
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"attempts": [{"name": 1}], "baselines": {}}'])
 def test_other_file_is_refused(tmp_path, text):
     path = tmp_path / "archive.json"
