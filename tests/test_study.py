@@ -351,6 +351,7 @@ def test_methods_are_compared_from_three_searches_on():
     fitness = {"no_reward": [0.0], "human": [2.0]}
     reference = {**about, "role": "reference", "iteration": 2, "seeds": 1, "fitness": fitness}
     search = {**about, "role": "search", "kinds": "reward", "rounds": 3, "per_round": 4, "evaluations": 12}
+    search["new_terms"] = True
     better = {**search, "method": "evolve", "fitness": {"best": [2.0]}}
     worse = {**search, "method": "random", "fitness": {"best": [1.0]}}
 
@@ -363,6 +364,11 @@ def test_methods_are_compared_from_three_searches_on():
         "- random, reward: human-normalized interquartile mean over 1 task 0.50 [0.50, 0.50]",
         "- probability that a search by evolve, reward ends better than one by random, reward: 1.00 [1.00, 1.00]",
     ]
+    older = {key: value for key, value in better.items() if key != "new_terms"}  # rewards got no new terms then
+    assert told(*[older] * 3, *[worse] * 3)[-1] == (
+        "- probability that a search by evolve without new terms, reward ends better than one by random, reward:"
+        " 1.00 [1.00, 1.00]"
+    )
 
 
 def test_parts_without_records_stay_empty(tmp_path):
