@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import sys
@@ -11,11 +12,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from envcoder_bench import auto_shape, evaluate, resume
+from envcoder_bench.__main__ import main as envcoder_bench_main
 from envcoder_bench.compile import cache
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.policies import open_run
 from envcoder_bench.run.task_check import TaskFaults, check_task
 from envcoder_bench.search.launch import start
 from envcoder_bench.search.records import read_archive
@@ -230,7 +233,7 @@ def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     (run / "summary.json").unlink()
     assert main(["--resume", str(run)]) == 2
     told = capsys.readouterr().err
-    assert f"move the task back to {folder}, or set task_source to its new place" in told
+    assert f"move the task back to {folder}, or set task_source in this file to its new place" in told
     change(run / "config.yaml", f"task_source: {folder}", f"task_source: {moved}")
     assert main(["--resume", str(run)]) == 0
     assert "using the new values" in capsys.readouterr().err
@@ -276,6 +279,39 @@ def test_stopped_run_of_an_outside_task_resumes_to_the_same_result(folder, tmp_p
     assert whole == again and "mine" in whole and "failed" not in whole
 
 
+@pytest.mark.slow
+def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
+    watch = StopAfter()
+    settings = {"num_envs_per_candidate": 4, "learning_iterations": 2, "sim": "mujoco_cpu", "device": "cpu"}
+    settings["overrides"] = ["evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1", SMALL[-1]]
+    evaluate("pendulum", {"mine": CANDIDATE}, output_dir="run", reporter=watch, stop=watch.stop, **settings)
+    moved = folder.rename(tmp_path / "moved")
+    forget()
+    with pytest.raises(UserError) as error:
+        open_run("run")
+    file = tmp_path / "run" / "config.yaml"
+    assert str(error.value).startswith(f"{file}: unknown task '{folder}': ")
+    assert f"move the task back to {folder}, or set task_source in this file to its new place" in str(error.value)
+    change(file, f"task_source: {folder}", f"task_source: {moved}")
+    assert main(["--resume", "run"]) == 0
+    told = capsys.readouterr().err
+    assert "could not be written" not in told
+    assert f"--task {moved}" in html.unescape((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
+    forget()
+    run = open_run("run")
+    assert run.folder.notes == [] and run.cfg.task_source == str(moved)
+    forget()
+    assert envcoder_bench_main(["export", "run", "--candidate", "human"]) == 0
+    change(file, "learning_iterations: 2", "learning_iterations: 3")
+    run = open_run("run")
+    assert [run.cfg.task_source, run.cfg.learning_iterations] == [str(moved), 2]
+    assert "(learning_iterations: 2 -> 3): these are results of the config in run.json" in run.folder.notes[0]
+    change(moved / "task.py", "import torch\n", "import torch\nimport torhc\n")
+    forget()
+    with pytest.raises(UserError, match=r"ModuleNotFoundError: No module named 'torhc'$"):  # it was not moved
+        open_run("run")
+
+
 class KilledInRound2(View):
     def say(self, text):
         if "round 2 of" in text:
@@ -283,7 +319,7 @@ class KilledInRound2(View):
 
 
 @pytest.mark.slow
-def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path):
+def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path, capsys):
     task = "pendulum.task:Pendulum"
     words = ["--task", task, "--llm", "evolve", "--task_config", "pendulum/task.yaml", "task.env.torque=1.25", *SMALL]
     assert auto_shape.main([*words, *SEARCH, "--output_dir", "search"]) == 0
@@ -296,6 +332,12 @@ def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path):
         start(task, "evolve", overrides=config.overrides[:-1] + SEARCH, output_dir=Path("other"), view=KilledInRound2())
     assert not (tmp_path / "other" / "rounds" / "2").exists()
     forget()
+    (tmp_path / "pendulum").rename(tmp_path / "moved")
+    assert auto_shape.main(["--resume", "other"]) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith(f"auto-shape: error: {tmp_path / 'other' / 'config.yaml'}: ")
+    assert told.endswith(f": move the task back to {task}, or set task in this file to its new place")
+    (tmp_path / "moved").rename(tmp_path / "pendulum")
     assert auto_shape.main(["--resume", "other"]) == 0
     one, other = ((tmp_path / name / "archive.json").read_text(encoding="utf-8") for name in ("search", "other"))
     assert one == other
