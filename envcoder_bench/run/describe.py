@@ -37,7 +37,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         _wrap(f"fitness: {_fitness(cfg, task)}", width, indent="  "),
         _wrap(f"timing: {timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
-        *_functions(name, task, width),
+        *_functions(name, task, facts, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
         *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in _names(facts)),
@@ -57,11 +57,11 @@ def _fitness(cfg: DictConfig, task: type[SimTask]) -> str:
     return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
 
 
-def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
+def _functions(name: str, task: type[SimTask], facts: TaskContract, width: int) -> list[str]:
     purposes = {baseline: function_docs(name, baseline) for baseline in BASELINES}
     sections: list[str] = []
     for function in SHAPER_TYPES:
-        lines = [_wrap(f"  {function}: {_returns(KINDS[function], task)}", width, indent="    ")]
+        lines = [_wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, indent="    ")]
         for baseline, own in purposes.items():
             if function in own:
                 lines.append(_wrap(f"    {baseline}: {own[function]}", width, indent="      "))
@@ -74,11 +74,11 @@ def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
     return sections
 
 
-def _returns(kind: Kind, task: type[SimTask]) -> str:
+def _returns(kind: Kind, task: type[SimTask], facts: TaskContract) -> str:
     """What a function returns for n environments of a task."""
     if kind.name in task.refusals:
         return f"cannot be used: {task.refusals[kind.name]}"
-    keys = [f"{key} {_shape(task, key)}" for key in (kind.keys(task) if kind.keys else ()) if key in task.fields]
+    keys = [f"{key} {_shape(task, key)}" for key in (kind.keys(facts) if kind.keys else ()) if key in task.fields]
     if kind.keys is not None and not keys:
         return f"not called: this task has no {kind.stage.replace('_', ' ')}"
     joints = _shape(task, "dof_pos") if "dof_pos" in task.fields else "(n, 0)"  # a flying robot may have none

@@ -67,8 +67,8 @@ class Kind:
             tensors of the state.
         floating: whether the result must be floating point; otherwise bools and integers are allowed, too.
         components: whether it may return a pair of the result and a dict of its components. One stage has them.
-        keys, rest: for a dict: the keys that it may have, as far as the task's state has them; the live tensors by key
-            that give the rows not set by a function.
+        keys, rest: for a dict: the keys that it may have, as far as the task's state has them, as a function of the
+            task or its contract; the live tensors by key that give the rows not set by a function.
         acts: whether the policy's action is a parameter.
         effort: whether the result commands efforts instead of position targets.
         default: the task's method that is called with action and state if there is no function.
@@ -176,7 +176,7 @@ _ROWS = (
         judged_with=UNSHAPED,
         returns="a dict of some of $keys, a row for every environment",
         absent="the task's default state",
-        keys=lambda task: (*INITIAL_STATE_KEYS, *task.object_keys),
+        keys=lambda task: [key for key in (*INITIAL_STATE_KEYS, *task.object_keys) if key in task.default_state],
         rest=lambda task: task.default_state,
     ),
     Kind(

@@ -16,11 +16,14 @@ from envcoder_bench.__main__ import main as envcoder_bench_main
 from envcoder_bench.compile import cache
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.eval_shapers import main
+from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.describe import describe
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.policies import open_run
 from envcoder_bench.run.task_check import TaskFaults, check_task
 from envcoder_bench.search.launch import start
+from envcoder_bench.search.prompt import load_templates, system_prompt
 from envcoder_bench.search.records import read_archive
 from envcoder_bench.search.screen import View
 from envcoder_bench.tasks import outside, registry
@@ -101,6 +104,20 @@ def test_train_yaml_of_the_task_overrides_the_default(folder):
     (folder / "train.yaml").write_text("params: {config: {horizn_length: 8}}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"train.yaml: unknown key 'params.config.horizn_length' \(did you mean"):
         compose_config("pendulum")
+
+
+def test_keys_that_an_initial_state_cannot_have_are_not_offered(folder):
+    key = '        "root_states": Field((13,), "-", "base", "sim.root_states"),\n'
+    change(folder / "task.py", '        "actions": ', f'{key}        "actions": ')
+    offered = "compute_initial_state: a dict of some of dof_pos (n, 1), dof_vel (n, 1), a row"
+    assert offered in " ".join(describe("pendulum").split())
+    cfg = compose_config("Pendulum")
+    prompt = system_prompt(load_templates(), "Pendulum", "Swing up.", "height", None, "human", cfg)
+    assert "`dof_pos` `(n, 1)`, `dof_vel` `(n, 1)`" in prompt and "`root_states` `(n, 13)`" not in prompt
+    mine = Path("mine.py")
+    mine.write_text("def compute_initial_state(root_states):\n    return {'root_states': root_states}\n")
+    checked = check_candidates("pendulum", ["device=cpu", "sim=mujoco_cpu", "num_envs_per_candidate=2"], [mine])
+    assert checked.rows[-1].error.endswith("returned the key 'root_states'; return some of dof_pos, dof_vel")
 
 
 def test_task_is_loaded_from_a_class(folder):
