@@ -18,6 +18,7 @@ from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.describe import describe
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.policies import open_run
@@ -104,6 +105,25 @@ def test_train_yaml_of_the_task_overrides_the_default(folder):
     (folder / "train.yaml").write_text("params: {config: {horizn_length: 8}}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"train.yaml: unknown key 'params.config.horizn_length' \(did you mean"):
         compose_config("pendulum")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("minibatch_size: 64", "minibatch_size: 64 asks for 1536 minibatches, being of the batch of num_actors=4096 "),
+        ("{minibatch_size: 60, num_actors: 4}", "minibatch_size: 60 does not divide the batch of 96 that it refers to"),
+        ("gamma: 2.0", "gamma: must be a number from 0 to 1, got 2.0"),
+        ("lr_schedule: sometimes", "lr_schedule: must be"),
+    ],
+)
+def test_faulty_value_of_train_yaml_names_the_file_and_its_key(folder, text, told):
+    (folder / "train.yaml").write_text(f"params: {{config: {text if '{' in text else '{' + text + '}'}}}\n")
+    with pytest.raises(UserError) as error:
+        check_training(compose_config("pendulum", ["num_envs_per_candidate=4"]))
+    assert str(error.value).startswith(f"{folder / 'train.yaml'}: train.params.config.{told}")
+    (folder / "train.yaml").write_text("params: {config: {gamma: 0.5}}\n")
+    with pytest.raises(UserError, match=r"^train.params.config.gamma: must be"):  # the file is not at fault
+        check_training(compose_config("pendulum", ["train.params.config.gamma=2"]))
 
 
 def test_keys_that_an_initial_state_cannot_have_are_not_offered(folder):
