@@ -16,6 +16,7 @@ from envcoder_bench.__main__ import main as envcoder_bench_main
 from envcoder_bench.compile import cache
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.eval_shapers import main
+from envcoder_bench.report.results import read_results
 from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_training
@@ -274,6 +275,28 @@ def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     change(run / "config.yaml", f"task_source: {folder}", f"task_source: {moved}")
     assert main(["--resume", str(run)]) == 0
     assert "using the new values" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_fitness_that_is_not_finite_is_explained(folder, tmp_path, capsys):
+    line = "return torch.cos(state" + '["dof_pos"][:, 0])'
+    change(folder / "task.py", line, 'return 1.0 / (state["dof_vel"][:, 0].abs() < 2.0)')  # infinite at speed
+    push = "def compute_torque(actions, max_torque):\n    return 0.0 * actions + {} * max_torque\nACTION_DIM = 1\n"
+    for name, share in (("pushes", 1.0), ("rests", 0.0)):
+        Path(f"{name}.py").write_text(push.format(share), encoding="utf-8")
+    words = ["--task", "pendulum", "--candidates", "pushes.py", "rests.py", "--output_dir", "run", *SMALL]
+    assert main(words) == 0
+    lines = (folder / "task.py").read_text(encoding="utf-8").splitlines()
+    number = next(k for k, text in enumerate(lines, 1) if "def fitness" in text)
+    fault = f"{folder / 'task.py'}:{number}: in fitness: returned NaN or infinity"
+    told = capsys.readouterr()
+    assert f"{fault} for pushes in the evaluation at iteration 2: check its logarithms" in told.err
+    assert "best 1.000" in told.err and "best inf" not in told.err
+    assert "pushes (no fitness)" in told.out and "rests (no fitness)" not in told.out
+    assert f"{fault} for pushes" in (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
+    rows = {row.candidate: row for row in read_results(tmp_path / "run" / "results.csv")}
+    assert rows["pushes"].error.startswith(f"{fault} in 2 of 2 evaluation episodes: check its logarithms")
+    assert not rows["pushes"].measured and rows["rests"].fitness == 1.0 and rows["rests"].error == ""
 
 
 def forget():
