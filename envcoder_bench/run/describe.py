@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import ast
+import inspect
 import textwrap
 from string import Template
 from typing import Mapping, Sequence
 
 from omegaconf import DictConfig
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
+from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.registry import baseline_path, find_spec, get_spec
@@ -26,7 +29,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
 
     Raises:
         ValueError: there is no such task.
-        UserError: an override is malformed or names an unknown key, or the fitness file cannot be used.
+        UserError: an override is malformed or names an unknown key, or the fitness file or a baseline cannot be used.
     """
     name = find_spec(name).name
     cfg = compose_config(name, overrides)
@@ -86,10 +89,17 @@ def _returns(kind: Kind, task: type[SimTask], facts: TaskContract) -> str:
 
 
 def function_docs(name: str, baseline: str) -> dict[str, str]:
-    """The first line of each function's docstring in a baseline's file, which is not run."""
-    module = ast.parse(baseline_path(name, baseline).read_text(encoding="utf-8"))
-    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
-    return {node.name: (ast.get_docstring(node) or "-").splitlines()[0] for node in functions}
+    """Return the first line of the docstring of each function of a baseline, which is loaded as in a run.
+
+    Raises:
+        UserError: it cannot be loaded.
+    """
+    path = baseline_path(name, baseline)
+    try:
+        functions = load_candidate(baseline, load_source(path), path).functions
+    except CandidateError as error:
+        raise UserError(str(error)) from error
+    return {kind: (inspect.getdoc(own.call) or "-").splitlines()[0] for kind, own in functions.items()}
 
 
 def _shape(task: type[SimTask], key: str) -> str:

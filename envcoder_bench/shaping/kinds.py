@@ -9,7 +9,6 @@ This module does not import torch, so that ``--help`` and ``--describe`` start q
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
@@ -220,7 +219,6 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 STAGES: dict[str, Kind] = {kind.stage: kind for kind in sorted(_ROWS, key=lambda kind: CALLED.index(kind.called))}
 SHAPER_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.shaper)
 ACTION_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.acts)
-_DEFINITION = re.compile(r"^def\s+(\w+)\s*\(", re.MULTILINE)
 ALIASES: dict[str, str] = {alias: name for name, kind in KINDS.items() for alias in kind.aliases}
 
 
@@ -238,9 +236,3 @@ def near_type(name: str, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)) -> st
     """Return ``" (did you mean compute_X?)"`` for a misspelt function name, if one is close despite the same prefix."""
     close = difflib.get_close_matches(name, types, n=1, cutoff=0.8)
     return f" (did you mean {close[0]}?)" if close else ""
-
-
-def defined_types(source: str) -> list[str]:
-    """Return the shaping functions that a file defines, with the names in it; its text is scanned, not executed."""
-    found = dict.fromkeys(_DEFINITION.findall(source))
-    return [name for name in found if ALIASES.get(name, name) in SHAPER_TYPES]

@@ -16,6 +16,7 @@ from envcoder_bench.__main__ import main as envcoder_bench_main
 from envcoder_bench.compile import cache
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.eval_shapers import main
+from envcoder_bench.grid.policy_files import read_policy
 from envcoder_bench.report.results import read_results
 from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.config import compose_config
@@ -24,6 +25,7 @@ from envcoder_bench.run.describe import describe
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.policies import open_run
 from envcoder_bench.run.task_check import TaskFaults, check_task
+from envcoder_bench.run.tracking import hyperparameters
 from envcoder_bench.search.launch import start
 from envcoder_bench.search.prompt import load_templates, system_prompt
 from envcoder_bench.search.records import read_archive
@@ -43,6 +45,7 @@ SMALL = [
 SEARCH = ["num_iters=2", "shapers_per_iter=2", "final_seeds=1"]
 CANDIDATE = """
 from envcoder_bench.tasks.Pendulum.human import compute_reward as human_reward
+from envcoder_bench.tasks.Pendulum.unshaped import compute_observation
 def compute_reward(dof_pos, dof_vel, actions):
     return human_reward(dof_pos, dof_vel, actions)[0] + 0.1 * torch.cos(dof_pos[:, 0])
 """
@@ -139,6 +142,23 @@ def test_keys_that_an_initial_state_cannot_have_are_not_offered(folder):
     mine.write_text("def compute_initial_state(root_states):\n    return {'root_states': root_states}\n")
     checked = check_candidates("pendulum", ["device=cpu", "sim=mujoco_cpu", "num_envs_per_candidate=2"], [mine])
     assert checked.rows[-1].error.endswith("returned the key 'root_states'; return some of dof_pos, dof_vel")
+
+
+def test_description_has_functions_that_a_baseline_imports(folder):
+    text = (folder / "human.py").read_text(encoding="utf-8")
+    own, rest = text.partition("def compute_torque")[0], "\n\nfrom envcoder_bench.tasks.Pendulum import unshaped\n"
+    assigned = "compute_torque = unshaped.compute_torque\n"
+    imported = "from envcoder_bench.tasks.Pendulum.unshaped import compute_initial_state\n"
+    (folder / "human.py").write_text(f"{own}{rest}{assigned}{imported}", encoding="utf-8")
+    told = describe("pendulum")
+    assert (
+        told.count("    human: The motor's torque.\n")
+        == told.count("    human: Hanging, within 0.1 rad, at rest.")
+        == 1
+    )
+    (folder / "human.py").write_text("def compute_reward(:\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"human.py:1: syntax error: .* at 'def compute_reward\(:'"):
+        describe("pendulum")
 
 
 def test_task_is_loaded_from_a_class(folder):
@@ -261,6 +281,13 @@ def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     told = capsys.readouterr()
     assert "mine" in told.out and "failed" not in told.out and "not compiled" not in told.err
     assert f"task_source: {folder}" in (run / "config.yaml").read_text(encoding="utf-8")
+    page = html.unescape((run / "report.html").read_text(encoding="utf-8"))
+    assert "compute_observation (from envcoder_bench.tasks.Pendulum.unshaped), compute_reward" in page
+    opened = open_run(run)
+    known = hyperparameters(opened.cfg, list(opened.sources.values()))
+    assert known["mine"]["shaper_types"] == "compute_observation compute_reward"
+    kind, policy, _ = read_policy("mine", run / "candidates" / "mine" / "policy.pth")
+    assert kind == "envcoder_bench" and policy.observes
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert record["software"][0]["task"] == registry.get_spec("pendulum").digest
     moved = folder.rename(tmp_path / "moved")
