@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
@@ -35,6 +36,8 @@ from envcoder_bench.tasks.contract import TaskContract, task_contract
 
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+import mujoco
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"
 BLOCKS = re.findall(r"```(?:xml|python|yaml)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -302,6 +305,51 @@ def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     change(run / "config.yaml", f"task_source: {folder}", f"task_source: {moved}")
     assert main(["--resume", str(run)]) == 0
     assert "using the new values" in capsys.readouterr().err
+
+
+TETRA = "v 0 0 0\nv 0.1 0 0\nv 0 0.2 0\nv 0 0 0.5\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("untrusted", [False, True])
+def test_exported_model_with_a_mesh_needs_no_file_of_the_task(folder, tmp_path, monkeypatch, capsys, untrusted):
+    rod = '<geom type="capsule" size="0.02" fromto="0 0 0 0 0 0.5" mass="1" contype="0" conaffinity="0"/>'
+    change(folder / "pendulum.xml", rod, '<geom type="mesh" mesh="rod" mass="1" contype="0" conaffinity="0"/>')
+    change(folder / "pendulum.xml", "<worldbody>", '<asset><mesh name="rod" file="rod.obj"/></asset>\n  <worldbody>')
+    change(folder / "pendulum.xml", 'autolimits="true"', 'autolimits="true" meshdir="meshes"')
+    (folder / "meshes").mkdir()
+    (folder / "meshes" / "rod.obj").write_text(TETRA, encoding="utf-8")
+    (tmp_path / "mine.py").write_text(CANDIDATE, encoding="utf-8")
+    words = ["--task", "pendulum", "--candidates", "mine.py", "--output_dir", "run", *["--untrusted"] * untrusted]
+    assert main([*words, *SMALL]) == 0
+    own = mujoco.MjModel.from_xml_path(str(folder / "pendulum.xml"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "assets").write_text("mine", encoding="utf-8")
+    capsys.readouterr()
+    assert envcoder_bench_main(["export", "run", "--candidate", "mine", "--output", "out"]) == 2
+    assert "out/assets is a file, and the model's files belong there: give another --output" in capsys.readouterr().err
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["assets"]
+    (tmp_path / "out" / "assets").unlink()
+    assert envcoder_bench_main(["export", "run", "--candidate", "mine", "--output", "out"]) == 0
+    assert "its meshes, textures and height fields are in out/assets\n" in capsys.readouterr().out
+    about = json.loads((tmp_path / "out" / "policy.json").read_text(encoding="utf-8"))
+    assert about["files"] == {"onnx": "policy.onnx", "model": "model.xml", "assets": ["assets/rod.obj"]}
+    (tmp_path / "out").rename(tmp_path / "robot")
+    folder.rename(tmp_path / "gone")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / "robot" / "model.xml"))
+    np.testing.assert_allclose(model.body_mass, own.body_mass, rtol=1e-5)
+    np.testing.assert_allclose(model.body_inertia, own.body_inertia, rtol=1e-5)
+    own.opt.timestep = model.opt.timestep
+    ends = []
+    for robot in (own, model):
+        data = mujoco.MjData(robot)
+        data.ctrl[0] = 0.7
+        mujoco.mj_step(robot, data, 50)
+        ends.append([*data.qpos, *data.qvel])
+    assert abs(ends[0][0]) > 0.1
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-3)
 
 
 @pytest.mark.slow
