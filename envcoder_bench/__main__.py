@@ -17,7 +17,8 @@ EPILOG = """\
 COMMAND VERB --help describes a verb.
 Runs are made by eval-shapers, and searches for better candidates by auto-shape.
 
-exit codes: 0 done; 2 bad input, or a file that cannot be read or written; 130 stopped by Ctrl-C.
+exit codes: 0 done; 1 check-task found a violation; 2 bad input, or a file that cannot be read or written; 130 stopped
+by Ctrl-C.
 """
 
 
@@ -47,7 +48,7 @@ def _main(words: list[str]) -> int:
     if verb not in VERBS:
         hint = near_matches(verb, VERBS)
         raise UserError(f"unknown verb '{verb}'{hint}; there are {', '.join(VERBS)}; see --help")
-    return import_module(f"envcoder_bench.verbs.{verb}").main(rest)
+    return import_module(f"envcoder_bench.verbs.{verb.replace('-', '_')}").main(rest)
 
 
 if __name__ == "__main__":

@@ -89,6 +89,7 @@ def build_parser() -> Parser:
     model.add_argument(
         "--max_output_tokens", type=int, metavar="N", help="of one reply (default: depends on the model)"
     )
+    model.add_argument("--reply_timeout", type=float, metavar="S", help="seconds that a reply may take (default: 600)")
     model.add_argument("--max_tokens", type=int, metavar="N", help="limit on the tokens of all requests and replies")
     model.add_argument(
         "--max_cost", type=float, metavar="USD", help="limit on the cost in US dollars; a limit ends the search"
@@ -117,7 +118,8 @@ def build_parser() -> Parser:
     where.add_argument(
         "--resume",
         metavar="DIR",
-        help="resume the search in DIR; takes no other flag but higher --max_tokens, --max_cost or --num_iters",
+        help="resume the search in DIR; takes no other flags but higher --max_tokens, --max_cost or --num_iters, and"
+        " another --llm, --base_url, --temperature, --max_output_tokens or --reply_timeout",
     )
     return parser
 
@@ -130,12 +132,13 @@ def overrides(args: argparse.Namespace) -> list[str]:
 
 
 SEARCH_FLAGS = (
-    "temperature", "max_output_tokens", "max_tokens", "max_cost", "num_iters", "shapers_per_iter", "repair",
-    "final_seeds", "show_baseline",
+    "temperature", "max_output_tokens", "reply_timeout", "max_tokens", "max_cost", "num_iters", "shapers_per_iter",
+    "repair", "final_seeds", "show_baseline",
 )  # fmt: skip
 
 
-RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume
+RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/limits.py has the same
+CHANGED = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -149,12 +152,10 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         args = build_parser().parse(words)
         if args.resume and (
-            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in RAISED)} or args.overrides
+            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in (*RAISED, *CHANGED))} or args.overrides
         ):
-            raise UserError(
-                "--resume takes no other flag but --max_tokens, --max_cost and --num_iters: the settings are those of"
-                " the search's config.yaml"
-            )
+            known = ", ".join(f"--{name}" for name in (*RAISED, *CHANGED))
+            raise UserError(f"--resume takes no other flag but {known}: the settings are those of its config.yaml")
         if not args.resume and not args.task:
             raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
         if not args.resume and not args.llm:
@@ -193,8 +194,8 @@ def _search(args: argparse.Namespace) -> int:
     console = Console(names_folder=False)
     view = View(console, console.stop)
     if args.resume:
-        raised = {name: getattr(args, name) for name in RAISED if getattr(args, name) is not None}
-        result = launch.resume(Path(args.resume), view, raised)
+        changed = {name: getattr(args, name) for name in (*RAISED, *CHANGED) if getattr(args, name) is not None}
+        result = launch.resume(Path(args.resume), view, changed)
     else:
         result = launch.start(
             task=args.task,

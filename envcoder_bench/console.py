@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
 
-from envcoder_bench.core.errors import DiskError, Stopped, UserError
+from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -107,7 +107,7 @@ def resumable() -> Iterator[None]:
     """
     try:
         yield
-    except DiskError as error:
+    except MachineError as error:
         again = f"What was saved before is intact: fix this, and resume with: {resume_command(error.folder)}"
         raise UserError(f"{error}. {again}") from error
     except Stopped as stop:

@@ -13,6 +13,8 @@ def play(folder, qpos, qvel):
     """Return the fitness of the episode that begins at these joint positions and velocities."""
     about = json.loads((folder / "policy.json").read_text())
     policy = onnxruntime.InferenceSession(folder / about["files"]["onnx"])
+    if policy.get_inputs()[0].shape[1] != 4:
+        sys.exit("this example has the observation of the unshaped baseline, 4 numbers; write that of your candidate")
     model = mujoco.MjModel.from_xml_path(str(folder / about["files"]["model"]))
     data, upright, steps = mujoco.MjData(model), 0, about["episode_control_steps"]
     data.qpos[:], data.qvel[:] = qpos, qvel
@@ -28,6 +30,8 @@ def play(folder, qpos, qvel):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not Path(sys.argv[1], "policy.json").is_file():
+        sys.exit("usage: python play_policy.py FOLDER, the folder that envcoder-bench export wrote")
     random = np.random.default_rng(0)
     played = [play(Path(sys.argv[1]), random.uniform(-0.1, 0.1, 2), random.uniform(-0.25, 0.25, 2)) for _ in range(20)]
     print(f"fitness {np.mean(played):.3f} in {len(played)} episodes")

@@ -49,10 +49,11 @@ def test_every_verb_has_help_with_examples_that_parse(verb, capsys):
     start = f"  {invocation('envcoder-bench')} {verb}"
     examples = [line for line in text.split("examples:")[1].splitlines() if line.startswith(start)]
     assert examples and "exit codes: 0" in text
+    module = importlib.import_module(f"envcoder_bench.verbs.{verb.replace('-', '_')}")
     for line in examples:
-        importlib.import_module(f"envcoder_bench.verbs.{verb}").build_parser().parse_args(line[len(start) :].split())
+        module.build_parser().parse_args(line[len(start) :].split())
 
 
 def test_verbs_are_the_modules_of_their_folder():
     folder = Path(importlib.import_module("envcoder_bench.verbs").__file__).parent
-    assert set(VERBS) == {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert {verb.replace("-", "_") for verb in VERBS} == {path.stem for path in folder.glob("*.py")} - {"__init__"}

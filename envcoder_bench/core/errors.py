@@ -13,12 +13,19 @@ class UserError(Exception):
     """Bad input; the message says what was wrong, where, and what would be right."""
 
 
-class DiskError(UserError):
-    """A file of a run cannot be read or written; the files saved in ``folder`` are intact, and the run can resume."""
+class MachineError(UserError):
+    """The machine ended a run: a file cannot be read or written, or no worker starts.
+
+    The files saved in ``folder`` are intact, and the run can resume.
+    """
 
     def __init__(self, message: str, folder: Path) -> None:
         super().__init__(message)
         self.folder = folder
+
+
+class NoWorker(UserError):
+    """All workers of a run on several devices were lost, and none can be started."""
 
 
 class Stopped(KeyboardInterrupt):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -54,16 +55,30 @@ def _plain(axes: Any) -> None:
     axes.set_axisbelow(True)
 
 
+def _columns(colours: dict[str, str], width: float) -> int:
+    """Return the columns of a legend that fit into ``width`` inches."""
+    longest = max(map(len, colours), default=0)
+    return max(1, min(4, len(colours), int(width / (0.09 * longest + 0.6))))
+
+
+def _by_arena(figure_class: Any, colours: dict[str, str], arenas: int) -> Any:
+    """Return a figure with a group of bars for each arena, with room for the legend above."""
+    width = max(7.0, 1.6 * arenas + 1.5)
+    lines = -(-len(colours) // _columns(colours, width - 1.0))
+    return figure_class(figsize=(width, 3.4 + 0.22 * lines), layout="constrained")
+
+
 def _legend(axes: Any, colours: dict[str, str]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    axes.legend(handles=handles, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncol=min(4, len(handles)))
+    columns = _columns(colours, axes.figure.get_size_inches()[0] - 1.0)
+    axes.legend(handles=handles, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncol=columns)
 
 
 def _completion(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:
     colours, names = _policies(rows), [arena.name for arena in arenas]
-    figure = figure_class(figsize=(max(5.0, 1.6 * len(names) + 1.5), 3.6), layout="constrained")
+    figure = _by_arena(figure_class, colours, len(names))
     axes = figure.subplots()
     offsets = _grouped(len(colours))
     table = {(row["policy"], row["environment"]): row for row in summarize(rows)}
@@ -91,7 +106,7 @@ def _completion(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Seque
 
 def _progress(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:
     colours, names, pairs = _policies(rows), [arena.name for arena in arenas], pairs_of(rows)
-    figure = figure_class(figsize=(max(5.0, 1.6 * len(names) + 1.5), 3.6), layout="constrained")
+    figure = _by_arena(figure_class, colours, len(names))
     axes = figure.subplots()
     width = 0.85 * min(0.8 / len(colours), 0.3)
     for offset, (policy, colour) in zip(_grouped(len(colours)), colours.items()):
@@ -133,7 +148,8 @@ def _falls(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Sequence[A
             counts.append(f"{policy} {down} of {len(own)}")
         axes.set_xlim(-1.0, arena.length + 1.0)
         axes.set_ylim(0, arena.width)
-        axes.set_title(f"{arena.name}: {', '.join(counts)}", fontsize=9, loc="left")
+        title = textwrap.fill(f"{arena.name}: {', '.join(counts)}", 125)  # what fits into the figure's width
+        axes.set_title(title, fontsize=9, loc="left")
         axes.set_ylabel("y [m]")
         axes.spines[["top", "right"]].set_visible(False)
     grid[-1].set_xlabel("x [m]; circles: falls, crosses: flips; zones are shaded in turn")
@@ -145,7 +161,8 @@ def _legend_above(figure: Any, colours: dict[str, str]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    figure.legend(handles=handles, frameon=False, loc="outside upper right", ncol=min(4, len(handles)))
+    columns = _columns(colours, figure.get_size_inches()[0])
+    figure.legend(handles=handles, frameon=False, loc="outside upper right", ncol=columns)
 
 
 def _stability(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:

@@ -90,8 +90,10 @@ def plot_learning_curves(
     others = sum(style["color"] == LIGHT for style in styles.values())
     notes = [f"grey: {others} other candidates"] if others else []
     notes += ["x: failed"] if any(r.rank is None for r in drawn) else []
-    notes += ["|: stopped by the race"] if any(r.stopped_at for r in drawn) else []
-    notes += ["last point: whole episodes"] if short_points and measured["env_steps"].nunique() > 1 else []
+    stopped = any(r.stopped_at for r in drawn)
+    notes += ["|: stopped by the race"] if stopped else []
+    if short_points and measured["env_steps"].nunique() > 1:
+        notes.append(f"last point: whole episodes{', unless stopped' * stopped}")
     notes += ["bands that reach the frame are cut off"] if cut else []
     figure.text(0.02, 0.02, "   ".join(notes), fontsize=9, color=GREY, va="bottom")  # outside the axes, over no line
     return save_figure(figure, path)
@@ -247,7 +249,8 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
     beside = offset_copy(axes.transData, fig=figure, x=22, units="points")
     texts = []
     for (row, x, y, colour), height in zip(labels, heights):
-        end = " (failed)" if row.rank is None else f"  {fixed(y, decimals)}"
+        # the ranking's: the last point of a candidate that a race stopped may be of shorter episodes
+        end = " (failed)" if row.rank is None else f"  {fixed(row.fitness, decimals)}"
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
         texts.append(
             axes.annotate(
@@ -255,7 +258,7 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
                 (x, y),
                 (axes.get_xlim()[1], low + height * (high - low)),
                 textcoords=beside,
-                arrowprops={**line, "linestyle": ":" if row.rank is None else "-"},
+                arrowprops={**line, "linestyle": ":" if row.rank is None or row.stopped_at else "-"},
                 annotation_clip=False,
                 va="center",
                 fontsize=10,

@@ -10,6 +10,7 @@ from typing import Sequence
 from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
+from envcoder_bench.tasks.base import BASELINES
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
@@ -24,6 +25,7 @@ def render_table(
     bold: bool = False,
     max_rows: int = 100,
     notes: bool = True,
+    tested: str = "",
 ) -> str:
     """Render the ranking, best first, followed by the errors of failed candidates.
 
@@ -34,6 +36,7 @@ def render_table(
         bold: whether to print the best in bold, for a terminal.
         max_rows: after this many rows only baselines are shown.
         notes: whether to explain the numbers.
+        tested: for which candidates p-values are corrected; by default their number.
     """
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]
@@ -46,7 +49,7 @@ def render_table(
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
     sections = ["\n".join(lines)]
     if notes:
-        explanations = "\n".join(wrap(note, width) for note in _notes(shown))
+        explanations = "\n".join(wrap(note, width) for note in _notes(ranked, tested))
         sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, explanations]
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
@@ -78,7 +81,7 @@ def render_by_place(title: str, found: Sequence[tuple[str, Sequence[str]]], widt
 def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
     """Return header, rule and a line for each row; names are shortened to stay within ``width``."""
     decimals = decimal_places([r.fitness for r in shown])
-    names = [f"{r.candidate} (baseline)" if r.baseline else r.candidate for r in shown]
+    names = [_name(r.candidate) for r in shown]
     fitness = numbers([(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown], decimals)
     if _mixed(shown):
         fitness = [x + "*" if r.interval_over == "episodes" else x for x, r in zip(fitness, shown)]
@@ -104,8 +107,13 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
     return [lines[0], "-" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines[1:]]
 
 
-def _notes(shown: Sequence[Ranked]) -> list[str]:
-    """Return notes on the intervals, the columns, and problems of the physics."""
+def _name(candidate: str) -> str:
+    """Return a candidate's name for the table; those of several runs are ``RUN: NAME``."""
+    return f"{candidate} (baseline)" if candidate.split(": ")[-1] in BASELINES else candidate
+
+
+def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
+    """Return notes on the intervals, the columns, and problems of the physics, of all candidates."""
     notes = []
     over = {r.interval_over for r in shown}
     counts = sorted({len(r.seeds) for r in shown if r.interval_over == "seeds"})
@@ -122,7 +130,7 @@ def _notes(shown: Sequence[Ranked]) -> list[str]:
         notes.append("vs human: difference to the human baseline, paired by seed")
     tested = sum(not math.isnan(r.vs_human_p) for r in shown)
     if any(r.significant for r in shown):
-        of = f", corrected for {tested} candidates by Holm's method" if tested > 1 else ""
+        of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""
         notes.append(f"!: it differs from 0 (paired t-test, 5 %{of})")
     notes += chances(shown)
     if any(not math.isnan(r.episode_length) for r in shown):

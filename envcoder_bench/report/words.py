@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Sequence
 
 # absolute paths up to the last folder, but not a slash within a word (rad/s), alone (a / b) or in a URL (https://)
 _QUOTED = r"(?<=['\"])~?/(?:[^/'\"\n]+/)+(?=[^/'\"\n]*['\"])"  # folders may have spaces
@@ -14,6 +15,11 @@ _FOLDERS = re.compile(f"{_QUOTED}|{_BARE}|{_WINDOWS}")
 def counted(number: float, noun: str, plural: str = "") -> str:
     """Return ``1 round`` or ``1,200 rounds``; ``plural`` for nouns whose plural is irregular."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
+    return " and ".join(x for x in (", ".join(words[:-1]), words[-1] if words else "") if x)
 
 
 def without_folders(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from dataclasses import dataclass, replace
@@ -14,10 +15,11 @@ from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import NAN
-from envcoder_bench.report.statistics import mean_interval, spearman, welch_interval
+from envcoder_bench.report.statistics import UNBOUNDED, mean_interval, spearman, welch_interval
 from envcoder_bench.report.table import decimal_places, numbers, render_table
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.policies import OpenedRun, open_run
+from envcoder_bench.run.ranked import bounds_of
 
 LEAST_RANKED = 3  # candidates in both runs, for a correlation of their rankings
 _NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
@@ -99,10 +101,11 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         if run.cfg.task.name != first.cfg.task.name:
             tasks = f"{first.cfg.task.name} in {first.folder.path}, {run.cfg.task.name} in {run.folder.path}"
             raise UserError(f"runs of different tasks cannot be compared: {tasks}")
+        both = f"{first.folder.path} and {run.folder.path} measure different fitness"
         if meaning != meanings[0]:
-            raise UserError(
-                f"{first.folder.path} and {run.folder.path} measure different fitness: {meanings[0]}; {meaning}"
-            )
+            raise UserError(f"{both}: {meanings[0]}; {meaning}")
+        if _measured_by(run) != _measured_by(first):
+            raise UserError(f"{both}: their copies of the --fitness file have other code, see {run.folder.fitness}")
     for run in opened:
         if not any(row.measured for row in run.rows):
             raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
@@ -129,6 +132,12 @@ def _meaning(run: OpenedRun) -> str:
         return fitness_meaning(run.cfg, run.folder.read_fitness(run.cfg))
 
 
+def _measured_by(run: OpenedRun) -> str:
+    """Return the code of a run's --fitness file, in one layout and without comments; empty for the task's fitness."""
+    source = run.folder.read_fitness(run.cfg)
+    return "" if source is None else ast.unparse(ast.parse(source.source))
+
+
 def _labels(paths: Sequence[Path]) -> list[str]:
     """Return the shortest ends of paths that differ."""
     for length in range(1, max(len(path.parts) for path in paths) + 1):
@@ -139,22 +148,23 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 
 
 def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
+    """Return one ranking; as in each run's own, candidates that a race stopped come after all others."""
     rows = [
         replace(row, candidate=full_name(label, row.candidate), p_best=NAN)  # which is among those of its run
         for label, own in ranked.items()
         for row in own
     ]
-    measured = sorted((row for row in rows if row.rank is not None), key=lambda row: -row.fitness)
+    measured = sorted((r for r in rows if r.rank is not None), key=lambda r: (r.stopped_at > 0, -r.fitness))
     return [replace(row, rank=k) for k, row in enumerate(measured, 1)] + [row for row in rows if row.rank is None]
 
 
 def _shared(row: Ranked, runs: Mapping[str, OpenedRun]) -> SharedCandidate | None:
     """Return a candidate of the first run with its differences in the others; None if there are none."""
     own, first = row.candidate, next(iter(runs.values()))
-    before = _by_seed(first, own)
+    before, bounds = _by_seed(first, own), bounds_of(first.cfg)
     differences = {}
     for label, run in list(runs.items())[1:]:
-        found = difference(before, _by_seed(run, own))
+        found = difference(before, _by_seed(run, own), bounds)
         if found is not None:
             differences[label] = found
     if not differences:
@@ -165,23 +175,35 @@ def _shared(row: Ranked, runs: Mapping[str, OpenedRun]) -> SharedCandidate | Non
 
 
 def _by_seed(run: OpenedRun, candidate: str) -> dict[int, float]:
-    return {row.seed: row.fitness for row in run.rows if row.candidate == candidate and row.measured}
+    """Return the fitness of whole trainings: one that a race stopped is compared with none."""
+    rows = [row for row in run.rows if row.candidate == candidate and row.measured and not row.stopped_at]
+    return {row.seed: row.fitness for row in rows}
 
 
-def difference(before: Mapping[int, float], after: Mapping[int, float]) -> Difference | None:
-    """Return the difference of two results by seed: paired if they have seeds in common, else Welch's; None if one is
-    empty."""
+def difference(
+    before: Mapping[int, float], after: Mapping[int, float], bounds: tuple[float, float] = UNBOUNDED
+) -> Difference | None:
+    """Return the difference of two results by seed: paired if they have seeds in common, else Welch's.
+
+    Returns None if one is empty. The interval is cut to the differences that ``bounds`` of the fitness allow.
+    """
     if not before or not after:
         return None
+    widest = bounds[1] - bounds[0]
     both = sorted(set(before) & set(after))
     if both:
-        return Difference(*mean_interval([after[seed] - before[seed] for seed in both]), seeds=len(both))
-    return Difference(*welch_interval(list(before.values()), list(after.values())))
+        found = mean_interval([after[seed] - before[seed] for seed in both], (-widest, widest))
+        return Difference(*found, seeds=len(both))
+    mean, low, high = welch_interval(list(before.values()), list(after.values()))
+    return Difference(mean, max(low, -widest), min(high, widest))
 
 
 def _correlation(first: Sequence[Ranked], second: Sequence[Ranked]) -> tuple[float, int]:
-    """Return Spearman's rank correlation of the candidates that both rank, and their number; NaN if it is undefined."""
-    places = [{row.candidate: row.fitness for row in rows if row.rank is not None} for rows in (first, second)]
+    """Return Spearman's rank correlation of the candidates that both trained, and their number; NaN if undefined."""
+    places = [
+        {row.candidate: row.fitness for row in rows if row.rank is not None and not row.stopped_at}
+        for rows in (first, second)
+    ]
     return spearman(*places), len(set(places[0]) & set(places[1]))
 
 
@@ -225,6 +247,13 @@ def notes(comparison: Comparison) -> list[str]:
     first = next(iter(comparison.runs))
     found = [own for row in comparison.shared for own in row.differences.values()]
     lines = [f"{first}: fitness; other runs: difference to it, paired by seed, ±: 95 % interval over seeds"]
+    for label, run in comparison.runs.items():
+        if not run.folder.complete:
+            done = max((row.env_steps for row in run.rows), default=0)
+            lines.append(
+                f"{label} is not complete: its fitness is that of its last evaluation, after {done:,} env-steps of each"
+                " candidate, which may be of shorter episodes"
+            )
     if any(own.seeds == 0 for own in found):
         lines.append("u: not paired, because the runs have no seed in common (Welch's interval)")
     if any(row.other_source for row in comparison.shared):
@@ -237,7 +266,8 @@ def notes(comparison: Comparison) -> list[str]:
 
 def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     """Return the comparison as text."""
-    parts = [render_table(comparison.ranked, comparison.fitness_meaning, width, bold).rstrip()]
+    meaning = comparison.fitness_meaning
+    parts = [render_table(comparison.ranked, meaning, width, bold, tested="those of its run").rstrip()]
     if comparison.shared:
         header, rows = shared_table(comparison)
         widths = [max(map(len, column)) for column in zip(header, *rows)]

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import torch
 from omegaconf import DictConfig
 
-from envcoder_bench.core.errors import DiskError, Stopped, UserError, user_input
+from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
@@ -74,7 +74,7 @@ def evaluate(
         settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``.
 
     Raises:
-        UserError: bad input, in which case nothing was written; or a file of the run cannot be written, see DiskError.
+        UserError: bad input, in which case nothing was written; or the machine ended the run, see MachineError.
         Stopped: KeyboardInterrupt during the preparation of the run.
     """
     given = None if output_dir is None else Path(output_dir)
@@ -289,15 +289,17 @@ def stoppable(folder: Path | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def at_work(folder: RunFolder) -> Iterator[None]:
-    """Add the run folder to the errors of Ctrl-C and of the disk."""
+    """Add the run folder to the errors of Ctrl-C, of the disk and of workers."""
     try:
         with stoppable(folder.path):
             yield
+    except NoWorker as error:
+        raise MachineError(str(error), folder.path) from error
     except OSError as error:
         trouble = disk_trouble(error, folder.path)
         if not trouble:
             raise
-        raise DiskError(trouble, folder.path) from error
+        raise MachineError(trouble, folder.path) from error
 
 
 def _say_notes(folder: RunFolder) -> None:

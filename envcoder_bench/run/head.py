@@ -35,7 +35,7 @@ class Pool(ABC):
         """Wait briefly for messages; return each with the number of its worker.
 
         Raises:
-            UserError: no worker can be started.
+            NoWorker: none can be started.
         """
 
     @abstractmethod

@@ -110,6 +110,8 @@ def open_run(path: str | Path) -> OpenedRun:
     if folder.results.is_file():
         with user_input():
             rows = read_results(folder.results)
+    elif folder.complete:
+        raise UserError(f"{folder.results} is missing, and the run is complete: restore it from a copy")
     return OpenedRun(folder, cfg, {source.name: source for source in sources}, rows)
 
 

@@ -16,7 +16,7 @@ from envcoder_bench.compile import kernels
 from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.compile.trace import Memo, Untraced, trace
 from envcoder_bench.core import noise
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.garbage import collection_paused
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -37,6 +37,7 @@ from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task
 from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
 
 PROBE_ENVS = 64  # most environments of the small simulation on which functions are checked
 log = logging.getLogger(__name__)
@@ -178,7 +179,9 @@ def make_context(
     files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
     tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
     try:
-        task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed, torch.device(cfg.device))
+        with user_input():  # of the task's own code and numbers
+            probe = probe or build_probe(cfg)
+        task, unshaped = _snapshot(probe, files, tracer, cfg.seed, torch.device(cfg.device))
         _check_fitness(files, task, unshaped, cfg.seed)
         if cfg.untrusted:
             files = replace(files, jailed=_jailed(cfg, sources, files, task))
@@ -321,9 +324,14 @@ def _snapshot(
     unshaped = tracer(unshaped, task)
     called = replace(unshaped, programs={})  # for one step compiling takes longer
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
+    before = computed(task)
     env.reset()
     drawn = noise.uniform(seed, 1, noise.ACTION, *env.actions.shape, device=env.actions.device)
     env.advance(0.2 * drawn - 0.1)  # with zeros, torques and what is divided by them would be 0
+    warn_of_frozen(task, before)
+    if files.fitness is None and task.fitness_meaning:
+        with user_input(), task_code(get_spec(task.name).folder):
+            check_fitness_value(task, env.views[0])
     state = {key: x.to(device, copy=True) for key, x in env.state.items()}
     snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)
     tracer.begin(snapshot)

@@ -14,6 +14,7 @@ from envcoder_bench.core.run_log import note
 from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import OK, STOPPED
+from envcoder_bench.report.words import counted
 from envcoder_bench.run import results
 from envcoder_bench.run.checkpoint import GroupKey, load_job, save_checkpoint
 from envcoder_bench.run.parked import ParkedGroups, rung_state
@@ -97,7 +98,8 @@ class Race:
         final = read_episodes(self._folder.episodes).get(cfg.learning_iterations, {})
         own = contenders({key: x for key, x in final.items() if key[1] in seeds}, names, cfg.race.level)
         count = min(cfg.race.further_seeds, saved // cfg.learning_iterations // len(own)) if len(own) > 1 else 0
-        log.info("%s candidates cannot be told from the best; further seeds of each: %s", len(own), count)
+        others = f"{counted(len(own) - 1, 'candidate')} cannot be told from the best"
+        log.info("%s; further seeds of each and of the best: %s", others, count)
         wanted = range(seeds.stop, seeds.stop + count)
         return [x for x in self._further if x.name in own and x.seed in wanted and _key(x) not in self._saved.done]
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import NoWorker, UserError
 from envcoder_bench.run.devices import Devices
 from envcoder_bench.run.head import Pool
 from envcoder_bench.run.messages import Ready, Request, WorkerLost, WorkerSetup
@@ -106,7 +106,7 @@ class RayPool(Pool):
 
     def poll(self) -> list[tuple[int, Any]]:
         if not self._slots:
-            raise UserError(f"no worker can be started: {self._last_loss}")
+            raise NoWorker(f"no worker can be started: {self._last_loss}")
         slots = {slot.reply: slot for slot in self._slots}
         done, _ = self._ray.wait(list(slots), num_returns=len(slots), timeout=0.1)
         if not done:
@@ -123,7 +123,7 @@ class RayPool(Pool):
         if any(slot.ready for slot in self._slots):
             self._ready_at = now
         if now - self._ready_at > START_TIMEOUT:
-            raise UserError(f"no worker started within {START_TIMEOUT:.0f} s: check that the cluster has free devices")
+            raise NoWorker(f"no worker started within {START_TIMEOUT:.0f} s: check that the cluster has free devices")
         return messages
 
     def close(self) -> None:

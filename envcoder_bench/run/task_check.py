@@ -17,9 +17,11 @@ from envcoder_bench.run.task_probe import TaskProbe
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
+from envcoder_bench.tasks.task_code import computed, frozen, frozen_message
 
 OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
 _STEP = ("obs", "reward", "terminated", "truncated")
+ERRORS = (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError)  # of a task's code
 UNSTABLE = 0.001  # largest share of unstable steps with random actions
 
 
@@ -88,13 +90,14 @@ class TaskCheck(TaskProbe):
     def rollout(self) -> Iterator[str]:
         """Equal starts give equal rollouts."""
         task, twin = self.begun(3), self.begun(3)
-        before = _copied(task)
+        before, own = _copied(task), computed(task)
         for step, command in enumerate(self.commands(task, 10)):
             task.step(command)
             twin.step(command)
             yield from _once(self.differences(task, twin), f"after {step + 1} steps, two equal rollouts differ in")
         if all(torch.equal(x, task.state[key]) for key, x in before.items()):
             yield "10 steps of random actions do not change the state"
+        yield from map(frozen_message, frozen(task, own))
 
     def reset(self) -> Iterator[str]:
         """A reset forgets the past where its mask is True, changes nothing elsewhere, and replaces no tensor."""
@@ -230,6 +233,10 @@ class TaskCheck(TaskProbe):
 
     def findings(self) -> list[str]:
         """Return the violations found by all checks."""
+        try:
+            self.make(2)
+        except ERRORS as error:  # every check would find it
+            return [_shown(error)]
         found: list[str] = []
         checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
         if self.foreign:  # what its code leaves of the past is its own, and some of it needs two environments
@@ -238,8 +245,8 @@ class TaskCheck(TaskProbe):
         for check in checks:
             try:
                 found += check()
-            except (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError) as error:
-                found.append(f"{check.__name__}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+            except ERRORS as error:
+                found.append(f"{check.__name__}: {_shown(error)}")
         return list(dict.fromkeys(found))
 
 
@@ -284,6 +291,11 @@ def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Tas
         yield f"'{key}' is {x.dtype}: it must be floating point"
     elif not x[0].is_contiguous():
         yield f"'{key}' is not contiguous, as kernels require: make it a copy, refreshed in step and reset"
+
+
+def _shown(error: Exception) -> str:
+    text = (str(error).splitlines() or [""])[0]
+    return text if isinstance(error, (ValueError, UserError)) else f"{type(error).__name__}: {text}"
 
 
 def _copied(task: Task) -> dict[str, Tensor]:

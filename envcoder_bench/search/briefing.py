@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+import re
+from typing import Any, Mapping, Sequence
 
 from omegaconf import DictConfig
 
@@ -13,8 +14,14 @@ from envcoder_bench.tasks.contract import TaskContract, shown
 BASELINE_MARK = "human baseline"  # part of the description of constants that only the baseline uses
 
 
-def robot(facts: TaskContract, fields: Mapping[str, Field]) -> str:
-    """Describe joints, bodies, drives and the default state, one per line."""
+def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, control: Mapping[str, Any]) -> str:
+    """Describe joints, bodies, drives and the default state, one per line.
+
+    Args:
+        facts, fields: the task's contract and fields.
+        formula: its ``drive_formula``.
+        control: the config's ``env.control``, the numbers of the formula.
+    """
     bodies = [f"{k} {name}" for k, name in enumerate(facts.bodies)]
     lines = [f"- Joints, in the order of `dof_pos`: {', '.join(facts.joints)}."]
     lines.append(
@@ -26,6 +33,9 @@ def robot(facts: TaskContract, fields: Mapping[str, Field]) -> str:
         units = {"stiffness": "N m/rad", "damping": "N m s/rad"}
         gains = [f"{name} {shown(value)} {units[name]}" for name, value in facts.drives.items()]
         lines.append(f"- Its position drives: {', '.join(gains)}.")
+    if formula:
+        numbers = [f"{key} {shown(value)}" for key, value in control.items() if re.search(rf"\b{key}\b", formula)]
+        lines.append(f"- What an action does without action function: {formula}{''.join(f'; {x}' for x in numbers)}.")
     state = [f"`{key}` {shown(value)}" for key, value in facts.default_state.items()]
     note = "where an episode begins as far as no `compute_initial_state`, yours or the baseline's, sets it"
     lines.append(f"- The default state, {note}: {'; '.join(state)}.")
@@ -76,6 +86,9 @@ def _reward_scale(config: DictConfig) -> str:
 
 
 def baseline_constants(fields: Mapping[str, Field]) -> Sequence[str]:
-    """Return the constants of the human baseline's formulas, which prompts without the baseline leave out."""
+    """Return the constants of the human baseline's reward, which prompts without the baseline leave out.
+
+    Constants of actions have other descriptions: every candidate without an action function uses them.
+    """
     found: list[str] = [key for key, field in fields.items() if field.shape is None and BASELINE_MARK in field.meaning]
     return found

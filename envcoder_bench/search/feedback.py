@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.statistics import mean_interval
@@ -73,9 +73,11 @@ def _title(section: int) -> str:
 def _items(archive: Archive) -> list[Item]:
     """Return all items, the most useful first."""
     ranked, rounds = archive.ranked(), {attempt.round for attempt in archive.attempts}
+    left_out = left_out_text(archive)
     last = archive.of_round(max(rounds)) if rounds else []
     included = ranked[:1]
     items = [Item(BASELINES, 0, baselines_text(archive))] if archive.baselines else []
+    items += [Item(HISTORY, -1, left_out)] if left_out else []
     items += _full(BEST, ranked[0], archive) if ranked else []
     of_last = archive.ranked(last)
     if of_last and of_last[0] is not ranked[0]:
@@ -248,7 +250,34 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
         score = f"{_number(attempt.fitness)}{seeds}{compared}{stopped}"
     else:
         score = f"failed: {split_place(without_folders(attempt.error))[1]}"
-    return _cut(f"{attempt.name}{parents}: {score}; {idea(attempt.source) or 'no code'}", LINE_WIDTH)
+    return _cut(f"{attempt.name}{parents}: {score}; {_described(attempt.source)}", LINE_WIDTH)
+
+
+def _described(source: str) -> str:
+    return idea(source) or ("no docstring" if source else "no code")
+
+
+def history(archive: Archive, others: Mapping[str, str], max_chars: int) -> str:
+    """Return a line for each attempt and each of ``others``, sources by name; the oldest are left out."""
+    lines = [history_line(attempt, archive) for attempt in archive.attempts]
+    lines += [_cut(f"{name}: not trained yet; {_described(source)}", LINE_WIDTH) for name, source in others.items()]
+    first, left = len(lines), max_chars
+    while first > 0 and len(lines[first - 1]) < left:
+        first -= 1
+        left -= len(lines[first]) + 1
+    return "\n".join(lines[first:])
+
+
+def left_out_text(archive: Archive) -> str:
+    """Tell which functions of attempts were left out; empty if none were."""
+    names: dict[str, list[str]] = {}
+    for attempt in archive.attempts:
+        for function in attempt.left_out:
+            names.setdefault(function, []).append(attempt.name)
+    if not names:
+        return ""
+    each = ", ".join(f"{function} (of {_cut(', '.join(own), LINE_WIDTH)})" for function, own in names.items())
+    return f"Not part of this search, so left out of candidates and never trained: {each}. Do not write them."
 
 
 def idea(source: str) -> str:

@@ -179,4 +179,4 @@ class SearchFolder:
 
 
 def _proposal(row: dict[str, Any]) -> Proposal:
-    return Proposal(**{**row, "parents": tuple(row["parents"])})
+    return Proposal(**{**row, "parents": tuple(row["parents"]), "left_out": tuple(row.get("left_out", ()))})

@@ -26,7 +26,7 @@ from envcoder_bench.run.task_place import remedy
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
-from envcoder_bench.search.limits import raise_limits
+from envcoder_bench.search.limits import LIMITS, MODEL, change_model, kept_address, raise_limits, whole_address
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt import Prompts, load_templates, system_prompt
@@ -81,7 +81,9 @@ class SearchSpec:
 
     def provider(self) -> Provider | None:
         """Return the model's provider; None for evolve and random. Raises UserError, for instance for a missing key."""
-        return None if kind_of(self.llm) in WITHOUT_MODEL else make_provider(self.llm, self.base_url)
+        if kind_of(self.llm) in WITHOUT_MODEL:
+            return None
+        return make_provider(self.llm, self.base_url, float(self.settings.reply_timeout))
 
     def budget(self) -> Budget:
         return Budget(self.settings.max_tokens, self.settings.max_cost)
@@ -103,7 +105,8 @@ class SearchSpec:
         facts = (self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline)
         with user_input():  # creates the task
             system = system_prompt(self.templates, *facts, cfg, self.settings.show_baseline)
-        return Prompts(self.templates, system, self.settings.num_iters, self.settings.prompt.max_chars)
+        rounds, limit = self.settings.num_iters, self.settings.prompt.max_chars
+        return Prompts(self.templates, system, rounds, limit, self.task_description)
 
     def evolve(self, cfg: DictConfig) -> EvolveProposer:
         parents, selection = list(self.settings.parents), self.llm != RANDOM
@@ -143,7 +146,8 @@ class SearchSpec:
             search.temperature, search.max_output_tokens, search.concurrency, search.replies_per_request
         )
         record = Transcript(transcript, self.meta(cfg))
-        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, view.say)
+        kinds = self.meta(cfg)["shaper_types"]
+        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, view.say, kinds)
 
 
 def start(
@@ -173,6 +177,8 @@ def start(
     """
     with user_input():
         task = find_spec(task).name
+    if task_description is not None and not task_description.strip():
+        raise UserError("--task_description is empty: say what the policy should do, or leave it out")
     settings, words = compose_settings(overrides)
     spec = SearchSpec(
         task,
@@ -198,36 +204,50 @@ def start(
     fitness = read_fitness(cfg)
     if fitness is not None:
         files[FITNESS] = fitness.source
-    config = {name: getattr(spec, name) for name in ("task", "llm", "task_description", "base_url")}
-    config["task"] = find_spec(task).address
+    config = {name: getattr(spec, name) for name in ("llm", "task_description")}
+    config.update(task=find_spec(task).address, **kept_address(base_url))
     folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
     cfg = spec.run_config()
     return _run(folder, spec, cfg, provider, True, view or View())
 
 
-def resume(path: Path, view: View | None = None, raised: Mapping[str, Any] | None = None) -> SearchResult:
-    """Resume the search in a folder; ``raised``: new values of its ``limits.LIMITS``. Otherwise as ``start``."""
+def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | None = None) -> SearchResult:
+    """Resume the search in a folder.
+
+    Args:
+        path: the folder.
+        view: as for ``start``.
+        changed: higher values of its ``limits.LIMITS``, other values of its ``limits.MODEL``.
+
+    Raises:
+        UserError: for values that are not possible, before anything is changed; or as ``start``.
+    """
     folder, config = SearchFolder.open(path.resolve())
-    if raised:
+    raised = {key: value for key, value in (changed or {}).items() if key in LIMITS}
+    model = {key: value for key, value in (changed or {}).items() if key in MODEL}
+    if changed:
         with RunFolder(folder.path).locked():
-            raise_limits(folder, config, raised)
+            if model:
+                change_model(folder, config, model)
+            if raised:
+                raise_limits(folder, config, raised)
     try:
         task = find_spec(config.task).name
     except ValueError as error:
         raise UserError(f"{folder.config}: {error}{remedy(config.task, 'task')}") from error
+    left = _rounds_left(folder, config.search.num_iters)
     spec = SearchSpec(
         task,
         config.llm,
         config.task_description,
-        config.base_url,
+        config.base_url if not left else whole_address(config, model.get("base_url")),
         with_defaults(config.search),
         [*config.overrides, *_fitness_override(folder)],
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
     )
     cfg = spec.run_config()
-    left = _rounds_left(folder, config.search.num_iters)
     return _run(folder, spec, cfg, spec.provider() if left else None, left, view or View())
 
 

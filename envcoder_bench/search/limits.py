@@ -1,7 +1,8 @@
-"""Higher limits for a search that is resumed, also for one that they have ended."""
+"""What a resumed search may change: its limits, also if they have ended it, and the model."""
 
 from __future__ import annotations
 
+import os
 from typing import Any, Mapping
 
 from omegaconf import DictConfig, OmegaConf
@@ -9,9 +10,18 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.search.folder import Round, SearchFolder
+from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MODEL, kind_of
+from envcoder_bench.search.providers.secrets import login_of, without_login
 from envcoder_bench.search.settings import check_settings, with_defaults
 
 LIMITS = ("max_tokens", "max_cost", "num_iters")  # settings that a resumed search may raise
+MODEL = (
+    "llm",
+    "base_url",
+    "temperature",
+    "max_output_tokens",
+    "reply_timeout",
+)  # arguments and settings that it may replace
 
 
 def raise_limits(folder: SearchFolder, config: DictConfig, raised: Mapping[str, Any]) -> None:
@@ -44,6 +54,61 @@ def raise_limits(folder: SearchFolder, config: DictConfig, raised: Mapping[str, 
         folder.final.rename(folder.path / f"{folder.final.name}_{count + 1}")
     if ended is not None:
         _continue(folder, ended)
+
+
+def change_model(folder: SearchFolder, config: DictConfig, changed: Mapping[str, Any]) -> None:
+    """Replace the model, its server or settings of requests; the replies so far are kept.
+
+    Args:
+        config: the search's config, which is changed.
+        changed: new values of MODEL.
+
+    Raises:
+        UserError: for an invalid value, or if the search or the new model uses no server; nothing was changed.
+    """
+    llm = changed.get("llm", config.llm)
+    for name in (config.llm, llm):
+        if kind_of(name) in (*WITHOUT_MODEL, REPLAY):
+            flags = ", ".join(f"--{key}" for key in changed)
+            raise UserError(f"{flags}: --llm {name} sends no requests, so the search cannot continue with it or with"
+                            " another model: start a new one")  # fmt: skip
+    settings = with_defaults(config.search)
+    for key in MODEL:
+        if key in changed and key in settings:
+            settings[key] = changed[key]
+    check_settings(settings)
+    config.search, config.llm = settings, llm
+    if "base_url" in changed:
+        config.update(kept_address(changed["base_url"]))
+    write_atomic(folder.config, OmegaConf.to_yaml(config))
+
+
+def kept_address(base_url: str | None) -> dict[str, Any]:
+    """Return the entries of a search's config for a URL: without user name and password, and whether it had them."""
+    url = base_url or ""
+    return {"base_url": without_login(url) or None, "base_url_login": bool(login_of(url))}
+
+
+def whole_address(config: DictConfig, base_url: str | None) -> str | None:
+    """Return the URL of a resumed search with user name and password, which its config does not have.
+
+    Args:
+        config: the search's config.
+        base_url: the URL on the command line; None if there is none.
+
+    Raises:
+        UserError: if they are neither in ``base_url`` nor in the SDK's environment variable.
+    """
+    kept = config.base_url
+    if base_url is not None or not config.get("base_url_login", False):
+        return kept if base_url is None else base_url
+    variable = "ANTHROPIC_BASE_URL" if kind_of(config.llm) == ANTHROPIC else "OPENAI_BASE_URL"
+    url = os.environ.get(variable, "").strip()
+    if login_of(url) and without_login(url).rstrip("/") == kept.rstrip("/"):
+        return url
+    again = kept.replace("//", "//USER:PASSWORD@", 1)
+    raise UserError(f"the user name and password of --base_url {kept} are not kept: give --base_url {again} with"
+                    f" --resume, or set {variable} to it")  # fmt: skip
 
 
 def _continue(folder: SearchFolder, ended: Round) -> None:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Callable, Mapping, Sequence
 
 from tqdm import tqdm
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.words import listed
 from envcoder_bench.search.prompt import Prompts
-from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, Message, Provider, Reply, Request
+from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
-from envcoder_bench.search.providers.code import extract_code
-from envcoder_bench.search.providers.complete import complete_all
+from envcoder_bench.search.providers.code import extract_code, without_script
+from envcoder_bench.search.providers.complete import complete_all, no_answer
+from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
-from envcoder_bench.search.records import Archive, Proposal, proposal_name
+from envcoder_bench.search.records import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
+from envcoder_bench.search.reduction import reduced
 
 REPAIRED = ", repaired"
+EXCERPT = 300  # characters of a reply without a candidate
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
-_SCRIPT = re.compile(r"^[ \t]*@(?:torch\.)?jit\.script[ \t]*(?:#.*)?\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class LLMProposer:
         sampling: settings of requests.
         starts: sources by name, which are the first proposals of the first round.
         notify: called with one line when a request must be sent again.
+        types: the functions of the search; others are removed from candidates. None for all.
 
     Attributes:
         usage: usage of the last round including its repairs and replies from the transcript.
@@ -80,11 +83,14 @@ class LLMProposer:
         sampling: Sampling = Sampling(),
         starts: Mapping[str, str] | None = None,
         notify: Callable[[str], None] | None = None,
+        types: Sequence[str] | None = None,
     ) -> None:
+        self._types = types
         self._provider, self._transcript, self._budget = provider, transcript, budget
         self._prompts, self._sampling, self._starts, self._notify = prompts, sampling, dict(starts or {}), notify
         self.usage = Usage()
         self._repairs = 0  # of this round so far
+        self._sources: dict[str, str] = {}  # of this round
 
     def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
         """Sample candidates from one prompt; fewer if the budget does not allow all.
@@ -95,7 +101,7 @@ class LLMProposer:
         self.usage, self._repairs = Usage(), 0
         names = [proposal_name(round, k) for k in range(count)]
         starts = list(self._starts.items())[:count] if round == 1 else []
-        given = [Proposal(new, source, (), f"start: {name}") for new, (name, source) in zip(names, starts)]
+        given = [self._start(new, name, source) for new, (name, source) in zip(names, starts)]
         text = self._prompts.question(archive, round)
         best = archive.best()
         parents = (best.name,) if best is not None else ()
@@ -108,11 +114,12 @@ class LLMProposer:
             for (sample, name), reply in zip(wanted, replies)
             if reply.finish != BUDGET
         ]
+        self._sources = {p.name: p.source for p in given + sampled if p.source}
         return given + sampled
 
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
         """Send each failed candidate with its error to the model and request a corrected file."""
-        texts = [self._prompts.repair(error, proposal.source) for proposal, error in failures]
+        texts = [self._repair(archive, proposal, error) for proposal, error in failures]
         self._repairs += 1
         labels = [f"{p.name} repair {self._repairs}" for p, _ in failures]
         # equal prompts of several candidates or repairs must get different replies
@@ -122,9 +129,20 @@ class LLMProposer:
         repaired: list[Proposal | None] = [None] * len(failures)
         for index, reply in zip(sent, replies):
             failed = failures[index][0]
-            proposal = self._proposal(failed.name, failed.parents, failed.origin + REPAIRED, reply)
-            repaired[index] = proposal if proposal.source else None
+            repaired[index] = self._proposal(failed.name, failed.parents, failed.origin + REPAIRED, reply)
+        self._sources.update({p.name: p.source for p in repaired if p is not None and p.source})
         return repaired
+
+    def _repair(self, archive: Archive, proposal: Proposal, error: str) -> str:
+        """Return the prompt for a failed candidate; empty if it would be too long."""
+        if not proposal.source:
+            round = int(proposal.name[1 : proposal.name.index("_")])
+            return self._prompts.missing(archive, round, error, proposal.reply)
+        if error.startswith(SAME_AS):
+            twin = error[len(SAME_AS) :].partition(":")[0]
+            others = {name: source for name, source in self._sources.items() if name != proposal.name}
+            return self._prompts.duplicate(archive, others, twin, proposal.source)
+        return self._prompts.repair(error, proposal.source)
 
     @property
     def spent(self) -> Spent:
@@ -157,15 +175,38 @@ class LLMProposer:
                 on_reply=arrived,
                 notify=self._notify,
                 replies_per_request=self._sampling.replies_per_request,
+                unusable=no_answer,  # other replies are repaired, because the same prompt would give the same
             )
         for reply in replies:
             if reply.finish != BUDGET:
                 self.usage.add(reply)
         return replies
 
+    def _start(self, name: str, file: str, source: str) -> Proposal:
+        text, left_out = reduced(source, self._types)
+        return Proposal(name, text or source, (), f"start: {file}", left_out=left_out if text else ())
+
     def _proposal(self, name: str, parents: tuple[str, ...], origin: str, reply: Reply) -> Proposal:
         code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
         source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
-        source = _SCRIPT.sub("", source)  # without effect in the jail, but best.py would have to compile as TorchScript
-        error = "" if source else reply.error or "there is no code in the reply"
-        return Proposal(name, source, parents, origin, error)
+        source = without_script(source)  # without effect in the jail, but best.py would have to compile as TorchScript
+        # evaluations of best.py must run what was trained, and prompts must not show what was not
+        source, left_out = reduced(source, self._types)
+        if source:
+            return Proposal(name, source, parents, origin, left_out=left_out)
+        error, note, begin = _without_code(reply, left_out, self._types or ())
+        return Proposal(name, "", parents, origin, error, left_out, note, begin)
+
+
+def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -> tuple[str, str, str]:
+    """Return why there is no candidate, the note for the user, and the beginning of a complete reply."""
+    if reply.finish == LENGTH:
+        return "the reply was cut off", reply.error, ""
+    if reply.finish != STOP or (reply.error and not reply.text):
+        return NO_REPLY, reply.error, ""
+    if reply.error:  # it is too long
+        return reply.error, "", ""
+    begin = one_line(reply.text, EXCERPT)
+    note = f"it begins: {begin}" if begin else "it is empty"
+    found = f", only {listed(left_out)}" if left_out else ""
+    return f"no {listed(types) if left_out else 'compute_* function'} in the reply{found}", note, begin or "(nothing)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
@@ -20,6 +21,7 @@ from envcoder_bench.run.prepare import baseline_sources
 from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import Round, SearchFolder
+from envcoder_bench.search.limits import MODEL
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.records import Archive, Attempt, Proposer
 from envcoder_bench.search.report import write_report
@@ -104,7 +106,7 @@ class Search:
                     break
             return self._finish()
         except UserError as error:
-            raise UserError(f"{error}; nothing is lost, resume with: {self._folder.command}") from error
+            raise UserError(f"{error}; nothing is lost, resume with{_flags(error)}: {self._folder.command}") from error
         except KeyboardInterrupt:
             raise Stopped(f"stopped; resume with: {self._folder.command}", self._folder.path) from None
 
@@ -214,3 +216,9 @@ class Search:
         count = default_videos()
         known = read_videos(self._folder.final) if count != 0 else None
         return known or videos_of(open_run(self._folder.final), final, count)
+
+
+def _flags(error: UserError) -> str:
+    """Return the flags that an error names and a resumed search may change: `` another --temperature``."""
+    flags = [f"--{name}" for name in MODEL if re.search(rf"--{name}\b(?! replay:)", str(error))]
+    return f" another {' or '.join(flags)}" if flags else ""

@@ -18,7 +18,7 @@ from envcoder_bench import torch_utils
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.search.briefing import baseline_constants, robot, training
-from envcoder_bench.search.feedback import explain, feedback
+from envcoder_bench.search.feedback import explain, feedback, history
 from envcoder_bench.search.records import Archive
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import Field
@@ -26,8 +26,10 @@ from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.registry import baseline_path, get_spec, state_table
 from envcoder_bench.tasks.sim_task import SimTask, read
 
-SYSTEM, BASELINE, FIRST, NEXT, REPAIR = "system.md", "baseline.md", "first.md", "next.md", "repair.md"
-TEMPLATES = (SYSTEM, BASELINE, FIRST, NEXT, REPAIR, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
+SYSTEM, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
+    "system.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",
+)  # fmt: skip
+TEMPLATES = (*MAIN, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
 
 MIN_FEEDBACK = 2000  # characters that a prompt must leave for the feedback
 
@@ -44,27 +46,67 @@ class Prompts:
         system: the system prompt, see ``system_prompt``.
     """
 
-    def __init__(self, templates: Mapping[str, str], system: str, rounds: int, max_chars: int) -> None:
-        """Check the templates. Raises UserError for invalid ones, and if ``max_chars`` leaves no room for feedback."""
+    def __init__(
+        self, templates: Mapping[str, str], system: str, rounds: int, max_chars: int, description: str = ""
+    ) -> None:
+        """Check the templates; ``description`` is part of the system prompt.
+
+        Raises:
+            UserError: for invalid templates, or if ``max_chars`` leaves no room for feedback.
+        """
         self.system = system
         self._templates, self._rounds, self._max_chars = templates, rounds, max_chars
-        fixed = max(len(self.question(Archive(), 1)), len(self._next(rounds, "")))
+        fixed = max(len(self._question(Archive(), 1, 0)), len(self._next(rounds, "")))
         self._room = max_chars - len(system) - fixed
         if self._room < MIN_FEEDBACK:
             least = max_chars - self._room + MIN_FEEDBACK
-            raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least")
-        self.repair("", "")  # raises now if the template is invalid
+            own = f" ({len(description)} of them for --task_description)" if len(description) > MIN_FEEDBACK else ""
+            raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least{own}")
+        self.repair("", "")  # raises now if a template is invalid
+        self.duplicate(Archive(), {}, "", "")
+        self.missing(Archive(), 1, "", "")
 
     def question(self, archive: Archive, round: int) -> str:
         """Return the user's message for a round."""
-        return self._next(round, feedback(archive, self._room)) if archive.attempts else fill(self._templates, FIRST)
+        return self._question(archive, round, self._room)
+
+    def _question(self, archive: Archive, round: int, room: int) -> str:
+        return self._next(round, feedback(archive, room)) if archive.attempts else fill(self._templates, FIRST)
 
     def _next(self, round: int, text: str) -> str:
         return fill(self._templates, NEXT, round=round, rounds=self._rounds, feedback=text)
 
     def repair(self, error: str, source: str) -> str:
         """Return the user's message for the repair of a file; empty if it would be too long."""
-        text = fill(self._templates, REPAIR, error=explain(error, source), source=source.strip())
+        return self._if_short(fill(self._templates, REPAIR, error=explain(error, source), source=source.strip()))
+
+    def duplicate(self, archive: Archive, others: Mapping[str, str], twin: str, source: str) -> str:
+        """Return the user's message for a file that equals another; empty if it would be too long.
+
+        Args:
+            archive: the earlier rounds.
+            others: sources of this round's other candidates by name.
+            twin: name of the equal candidate.
+            source: the file.
+        """
+        known = {"twin": twin, "source": source.strip()}
+        room = self._max_chars - len(self.system) - len(fill(self._templates, DUPLICATE, tried="", **known))
+        return self._if_short(fill(self._templates, DUPLICATE, tried=history(archive, others, room), **known))
+
+    def missing(self, archive: Archive, round: int, error: str, reply: str) -> str:
+        """Return the user's message after a reply without a candidate; empty if it would be too long.
+
+        Args:
+            archive, round: as in ``question``, which the message repeats.
+            error: what the reply lacks.
+            reply: its beginning.
+        """
+        known = {"error": error, "reply": reply}
+        room = self._room - len(fill(self._templates, MISSING, question="?", **known))
+        question = self._question(archive, round, room).strip()
+        return self._if_short(fill(self._templates, MISSING, question=question, **known))
+
+    def _if_short(self, text: str) -> str:
         return text if len(self.system) + len(text) <= self._max_chars else ""
 
 
@@ -146,6 +188,7 @@ def system_prompt(
     spec = get_spec(task, cfg.task)
     fields, facts = spec.task_class.fields, task_contract(cfg.task)
     numbers = {key: shown(value) for key, value in facts.values.items()}
+    formula = spec.task_class.drive_formula
     names = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
     values = _contract_values(spec.task_class, cfg)
     keys = {name: _keys(KINDS[name], facts, fields) for name in names}
@@ -167,7 +210,7 @@ def system_prompt(
         ),
         training=training(cfg, facts),
         state=state_table(task, numbers, () if show_baseline else baseline_constants(fields)),
-        robot=robot(facts, fields),
+        robot=robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",
         baseline_place=", printed below" if show_baseline else ", which is not shown to you",

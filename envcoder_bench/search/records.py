@@ -17,6 +17,8 @@ from envcoder_bench.tasks.base import HUMAN
 
 NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
+NO_REPLY = "no reply"  # all that prompts say of errors of servers and of refusals
+SAME_AS = "is the same as "  # begin of the error of a candidate that equals another
 _OLD_STATUSES = {"failed_at_load": FAILED_AT_LOAD}  # spelling in archives of version 0.1.0
 
 
@@ -29,7 +31,10 @@ class Proposal:
         source: the text of its file; empty if the proposer got none.
         parents: names of the attempts from which it was made.
         origin: description of how it was made, in one line.
-        error: why there is no source, in one line; otherwise empty.
+        error: why there is no source, in one line; otherwise empty. Prompts show it to the model.
+        note: further facts for the user, which no prompt shows: messages of servers, the reason why a repair failed.
+        reply: beginning of a reply that is complete and has no candidate, for a repair; otherwise empty.
+        left_out: functions that the model wrote besides and the search does not ask for; they are not in the source.
     """
 
     name: str
@@ -37,6 +42,9 @@ class Proposal:
     parents: tuple[str, ...] = ()
     origin: str = ""
     error: str = ""
+    left_out: tuple[str, ...] = ()
+    note: str = ""
+    reply: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Attempt:
     """A candidate and its result.
 
     Attributes:
-        name, source, parents, origin: as in Proposal.
+        name, source, parents, origin, left_out, note: as in Proposal.
         round: the round in which it was made; 0 for baselines.
         status: one of STATUSES: ``failed at load`` was never trained, ``failed`` stopped in training or has no fitness.
         fitness: mean over all seeds with which it was trained, in all rounds; None if there is none.
@@ -69,6 +77,8 @@ class Attempt:
     by_seed: dict[int, float] = field(default_factory=dict)
     over_episodes: tuple[float, float] | None = None
     stopped_at: int = 0
+    left_out: tuple[str, ...] = ()
+    note: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", _OLD_STATUSES.get(self.status, self.status))
@@ -87,6 +97,11 @@ class Attempt:
     def outcome(self) -> str:
         """The status in words."""
         return f"{STOPPED} at {self.stopped_at}" if self.stopped_at else self.status.replace("_", " ")
+
+    @property
+    def reason(self) -> str:
+        """The error with the note, for the user."""
+        return noted(self.error, self.note)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -159,6 +174,11 @@ class Archive:
         return {**{attempt.name: attempt for attempt in self.attempts}, **self.baselines}[name]
 
 
+def noted(error: str, note: str) -> str:
+    """Return an error with its note in one line."""
+    return f"{error} ({note})" if error and note else error or note
+
+
 def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
     """Return the attempt with the highest mean fitness, the earliest of equals; None if none has a fitness."""
     return max(_measured(attempts), key=lambda pair: pair[1], default=(None, 0.0))[0]
@@ -187,7 +207,10 @@ class Proposer(Protocol):
         ...
 
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
-        """Return a replacement of the same name for each failed proposal; None if there is none."""
+        """Return a replacement of the same name for each failed proposal.
+
+        None if there was no request; without source, but with error, if the request was in vain.
+        """
         ...
 
 
@@ -237,7 +260,9 @@ def _plain(attempt: Attempt) -> dict[str, Any]:
 
 def _attempt(row: dict[str, Any]) -> Attempt:
     known = dict(row)
-    known["parents"] = tuple(row["parents"])
+    if row.get("status") == NO_CODE and "note" not in row:  # of a version whose errors could be those of servers
+        known["error"], known["note"] = NO_REPLY, row.get("error", "")
+    known["parents"], known["left_out"] = tuple(row["parents"]), tuple(row.get("left_out", ()))
     known["by_seed"] = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
     known["points"] = tuple(_point(point) for point in row["points"])
     over_episodes = row.get("over_episodes")

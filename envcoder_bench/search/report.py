@@ -223,7 +223,7 @@ def _candidates(archive: Archive) -> list[str]:
 
 def _failures(archive: Archive) -> list[PageSection]:
     failed = [a for a in archive.attempts if a.fitness is None]
-    rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.error), ERROR_WIDTH)) for a in failed]
+    rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.reason), ERROR_WIDTH)) for a in failed]
     html = _wide(table(["", "", "reason"], rows, ["name", "name", ""]))
     return [PageSection("failures-section", "Failures", html)] if rows else []
 

@@ -10,7 +10,7 @@ from envcoder_bench.report.logs import COMPONENTS, CURVES
 from envcoder_bench.report.page import PageCandidate
 from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import mean_interval
-from envcoder_bench.report.words import without_folders
+from envcoder_bench.report.words import listed, without_folders
 from envcoder_bench.search.records import differences
 from envcoder_bench.tasks.base import HUMAN
 
@@ -68,6 +68,7 @@ def candidates(
             "round": str(attempt.round or ""),
             "parents": ", ".join(attempt.parents),
             "origin": without_folders(attempt.origin),
+            "left out": f"{listed(attempt.left_out)}: not functions of this search" if attempt.left_out else "",
             "score": scores.get(attempt.name, ""),
         }
         against = None if parent is None else (parent.name, shortened(parent, attempt))

@@ -17,7 +17,18 @@ from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.plan import MemoryPlanner, release
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.search.folder import Round, SearchFolder
-from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal, Proposer
+from envcoder_bench.search.records import (
+    FAILED,
+    FAILED_AT_LOAD,
+    NO_CODE,
+    OK,
+    SAME_AS,
+    Archive,
+    Attempt,
+    Proposal,
+    Proposer,
+    noted,
+)
 
 
 class Checks(Protocol):
@@ -48,7 +59,7 @@ class Checker:
         """Write candidates to their files; return the errors of those that cannot be trained, by name."""
         self._folder.write_sources(proposals)
         twins = {p.name: self._known.setdefault(p.source.strip(), p.name) for p in proposals}
-        errors = {name: f"is the same as {twin}: write another" for name, twin in twins.items() if name != twin}
+        errors = {name: f"{SAME_AS}{twin}: write another" for name, twin in twins.items() if name != twin}
         new = [
             CandidateSource(p.name, str(self._folder.candidate(p.name)), p.source)
             for p in proposals
@@ -80,20 +91,28 @@ class Checker:
 def check_and_repair(
     number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checks, repairs: int
 ) -> Round:
-    """Check a round's candidates, and have failed ones repaired at most ``repairs`` times."""
+    """Check a round's candidates, and have failed ones repaired at most ``repairs`` times.
+
+    Replies without a candidate are repaired as well; requests without a reply are not, as they were sent repeatedly.
+    """
     latest = {p.name: p for p in proposals}
     errors = checker.errors([p for p in proposals if p.source])
+    errors.update({p.name: p.error for p in proposals if not p.source and p.reply})
     first = dict(errors)
     for _ in range(repairs):
         failures = [(latest[name], error) for name, error in errors.items()]
-        repaired = {p.name: p for p in proposer.repair(archive, failures) if p is not None} if failures else {}
+        answers = [p for p in proposer.repair(archive, failures) if p is not None] if failures else []
+        for p in answers:
+            if not p.source:
+                latest[p.name] = replace(latest[p.name], note=f"its repair failed: {noted(p.error, p.note)}")
+        repaired = {p.name: p for p in answers if p.source}
         if not repaired:
             break
         latest.update(repaired)
         again = checker.errors(list(repaired.values()))
         errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in repaired}
     ready = [p for p in latest.values() if p.source and p.name not in errors]
-    failed = [(p, FAILED_AT_LOAD, errors[p.name]) for p in latest.values() if p.name in errors]
+    failed = [(p, FAILED_AT_LOAD, errors[p.name]) for p in latest.values() if p.source and p.name in errors]
     failed += [(p, NO_CODE, without_folders(p.error)) for p in latest.values() if not p.source]
     return Round(number, ready, failed, {p.name: first[p.name] for p in ready if p.name in first})
 
@@ -127,7 +146,8 @@ def record_round(
 
 def _attempt(number: int, proposal: Proposal, status: str = OK, error: str = "") -> Attempt:
     source, parents, origin = proposal.source, proposal.parents, proposal.origin
-    return Attempt(proposal.name, number, source, parents, origin, status, error=error)
+    left_out, note = proposal.left_out, without_folders(proposal.note)
+    return Attempt(proposal.name, number, source, parents, origin, status, error=error, left_out=left_out, note=note)
 
 
 def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:

@@ -11,14 +11,14 @@ from envcoder_bench.core.shell import shown
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
-from envcoder_bench.report.words import counted, without_folders
+from envcoder_bench.report.words import counted, listed, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.search.feedback import explain, idea
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.providers.budget import Spent
-from envcoder_bench.search.records import NO_CODE, Archive, Attempt, best_of, difference
+from envcoder_bench.search.records import NO_CODE, Archive, Attempt, best_of, difference, noted
 from envcoder_bench.tasks.base import HUMAN
 
 WIDTH = 110
@@ -67,9 +67,12 @@ def candidates(round: Round) -> str:
         lines.append(_row(proposal.name, status, text))
         if proposal.name in round.repaired:
             lines.append(_row("", "", f"was: {_short(round.repaired[proposal.name])}"))
+        if proposal.left_out:
+            lines.append(_row("", "", f"without {listed(proposal.left_out)}: not in --shaper_types"))
     for proposal, status, error in round.failed:
         text, _, code = explain(error, proposal.source).partition("\n")
-        lines.append(_row(proposal.name, "no code" if status == NO_CODE else "failed", _short(text)))
+        note = without_folders(proposal.note)
+        lines.append(_row(proposal.name, "no code" if status == NO_CODE else "failed", _short(noted(text, note))))
         lines += [_row("", "", f"> {code.strip()}")] if code else []
     no_code = sum(status == NO_CODE for _, status, _ in round.failed)
     counts = {

@@ -26,6 +26,12 @@ _INTEGERS: dict[str, int] = {  # key: least value
     "final_episodes": 1,
     "prompt.max_chars": 1,
 }
+_GREATEST = {  # far above what can be trained; greater ones would keep lists of that length busy for hours
+    "num_iters": 10_000,
+    "shapers_per_iter": 10_000,
+    "repair": 1_000,
+    "final_seeds": 10_000,
+}
 _OPTIONAL_INTEGERS: dict[str, int] = {"max_output_tokens": 1, "max_tokens": 1}
 
 
@@ -90,11 +96,16 @@ def check_settings(settings: DictConfig) -> None:
             continue
         if type(value) is not int or value < least:
             raise UserError(f"{key} must be a whole number of at least {least}, got {value}")
+        if value > _GREATEST.get(key, value):
+            raise UserError(f"{key} must be at most {_GREATEST[key]:,}, got {value}")
     for key in ("temperature", "max_cost"):
         value = settings[key]
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 <= value < math.inf):
             raise UserError(f"{key} must be a number of at least 0, got {value}")
+    timeout = settings.reply_timeout
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+        raise UserError(f"reply_timeout must be a number of seconds above 0, got {timeout}")
     if not isinstance(settings.show_baseline, bool):
         raise UserError(f"show_baseline must be yes or no, got {settings.show_baseline}")
     if not isinstance(settings.parents, ListConfig) or not set(settings.parents) <= set(BASELINES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from pathlib import Path
@@ -36,8 +37,12 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            found += sorted(file for file in path.glob("*.py") if file.is_file() and file.name[0] not in "_.")
+            inside = sorted(file for file in path.glob("*.py") if file.name[0] not in "_.")
+            for file in inside:
+                _refuse_broken_link(file)
+            found += [file for file in inside if file.is_file()]
         elif not path.exists():
+            _refuse_broken_link(path)
             siblings = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
             raise ValueError(f"{path} does not exist{near_matches(path.name, siblings)}")
         elif path.suffix != ".py":
@@ -51,6 +56,11 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
         raise ValueError(f"no candidates found in {looked}: a candidate is a .py file whose name does not start with _")
     refuse_clashes(found)
     return found
+
+
+def _refuse_broken_link(path: Path) -> None:
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f"{path} is a link to {os.readlink(path)}, which does not exist")
 
 
 def select(paths: Sequence[Path], positions: str) -> list[Path]:

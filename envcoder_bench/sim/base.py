@@ -19,6 +19,7 @@ class Simulator(ABC):
 
     Attributes:
         num_envs, device, dt: environments; torch device; seconds per ``step`` (all its substeps).
+        floating: whether the robot has a free joint.
         dof_names, body_names: actuated and passive joints with one degree of freedom, in the model's order; bodies
             without the world.
         sensor_names: the bodies with a force-torque sensor, usually feet.
@@ -53,6 +54,7 @@ class Simulator(ABC):
     num_envs: int
     device: torch.device
     dt: float
+    floating: bool
     dof_names: list[str]
     body_names: list[str]
     sensor_names: list[str]

@@ -146,6 +146,8 @@ def load_robot(
         spec = mujoco.MjSpec.from_file(str(path))
         spec.option.timestep = dt / substeps
         set_options(spec, options or {})
+        if spec.option.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+            raise ValueError(f"the integrator RK4 is not supported; choose one of {', '.join(INTEGRATORS)}")
         if ground is not None:
             put_ground(spec, ground)
         # no automatic reset, which would look like motion; the backends detect unstable states themselves
@@ -178,6 +180,11 @@ def set_options(spec: mujoco.MjSpec, options: Mapping[str, Any]) -> None:
             setattr(spec.option, name, value)
         else:
             raise ValueError(f"unknown option '{name}'; there are integrator, iterations and ls_iterations")
+
+
+def _greatest(limited: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """Return the greatest absolute value within each range, infinity where there is none."""
+    return np.where(limited.astype(bool), np.abs(ranges).max(axis=1, initial=0.0), np.inf)
 
 
 def _add_contact_sensor(spec: mujoco.MjSpec, body: str, what: str, fields: int) -> None:
@@ -228,7 +235,8 @@ def _describe(
     ranges = model.jnt_range[first:end].T
     lower, upper = (np.where(limited, ends, none) for ends, none in zip(ranges, (-np.inf, np.inf)))
     effort = np.zeros(len(dof_names))
-    effort[actuated] = np.where(model.actuator_forcelimited.astype(bool), model.actuator_forcerange[:, 1], np.inf)
+    own = _greatest(model.actuator_forcelimited, model.actuator_forcerange)
+    effort[actuated] = np.minimum(own, _greatest(model.jnt_actfrclimited, model.jnt_actfrcrange)[first + actuated])
 
     room = buffer_sizes(model)
     return RobotModel(

@@ -15,7 +15,7 @@ class MujocoTensors(Simulator):
     def __init__(self, robot: RobotModel, num_envs: int, device: str) -> None:
         self.num_envs = num_envs
         self.device = torch.device(device)
-        self.dt = robot.dt
+        self.dt, self.floating = robot.dt, robot.floating
         self.dof_names = robot.dof_names
         self.body_names = robot.body_names
         self.sensor_names = robot.sensor_names

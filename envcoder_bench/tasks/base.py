@@ -79,6 +79,8 @@ class Task(ABC):
             need a new one in the same episode; None if goals last for an episode.
         default_action_dim: width of the action for the task's own position drives; None if the task has none, so that
             a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
+        drive_formula: ``default_dof_target`` as one line for prompts, with keys of the state and of the config's
+            ``env.control``; empty if there is none.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
         fitness_bounds: the least and the greatest fitness of an episode; infinite if there is none.
         fitness_is_success: whether the fitness of an episode is one of its bounds: a success or a failure.
@@ -115,6 +117,7 @@ class Task(ABC):
     goal_keys: tuple[str, ...]
     new_goal: Tensor | None = None
     default_action_dim: int | None
+    drive_formula: str = ""
     fitness_meaning: str
     fitness_bounds: tuple[float, float] = (-math.inf, math.inf)
     fitness_is_success: bool = False

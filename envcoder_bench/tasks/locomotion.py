@@ -182,7 +182,7 @@ def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors:
             None, "-", "of the human baseline's cost of joints at their limits", "cfg.env.jointsAtLimitCost"
         ),
         "power_scale": Field(
-            None, "-", "torque of the human baseline = action * motor_efforts * power_scale", "cfg.env.powerScale"
+            None, "-", "torque of the baselines = action * motor_efforts * power_scale", "cfg.env.powerScale"
         ),
         "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities", "cfg.env.dofVelocityScale"),
         "contact_force_scale": Field(

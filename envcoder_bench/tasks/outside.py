@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +18,7 @@ import yaml
 
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.spec import TaskSpec, check_class, check_files, digest
+from envcoder_bench.tasks.task_code import task_code
 
 PACKAGE = "envcoder_bench.tasks"
 CODE, CONFIG, TRAIN = "task.py", "task.yaml", "train.yaml"
@@ -116,7 +116,7 @@ def _spec(task_class: Any, folder: Path, config: Path, source: str) -> TaskSpec:
     if task_class.name != name:
         raise ValueError(f"{config}: its name is {name}, and that of {task_class.__name__} is {task_class.name}")
     train = next((path for path in (folder / TRAIN, folder / f"{name}PPO.yaml") if path.is_file()), None)
-    spec = TaskSpec(folder, task_class, config, train, source, digest(folder))
+    spec = TaskSpec(folder, task_class, config, train, source, digest(folder, task_class.model))
     check_files(spec)
     return spec
 
@@ -155,18 +155,13 @@ def _class_in(module: ModuleType, name: str, code: Path) -> type[SimTask]:
 
 @contextmanager
 def _loading(folder: Path, module: str, where: str = "") -> Iterator[None]:
-    """Convert exceptions of a task's code to a one-line ValueError with the place."""
+    """Convert exceptions of a task's code, and forget the modules that it loaded."""
     before = set(sys.modules)
     try:
-        yield
-    except Exception as error:
+        with task_code(folder, where):
+            yield
+    except Exception:
         for name in set(sys.modules) - before:
             if name == module or name.startswith(f"{module}."):
                 del sys.modules[name]
-        if isinstance(error, SyntaxError):
-            place = f"{error.filename}:{error.lineno}: "
-        else:
-            frames = [f for f in traceback.extract_tb(error.__traceback__) if folder in Path(f.filename).parents]
-            place = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-        reason = (str(error).splitlines() or [""])[0]
-        raise ValueError(f"{where}{place}{type(error).__name__}: {reason}") from error
+        raise

@@ -78,7 +78,9 @@ def find_spec(task: str) -> TaskSpec:
         if is_isaac_address(task):
             return _isaac(task)
         for spec in outside_tasks().values():
-            if spec.source in (task, os.path.abspath(task)) and spec.digest == digest(spec.folder):
+            if spec.source in (task, os.path.abspath(task)) and spec.digest == digest(
+                spec.folder, spec.task_class.model
+            ):
                 return spec
         installed = _installed().get(task)
         if installed is not None:
@@ -193,6 +195,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         used_keys,
         yaml_file,
     )
+    from envcoder_bench.tasks.task_code import check_default_state, task_code
 
     spec = get_spec(name, cfg)
     task_class = spec.task_class
@@ -213,7 +216,9 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         options=engine_options(cfg),
         ground=task_class.ground(cfg),
     )
-    task = task_class(cfg, simulator)
+    with task_code(spec.folder):
+        task = task_class(cfg, simulator)
+        check_default_state(task)
     if task.max_episode_length < 2:
         raise ValueError(f"{yaml_file(cfg)}: an episode must last at least 2 steps, got {task.max_episode_length}")
     return task

@@ -100,13 +100,14 @@ class SimTask(Task):
         check_only(cfg, self.only)
         if len(sim.object_names) != len(self.object_keys):
             names = f"{len(self.object_keys)} free objects, for {list(self.object_keys)}"
-            raise ValueError(f"{self.model}: {self.name} needs {names}, not {sim.object_names}")
+            hint = "; the free joint of the first body is the robot's base, so list the robot first" * sim.floating
+            raise ValueError(f"{self.model}: {self.name} needs {names}, not {sim.object_names}{hint}")
         self.cfg, self.sim = cfg, sim
         self.num_envs, self.num_dofs, self.device, self.dt = sim.num_envs, sim.num_dofs, sim.device, sim.dt
         self.substeps = control_timing(cfg)[1]
         self.max_episode_length = self._episode_steps()
-        self.clip_actions = float(read(cfg, "env.clipActions"))
-        self.clip_observations = float(read(cfg, "env.clipObservations", math.inf))  # as in IsaacGymEnvs
+        self.clip_actions = number(cfg, "env.clipActions")
+        self.clip_observations = number(cfg, "env.clipObservations", math.inf)  # as in IsaacGymEnvs
         self.unstable = sim.unstable
         self.contact_overflows, self.engine_warnings = sim.contact_overflows, sim.engine_warnings
         self.state: dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
@@ -124,10 +125,10 @@ class SimTask(Task):
 
     def _episode_steps(self) -> int:
         """Return the control steps of an episode, from ``env.episodeLength`` or Anymal's key in seconds."""
-        seconds = read(self.cfg, "env.learn.episodeLength_s", math.inf)
+        seconds = number(self.cfg, "env.learn.episodeLength_s", math.inf)
         if seconds != math.inf:
-            return int(float(seconds) / self.dt + 0.5)
-        return int(read(self.cfg, "env.episodeLength"))
+            return int(seconds / self.dt + 0.5)
+        return int(number(self.cfg, "env.episodeLength"))
 
     def _tensor(self, key: str, field: Field) -> Tensor:
         """Create the tensor of a key from its source. Raises ValueError if it does not match its field."""
@@ -138,7 +139,7 @@ class SimTask(Task):
             place, _, name = source.partition(".")
             if place not in ("sim", "cfg") or (place == "sim" and not hasattr(self.sim, name)):
                 raise ValueError(f"{self.name}: the source of '{key}' is {source!r}: there is no such tensor or number")
-            value = getattr(self.sim, name) if place == "sim" else _numbers(read(self.cfg, name))
+            value = getattr(self.sim, name) if place == "sim" else numbers(self.cfg, name)
         else:
             value = torch.tensor(source)
             if field.shape is not None:
@@ -194,9 +195,12 @@ class SimTask(Task):
         return torch.tensor(row, dtype=torch.float32, device=self.device).repeat(self.num_envs, 1)
 
 
-def _numbers(value: Any) -> Tensor:
-    """Convert a number, or a list of numbers, of a YAML to float32."""
-    return torch.tensor([float(x) for x in value] if hasattr(value, "__len__") else float(value))
+def numbers(cfg: Mapping[str, Any], key: str) -> Tensor:
+    """Return a number, or a list of numbers, of a task's config as float32. Raises ValueError as ``number``."""
+    value = read(cfg, key)
+    if not isinstance(value, str) and hasattr(value, "__len__"):
+        return torch.tensor([_float(cfg, key, x) for x in value])
+    return torch.tensor(_float(cfg, key, value))
 
 
 def used_keys(task_class: type[SimTask]) -> tuple[str, ...]:
@@ -233,14 +237,31 @@ def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
     return node
 
 
+def number(cfg: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """Return the number of a dotted key of a task's config.
+
+    Raises:
+        ValueError: the key is missing and there is no default, or it is not a number.
+    """
+    return _float(cfg, key, read(cfg, key, default))
+
+
+def _float(cfg: Mapping[str, Any], key: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        shown = "empty" if value is None else repr(value)
+        raise ValueError(f"{yaml_file(cfg)}: the key '{key}' must be a number, and it is {shown}") from None
+
+
 def control_timing(cfg: Mapping[str, Any]) -> tuple[float, int]:
     """Return seconds and physics steps of a control step: IsaacGymEnvs' ``sim.dt`` times ``controlFrequencyInv``.
 
     The latter is under ``env.control`` in Anymal, where AnymalTerrain has ``decimation``, and under ``env`` in others.
     """
-    repeats = read(cfg, "env.control.controlFrequencyInv", read(cfg, "env.controlFrequencyInv", 1))
-    repeats = int(read(cfg, "env.control.decimation", repeats))
-    return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
+    repeats = number(cfg, "env.control.controlFrequencyInv", number(cfg, "env.controlFrequencyInv", 1))
+    repeats = int(number(cfg, "env.control.decimation", repeats))
+    return number(cfg, "sim.dt") * repeats, int(number(cfg, "sim.substeps")) * repeats
 
 
 def engine_options(cfg: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +16,10 @@ from envcoder_bench.tasks.sim_task import SimTask
 _REQUIRED = ("name", "model", "dof_names", "body_names", "fitness_meaning", "fields")
 _TUPLES = ("dof_names", "body_names", "sensor_names", "site_names", "object_keys", "goal_keys", "kept_keys")
 _SUFFIXES = (".py", ".xml", ".yaml", ".yml")
+REDUCTIONS = ("mean", "sum")
+RESERVED = ("action", "state_dict")  # arguments of candidates' functions: the policy's action, and the whole state
+_FILES = re.compile(r"""\b(?:file\w*)\s*=\s*["']([^"']+)["']""")  # of meshes, textures, includes
+_FOLDERS = re.compile(r"""\b(?:meshdir|texturedir|assetdir)\s*=\s*["']([^"']+)["']""")
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,26 @@ def task_files(folder: Path) -> list[Path]:
     return sorted(files + [file for package in packages for file in task_files(package)])
 
 
-def digest(folder: Path) -> str:
-    """Return a digest of a task's files."""
-    texts = [(str(path.relative_to(folder)), path.read_bytes()) for path in task_files(folder)]
+def model_files(model: Path) -> list[Path]:
+    """Return a model's file and those to which it refers, in files that it includes, too: meshes, textures."""
+    found: dict[Path, None] = {}
+    todo, folders = [model], {model.parent: None}
+    while todo:
+        path = todo.pop()
+        if path in found or not path.is_file():
+            continue
+        found[path] = None
+        if path.suffix == ".xml":
+            text = path.read_text(encoding="utf-8", errors="replace")
+            folders.update({path.parent: None, **{model.parent / name: None for name in _FOLDERS.findall(text)}})
+            todo += [folder / name for name in _FILES.findall(text) for folder in list(folders)]
+    return sorted(found)
+
+
+def digest(folder: Path, model: str) -> str:
+    """Return a digest of a task's code, YAML and model."""
+    files = dict.fromkeys([*task_files(folder), *model_files(folder / model)])
+    texts = [(os.path.relpath(path, folder), path.read_bytes()) for path in files]
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
 
@@ -86,6 +110,13 @@ def check_class(task_class: object, where: str) -> None:
         value = getattr(task_class, name)
         if isinstance(value, str) or not all(isinstance(one, str) for one in value):
             raise ValueError(f'{title}: {name} must be a tuple of names, such as ("hinge",), not {value!r}')
+    if task_class.fitness_reduction not in REDUCTIONS:
+        raise ValueError(f"{title}: fitness_reduction is {task_class.fitness_reduction!r}; it must be 'mean' or 'sum'")
+    low, high = task_class.fitness_bounds
+    if not low < high:
+        raise ValueError(f"{title}: fitness_bounds is ({low}, {high}): the first number must be the smaller one")
+    if task_class.fitness_is_success and not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"{title}: with fitness_is_success, fitness_bounds must be two numbers, such as (0.0, 1.0)")
     fields = task_class.fields
     if not hasattr(fields, "items") or not all(isinstance(field, Field) for field in fields.values()):
         raise ValueError(f"{title}: fields must be a dict of envcoder_bench.tasks.Field by key")
@@ -94,6 +125,9 @@ def check_class(task_class: object, where: str) -> None:
             if key not in fields:
                 hint = near_matches(key, fields)
                 raise ValueError(f"{title}: {name} has '{key}', which fields does not declare{hint}")
+    for key in RESERVED:
+        if key in fields:
+            raise ValueError(f"{title}: fields declares '{key}', which candidates' arguments have another meaning for")
     for key in ("dof_pos", "actions", "progress_buf"):
         if key not in fields:
             raise ValueError(f"{title}: fields must declare '{key}'")

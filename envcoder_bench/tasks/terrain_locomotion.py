@@ -55,6 +55,7 @@ class TerrainLocomotion(SimTask):
         *("terrain_levels", "terrain_types", "env_origins", "initial_root_states", "measured_heights"),
         *("last_actions", "last_dof_vel", "feet_air_time"),
     )
+    drive_formula = "joint position target = default_dof_pos + actionScale * action"
     default_action_dim = 12
     config_keys = (
         START,

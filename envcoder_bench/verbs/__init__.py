@@ -7,6 +7,7 @@ from __future__ import annotations
 
 # what the help of envcoder-bench says about each; modules are imported only when their verb is called
 VERBS = {
+    "check-task": "check that a task of your own fulfils the contract of tasks",
     "compare": "compare several runs of a task, paired by seed, as tables and a page",
     "export": "write a trained policy as ONNX or TorchScript, with a description of its inputs and outputs",
     "list": "list the runs in a folder, with task, date, best candidate and status",

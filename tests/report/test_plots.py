@@ -1,4 +1,5 @@
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -162,6 +163,18 @@ def test_learning_curves_say_where_points_are_of_beginnings_of_episodes(figures,
     curves = curves[curves["env_steps"].isin(sorted(curves["env_steps"].unique())[:iterations])]
     figure = plot_learning_curves(curves, ranked, "", "Anymal", "m", short_points)
     assert ("last point: whole episodes" in texts(figure)) == noted
+
+
+def test_stopped_candidates_are_labelled_with_the_fitness_of_the_ranking(figures):
+    """Their last point is of the beginning of an episode, the ranking's number of whole ones."""
+    ranked, curves = run(["human", "a"], 2)
+    ranked = [replace(row, stopped_at=3, fitness=0.123) if row.candidate == "a" else row for row in ranked]
+    figure = plot_learning_curves(curves, ranked, "", "Anymal", "m", True)
+    labels = [label.get_text() for label in figure.axes[0].texts]
+    assert any(label.startswith("a  0.12") for label in labels), labels
+    assert "last point: whole episodes, unless stopped" in texts(figure)
+    styles = {x.get_text().split()[0]: x.arrow_patch.get_linestyle() for x in figure.axes[0].texts if x.arrow_patch}
+    assert styles["a"] == ":" and styles["human"] == "-"  # a full line would look like the curve going on
 
 
 def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):

@@ -206,3 +206,17 @@ def test_of_equal_candidates_none_is_called_the_best():
     evaluation = {(name, seed): (0.0, 0.0) for name in "abc" for seed in (0, 1)}
     text = render_table(rank(rows, evaluation=evaluation), "m", 120)
     assert "all 3 have the same fitness: which one is the best is not known" in text and "probability" not in text
+
+
+def test_notes_are_of_all_candidates_also_of_those_not_shown():
+    """Of 121 candidates 20 and the baseline are shown; a seed of the last one failed, and its physics was unstable."""
+    rows = [ok("human", seed, 0.5 + 0.01 * seed) for seed in range(3)]
+    rows += [ok(f"c{k:03d}", seed, 0.9 - 0.005 * k + 0.001 * seed * k) for k in range(119) for seed in range(3)]
+    rows += [ok("worst", 0, 0.01, unstable_resets=50, training_episodes=100), ok("worst", 1, 0.01)]
+    rows += [Result("worst", 2, FAILED, error="no")]
+    text = render_table(rank(rows), MEANING, 100, max_rows=20)
+    assert "100 more in results.csv" in text
+    assert "corrected for 120 candidates by Holm's method" in text
+    assert "where seeds failed" in text and "worst 50 %" in text
+    several = render_table(rank(rows), MEANING, 100, tested="those of its run")
+    assert "corrected for those of its run by Holm's method" in several

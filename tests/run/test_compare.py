@@ -1,6 +1,8 @@
 """Comparisons of runs: against numbers computed by hand and by pandas, from folders with made-up results."""
 
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,7 @@ import pytest
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import Result, write_results
+from envcoder_bench.report.results import Result, read_results, write_results
 from envcoder_bench.run.compare import _correlation, compare, difference, render
 from envcoder_bench.run.compare_page import comparison_page
 from envcoder_bench.run.folder import CandidateSource, RunFolder
@@ -103,6 +105,69 @@ def test_comparison_has_ranking_differences_correlations_and_settings(two):
     assert "a          0.800 [0.000, 1.000]  +0.150 ± 0.635 *" in text
     assert "the file of this name is another one" in text and "learning_iterations: 500 | 7" in text
     assert "Spearman's correlation +1.00 over 3 candidates" in text
+
+
+@pytest.mark.slow
+def test_only_whole_trainings_are_compared(tmp_path):
+    """A race stopped b of the second run, and the third run is not complete."""
+    fitness = {"human": [0.5, 0.6], "a": [0.7, 0.9], "b": [0.1, 0.2], "c": [0.3, 0.3]}
+    folders = [made(tmp_path / name, fitness) for name in ("one", "raced", "unfinished")]
+    for folder in folders[:2]:
+        (folder / "summary.json").write_text(json.dumps({"fitness_meaning": "Uprightness.", "ranking": []}))
+    rows = read_results(folders[1] / "results.csv")
+    high = [replace(row, fitness=1.0, stopped_at=2, status="stopped") if row.candidate == "b" else row for row in rows]
+    write_results(folders[1] / "results.csv", high)
+    found = compare(folders[:2])
+    assert {own.name for own in found.shared} == {"human", "a", "c"}
+    assert found.correlations == {"raced": (pytest.approx(1.0), 3)}
+    assert [row.candidate for row in found.ranked][-1] == "raced: b"  # its fitness is the highest, of a short training
+    assert "not complete" not in render(found, 100)
+    (folders[2] / "summary.json").unlink(missing_ok=True)
+    text = render(compare([folders[0], folders[1]]), 100)
+    assert "raced: human (baseline)" in text
+    with pytest.raises(UserError, match="measure different fitness"):
+        compare([folders[0], folders[2]])  # by its config, an unfinished run has the task's own meaning
+    (folders[0] / "summary.json").unlink()
+    text = render(compare([folders[0], folders[2]]), 100)
+    assert "unfinished is not complete: its fitness is that of its last evaluation, after 100 env-steps" in text
+
+
+@pytest.mark.slow
+def test_complete_run_without_its_results_is_refused(two, tmp_path, capsys, monkeypatch):
+    """A page without candidates would replace the one that is there."""
+    (two[0] / "results.csv").unlink()
+    with pytest.raises(UserError, match="no candidate has a fitness yet"):
+        compare(two)
+    (two[0] / "summary.json").write_text(json.dumps({"fitness_meaning": "Uprightness.", "ranking": []}))
+    (two[0] / "report.html").write_text("before")
+    monkeypatch.chdir(tmp_path)
+    for words in (["compare", "one", "two"], ["report", "one", "--video", "0"]):
+        assert main(words) == 2
+        assert "results.csv is missing, and the run is complete: restore it" in capsys.readouterr().err
+    assert (two[0] / "report.html").read_text() == "before"
+
+
+@pytest.mark.slow
+def test_fitness_files_with_other_code_are_refused(tmp_path):
+    """Their docstrings are equal."""
+    code = '"""Share upright."""\n\ndef compute_fitness(pole_angle):\n    return (pole_angle.abs() < {}).float()\n'
+    folders = []
+    for name, limit, note in (("one", 0.5, ""), ("same", 0.5, "# half a radian\n"), ("other", 0.05, "")):
+        file = tmp_path / f"{name}.py"
+        file.write_text(note + code.format(limit))
+        folders.append(made(tmp_path / name, {"human": [0.5], "a": [0.4]}, overrides=[f"fitness={file}"]))
+        (folders[-1] / "fitness.py").write_text(file.read_text())
+    assert compare(folders[:2]).shared
+    with pytest.raises(UserError, match=r"copies of the --fitness file have other code, see .*other/fitness\.py"):
+        compare([folders[0], folders[2]])
+
+
+def test_differences_are_within_the_bounds_of_the_fitness():
+    found = difference({0: 0.0, 1: 0.9}, {0: 0.8, 1: 0.9}, (0.0, 1.0))
+    assert found.mean == pytest.approx(0.4) and (found.low, found.high) == (-1.0, 1.0)
+    apart = difference({0: 0.0, 1: 0.9}, {5: 0.8, 6: 0.9}, (0.0, 1.0))
+    assert (apart.low, apart.high) == (-1.0, 1.0)
+    assert difference({0: 0.0, 1: 9.0}, {0: 8.0, 1: 9.0}).high > 8.0
 
 
 @pytest.mark.slow

@@ -6,9 +6,12 @@ import random
 
 import pytest
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.console import resumable
+from envcoder_bench.core.errors import NoWorker, UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.devices import Devices, requested_devices
+from envcoder_bench.run.evaluate import at_work
+from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.head import Head, JobHandler, Pool
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.jobs import CrashOutcome, Job, JobQueue
@@ -196,6 +199,13 @@ def test_stop_reaches_all_workers_and_starts_no_other_job():
     pool = FakePool(1, answer)
     assert not Head(pool, CODE).run(jobs("ab", "c"), Recorder(), stop)
     assert (pool.stopped, len(pool.requests)) == (15, 1)
+
+
+def test_run_without_workers_tells_how_to_resume(tmp_path):
+    told = r"none left. What was saved before is intact: .*eval.shapers.* --resume "
+    with pytest.raises(UserError, match=told) as error, resumable(), at_work(RunFolder(tmp_path / "run")):
+        raise NoWorker("none left")
+    assert str(tmp_path / "run") in str(error.value)
 
 
 def test_late_messages_of_a_lost_worker_are_ignored():

@@ -10,7 +10,7 @@ import time
 from unittest.mock import Mock
 
 import pytest
-from llm_server import LLMServer, answer, status
+from llm_server import LLMServer, answer, silent, status
 from omegaconf import OmegaConf
 
 from envcoder_bench import auto_shape
@@ -47,8 +47,8 @@ WRONG_SHAPE = code('    return state_dict["dof_pos"]')
 NAN_LATER = code('    late = state_dict["progress_buf"] > 6\n    return torch.where(late, math.nan, 1.0)')
 # in the order in which they are asked for: three samples, and then what fails once more
 REPLIES = [
-    *(cosine(0.1), MISSPELT, "I would rather not.", cosine(0.2)),  # the third is asked again, as it has no code
-    cosine(0.3),  # r1_01, mended
+    *(cosine(0.1), MISSPELT, "I would rather not."),
+    *(cosine(0.3), cosine(0.2)),  # r1_01, mended, and r1_02, which had no code
     *(cosine(0.1), NAN_LATER, cosine(0.5)),  # the first of them was there in the first round
     cosine(0.4),  # r2_00, something else
     *(WRONG_SHAPE, cosine(0.6), MISSPELT),
@@ -123,15 +123,17 @@ def test_prompts_contain_errors_and_earlier_attempts(served_search):
     asked = [body["messages"][-1]["content"] for body in bodies]
     assert len({body["messages"][0]["content"] for body in bodies}) == 1  # one system prompt
     assert "Balance the pole, be still" in bodies[0]["messages"][0]["content"]
-    assert asked[0] == asked[1] == asked[2] == asked[3] and "Nothing has been tried" in asked[0]
-    assert "r1_01.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'" in asked[4]
-    assert 'return torch.cos(state_dict["pole_angel"])' in asked[4]
+    assert asked[0] == asked[1] == asked[2] and "Nothing has been tried" in asked[0]
+    assert "r1_01.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'" in asked[3]
+    assert 'return torch.cos(state_dict["pole_angel"])' in asked[3]
+    assert asked[4].startswith(asked[0].strip()) and "The answer began:\n\nI would rather not." in asked[4]
     second = asked[5]
     archive = read_archive(folder / "archive.json")
     best = max(archive.of_round(1), key=lambda a: a.by_seed[0])
     assert "Round 2 of 3" in second and best.source.strip() in second
     assert "upright mean: " in second and "against unshaped" in second
-    assert "r2_00 is" not in second and "is the same as r1_00: write another" in asked[8]
+    assert "r2_00 is" not in second and "is the same as r1_00, so it is not trained" in asked[8]
+    assert all(f"\n{name}" in asked[8] for name in ("r1_00: ", "r1_01: ", "r1_02: ", "r2_01: not trained yet"))
     third = asked[9]
     assert "r2_01 stopped in training: r2_01.py:4: in compute_reward: returned NaN" in third
     assert all(f"\n{a.name}" in third for a in [*archive.of_round(1), *archive.of_round(2)])
@@ -345,6 +347,52 @@ def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, monkeyp
     assert told.startswith("auto-shape: error: no request was answered: ")
     assert told.endswith(f"nothing is lost, resume with: {resume_command(folder, 'auto-shape')}\n")
     assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew
+
+
+def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, monkeypatch):
+    server = LLMServer()
+    server.script.extend([status(400, "'temperature' must be at most 2"), answer(cosine(0.1))])
+    url = f"{server.root}/v1".replace("//", "//me:secret-word@")
+    words = [*QUICK, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--temperature", 3]
+    folder = run(tmp_path / "search", *words, "--llm", "openai:m", "--base_url", url, expect=2)
+    told = capsys.readouterr()
+    assert f"lost, resume with another --temperature: {resume_command(folder, 'auto-shape')}\n" in told.err
+    resumed = ["--resume", str(folder), "--temperature", "1.5"]
+    for more, message in (
+        (
+            [],
+            f"the user name and password of --base_url {server.root}/v1 are not kept: give --base_url http://USER:PASS",
+        ),
+        (["--llm", "evolve"], "--llm evolve sends no requests"),
+        (["--llm", "gtp-4"], "--llm gtp-4: no such model"),
+        (["--temperature", "-1"], "temperature must be a number of at least 0"),
+    ):
+        assert auto_shape.main([*resumed, *more]) == 2
+        assert message in capsys.readouterr().err
+    assert "temperature: 1.5" in (folder / "config.yaml").read_text()
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    assert auto_shape.main(["--resume", str(folder), "--llm", "openai:n"]) == 0
+    server.close()
+    assert [(body["model"], body["temperature"]) for body in server.bodies] == [("m", 3), ("n", 1.5)]
+    assert {body["headers"]["authorization"] for body in server.bodies} == {"Basic bWU6c2VjcmV0LXdvcmQ="}
+    told = told.out + told.err + "".join(capsys.readouterr())
+    files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert "secret-word" not in told and not any(b"secret-word" in content for content in files)
+    assert auto_shape.main(["--resume", str(folder)]) == 0  # complete: no login is needed
+
+
+def test_time_limit_of_replies_can_be_set_and_raised_on_resume(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+    server = LLMServer()
+    server.script.extend([silent] * 3 + [answer(cosine(0.1))])
+    words = [*QUICK, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--reply_timeout", 0.5]
+    folder = run(tmp_path / "search", *words, *served(server), expect=2)
+    assert "within 0.5 s (--reply_timeout) (tried 3 times); nothing is lost, resume with another --reply_timeout" in (
+        capsys.readouterr().err
+    )
+    assert auto_shape.main(["--resume", str(folder), "--reply_timeout", "60"]) == 0
+    server.close()
+    assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 4
 
 
 def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys):

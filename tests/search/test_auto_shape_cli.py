@@ -26,6 +26,14 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --shaper_types compute_rewrd", "unknown shaper type 'compute_rewrd' (did you mean compute_reward"),
         (f"{EVOLVE} --num_iter 3", "unrecognized arguments: --num_iter (did you mean --num_iters"),
         (f"{EVOLVE} --num_iters 0", "num_iters must be a whole number of at least 1, got 0"),
+        (f"{EVOLVE} --num_iters 1000000000", "num_iters must be at most 10,000, got 1000000000"),
+        (f"{EVOLVE} --shapers_per_iter 1000000000", "shapers_per_iter must be at most 10,000, got 1000000000"),
+        (f"{EVOLVE} --repair 1000000000", "repair must be at most 1,000, got 1000000000"),
+        (f"{EVOLVE} --final_seeds 1000000000", "final_seeds must be at most 10,000, got 1000000000"),
+        (f"{EVOLVE} --task_description {{blank}}", "--task_description is empty: say what the policy should do"),
+        (f"{EVOLVE} --task_description {{long}}", "(70000 of them for --task_description)"),
+        (f"{EVOLVE} --reply_timeout 0", "reply_timeout must be a number of seconds above 0, got 0"),
+        (f"{EVOLVE} reply_timeout=.inf", "reply_timeout must be a number of seconds above 0, got inf"),
         (f"{EVOLVE} --repair -1", "repair must be a whole number of at least 0, got -1"),
         (f"{EVOLVE} --final_seeds 0", "final_seeds must be a whole number of at least 1, got 0"),
         (f"{EVOLVE} shapers_per_iter=few", "shapers_per_iter must be a whole number of at least 1, got few"),
@@ -83,7 +91,8 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     places["recorded"].write_text(transcript())
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(places["work"])  # searches/ would come to be here
-    assert main(words.format(**places).split()) == 2
+    texts = {"{blank}": " \n", "{long}": "x" * 70_000}
+    assert main([texts.get(word) or word.format(**places) for word in words.split()]) == 2
     captured = capsys.readouterr()
     assert message.format(**places) in captured.err
     assert captured.err.startswith("auto-shape: error: ")
@@ -122,7 +131,7 @@ def test_help_names_every_flag(capsys):
         "--fitness", "--max_tokens", "--max_cost", "--base_url", "--final_seeds", "--temperature", "--prompt_dir",
         "--show_baseline", "--num_envs_per_candidate", "--learning_iterations", "--seeds", "--seed", "--sim",
         "--device", "--gpu_id", "--max_memory", "--output_dir", "--resume", "--candidates", "--baseline", "key=value",
-        "exit codes",
+        "exit codes", "--reply_timeout",
     ):  # fmt: skip
         assert flag in shown
 

@@ -149,6 +149,8 @@ def test_history_lines_have_parents_fitness_and_idea():
     )
     failed = Attempt("r1_01", 1, "", status=records.NO_CODE, error="the model declined")
     assert history_line(failed, known) == "r1_01: failed: the model declined; no code"
+    plain = Attempt("r1_02", 1, "def compute_reward(x):\n    return x\n", fitness=0.5, by_seed={1: 0.5})
+    assert history_line(plain, known).endswith("; no docstring")
     text = section(feedback(known, 9000), "History")
     assert text.splitlines() == [history_line(a, known) for a in known.attempts]
     again = known.attempts[0].measured_again({2: 0.7})
@@ -209,3 +211,14 @@ def test_error_is_explained_with_its_line():
     assert explain("/a b/x.py: has no line: see '/c/d e/y.txt', /f/g", "one") == "x.py: has no line: see 'y.txt', g"
     assert explain("/a/human.py:1: in f: no", "one") == "human.py:1: in f: no"  # a line of another file
     assert len(explain("x.py:1: " + "a" * 10_000, "b" * 10_000)) < 1000
+
+
+def test_functions_that_were_left_out_are_named():
+    one, two = attempt("r1_00", 0.9, left_out=("compute_observation", "compute_goal")), attempt("r2_00", 0.8)
+    three = Attempt("r2_01", 2, "x", status=records.FAILED, error="bad", left_out=("compute_goal",))
+    told = section(feedback(archive(one, two, three), 9000), "History")
+    assert told.startswith(
+        "Not part of this search, so left out of candidates and never trained: compute_observation (of r1_00),"
+        " compute_goal (of r1_00, r2_01). Do not write them.\nr1_00"
+    )
+    assert "left out" not in feedback(archive(two), 9000)

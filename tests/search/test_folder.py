@@ -30,8 +30,8 @@ def test_folder_is_created_and_opened(tmp_path):
 @pytest.mark.slow
 def test_round_file_round_trips(tmp_path):
     folder = make(tmp_path)
-    proposal = Proposal("r2_03", "# ü\n", ("r1_00", "human"), "how")
-    failed = [(Proposal("r2_04", "", error="why"), FAILED_AT_LOAD, "r2_04.py:1: bad")]
+    proposal = Proposal("r2_03", "# ü\n", ("r1_00", "human"), "how", left_out=("compute_goal",))
+    failed = [(Proposal("r2_04", "", error="why", note="more", reply="Hm."), FAILED_AT_LOAD, "r2_04.py:1: bad")]
     round = Round(2, [proposal], failed, {"r2_03": "was bad"}, Usage(3, 20, 10, None), "no more")
     assert folder.read_round(2) is None
     folder.write_round(round)

@@ -9,8 +9,9 @@ from search_fakes import random_archive, source
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.prompt import Prompts, load_templates
-from envcoder_bench.search.providers.base import ProviderError, Reply, max_input_tokens
+from envcoder_bench.search.providers.base import LENGTH, REFUSAL, ProviderError, Reply, max_input_tokens
 from envcoder_bench.search.providers.budget import Budget
+from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Archive, Proposal
 
@@ -34,12 +35,12 @@ def fenced(request):
     return f"Sure.\n```python\n{source(request.label)}```\n"
 
 
-def proposer(answer, tmp_path, budget=None, starts=None, **sampling):
+def proposer(answer, tmp_path, budget=None, starts=None, types=None, **sampling):
     model = Model(answer)
     tmp_path.mkdir(exist_ok=True)
     prompts = Prompts(load_templates(), "the system", 4, 20_000)
     transcript = Transcript(tmp_path / "transcript.jsonl", {})
-    return LLMProposer(model, transcript, budget or Budget(), prompts, Sampling(**sampling), starts), model
+    return LLMProposer(model, transcript, budget or Budget(), prompts, Sampling(**sampling), starts, types=types), model
 
 
 def test_samples_of_a_round_share_their_prompt(tmp_path):
@@ -89,8 +90,58 @@ def test_reply_without_code_is_a_proposal_without_source(tmp_path):
     llm, model = proposer(lambda r: "I would rather not." if r.sample == 1 else fenced(r), tmp_path)
     proposals = llm.propose(Archive(), 1, 3)
     assert [bool(p.source) for p in proposals] == [True, False, True]
-    assert "no Python code" in proposals[1].error
-    assert llm.usage.input_tokens == 10 * len(model.requests) > 30  # asked again, and counted
+    lost = proposals[1]
+    assert (lost.error, lost.reply) == ("no compute_* function in the reply", "I would rather not.")
+    assert lost.note == "it begins: I would rather not."
+    assert llm.usage.input_tokens == 10 * len(model.requests) == 30  # the same prompt is not sent again
+
+
+def test_reply_without_code_is_repaired_with_the_question_and_what_it_lacks(tmp_path):
+    llm, model = proposer(lambda r: fenced(r) if "repair" in r.label else "I would rather not.", tmp_path)
+    archive = random_archive(1)
+    (lost,) = llm.propose(archive, 5, 1)
+    (found,) = llm.repair(archive, [(lost, lost.error)])
+    assert found == replace(lost, source=source("r5_00 repair 1"), origin=found.origin, error="", note="", reply="")
+    first, second = (request.messages[0].text for request in model.requests)
+    assert second.startswith(first[:500]) and "Round 5 of 4" in second
+    assert "there was no compute_* function in the reply. The answer began:\n\nI would rather not.\n" in second
+    assert len("the system") + len(second) <= 20_000
+    empty, _ = proposer(lambda r: "", tmp_path / "empty")
+    (lost,) = empty.propose(archive, 5, 1)
+    assert (lost.note, lost.reply) == ("it is empty", "(nothing)")
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "note"),
+    [
+        (
+            Reply("", finish=REFUSAL, error="openai:m@http://me:1 declined: no"),
+            "no reply",
+            "declined: no (asked 3 times)",
+        ),
+        (Reply("x", finish=LENGTH, error="cut off: raise --max_output_tokens"), "the reply was cut off", "raise --max"),
+        (Reply("", error="it has no choices"), "no reply", "it has no choices (asked 3 times)"),
+        (Reply("x" * 1_000_001), "the reply has 1,000,001 characters, more than 1,000,000 (asked 3 times)", ""),
+    ],
+)
+def test_errors_of_servers_are_notes_for_the_user(reply, error, note, tmp_path, monkeypatch):
+    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+    llm, model = proposer(lambda r: reply, tmp_path)
+    (lost,) = llm.propose(Archive(), 1, 1)
+    assert (lost.source, lost.error, lost.reply) == ("", error, "") and note in lost.note and len(model.requests) == 3
+
+
+def test_duplicate_is_repaired_with_what_there_is(tmp_path):
+    llm, model = proposer(fenced, tmp_path)
+    archive = random_archive(0)
+    one, two = llm.propose(archive, 5, 2)
+    llm.repair(archive, [(two, "is the same as r5_00: write another")])
+    told = model.requests[-1].messages[0].text
+    assert told.startswith("A candidate of yours is the same as r5_00, so it is not trained:")
+    assert "keep the idea" not in told and two.source.strip() in told
+    tried = told[told.index("What there is already:") :].splitlines()
+    assert f"{one.name}: not trained yet; Idea of r5_00." in tried and not any(two.name in line for line in tried)
+    assert {line.split(":")[0].split(" ")[0] for line in tried} >= {a.name for a in archive.attempts}
 
 
 def test_unsent_requests_give_no_proposal(tmp_path):
@@ -110,6 +161,43 @@ def test_torchscript_decorators_are_removed(tmp_path):
     llm, _ = proposer(lambda r: f"```python\n{code}```", tmp_path)
     (proposal,) = llm.propose(Archive(), 1, 1)
     assert proposal.source == code.replace("@torch.jit.script\n", "")
+    imports = "from torch.jit import ignore, script, script as fast  # quick\n"
+    code = f"{imports}\n@script\ndef f(x):\n    return x\n\n@fast  # too\ndef compute_reward(x):\n    return f(x)\n"
+    llm, _ = proposer(lambda r: f"```python\n{code}```", tmp_path / "imported")
+    (proposal,) = llm.propose(Archive(), 1, 1)
+    assert proposal.source == code.replace("@script\n", "").replace("@fast  # too\n", "")
+    other = code.replace(imports, "from mine import script\n")
+    llm, _ = proposer(lambda r: f"```python\n{other}```", tmp_path / "other")
+    assert llm.propose(Archive(), 1, 1)[0].source == other
+
+
+BLIND = "def compute_observation(x):\n    return 0 * x\n\n\n"
+REWARD = "def compute_reward(x):\n    return x\n"
+
+
+def test_functions_outside_the_search_are_left_out_before_anything_sees_them(tmp_path):
+    def answer(request):
+        text = {"r1_00": BLIND + REWARD, "r1_01": BLIND, "r1_02": REWARD}.get(request.label, REWARD + BLIND)
+        return f"```python\n{text}```"
+
+    llm, _ = proposer(answer, tmp_path, types=["compute_reward"])
+    both, blind, plain = llm.propose(Archive(), 1, 3)
+    assert (both.source, both.left_out) == (REWARD, ("compute_observation",))
+    assert (plain.source, plain.left_out) == (REWARD, ())
+    assert (blind.source, blind.error) == ("", "no compute_reward in the reply, only compute_observation")
+    (repaired,) = llm.repair(Archive(), [(plain, "bad")])
+    assert (repaired.source, repaired.left_out) == (REWARD, ("compute_observation",))
+    recorded = (tmp_path / "transcript.jsonl").read_text()
+    assert recorded.count("def compute_observation") == 3  # replies as they came
+    every, _ = proposer(answer, tmp_path)
+    assert [p.source for p in every.propose(Archive(), 1, 2)] == [BLIND + REWARD, BLIND.rstrip() + "\n"]
+
+
+def test_start_candidates_are_reduced_too(tmp_path):
+    llm, _ = proposer(fenced, tmp_path, starts={"mine": BLIND + REWARD, "blind": BLIND}, types=["compute_reward"])
+    mine, blind = llm.propose(Archive(), 1, 2)
+    assert (mine.source, mine.left_out, mine.origin) == (REWARD, ("compute_observation",), "start: mine")
+    assert (blind.source, blind.left_out) == (BLIND, ())  # its check says what it lacks
 
 
 def test_lone_surrogates_are_handled(tmp_path):
@@ -144,7 +232,8 @@ def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):
         Proposal("r2_02", "x" * 30_000, ("r1_00",), "m, sample 2"),
     ]
     repaired = llm.repair(random_archive(0), [(p, f"/a/{p.name}.py:2: bad") for p in failed])
-    assert [p and p.name for p in repaired] == [None, "r2_01", None]  # no code; mended; too long for a prompt
+    assert [p and p.name for p in repaired] == ["r2_00", "r2_01", None]  # no code; mended; too long for a prompt
+    assert (repaired[0].source, repaired[0].error) == ("", "no compute_* function in the reply")
     assert repaired[1] == Proposal("r2_01", source("r2_01 repair 1"), ("r1_00",), "m, sample 1, repaired")
     (asked,) = {r.messages[0].text for r in model.requests if r.label == "r2_01 repair 1"}
     assert "r2_01.py:2: bad\n    b = 2" in asked and "a = 1\nb = 2\n" in asked and "/a/" not in asked

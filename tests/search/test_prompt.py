@@ -1,6 +1,9 @@
 """The prompts of a task, and their limit."""
 
+import re
+
 import pytest
+import torch
 from omegaconf import open_dict
 from search_fakes import random_archive
 
@@ -9,7 +12,8 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.search import prompt
 from envcoder_bench.search.prompt import Prompts, fill, helper_lines, load_templates, system_prompt
 from envcoder_bench.search.records import Archive
-from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.search.reduction import reduced
+from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task, task_names
 
@@ -115,6 +119,30 @@ def test_hidden_baseline_is_not_in_the_prompt(task, baseline):
     assert not [key for key in left_out if f'"{key}"' in unshaped and key not in ("reach_goal_bonus", "power_scale")]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("show", [True, False])
+@pytest.mark.parametrize("task", task_names())
+def test_numbers_of_actions_are_in_every_prompt(task, show):
+    """Those that the human baseline's action function uses, or else the task's own drives."""
+    text = system(task, ["compute_reward"], show=show)
+    rows = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
+    made = make_task(task, compose_config(task).task, 2, "mujoco_cpu", "cpu")
+    action, _ = reduced(baseline_path(task, "human").read_text(), ACTION_TYPES)
+    words = set(re.findall(r"\w+", action + made.drive_formula))
+    assert words & set(made.constants) <= rows and words & {*made.constants, "actionScale"}
+    assert bool(action) != bool(made.drive_formula)
+
+
+@pytest.mark.parametrize("task", ["Anymal", "AnymalTerrain", "SpotTerrain"])
+def test_action_scale_is_that_of_the_config(task):
+    text = system(task, ["compute_reward"], show=False, overrides=["task.env.control.actionScale=0.375"])
+    line = "joint position target = default_dof_pos + actionScale * action; actionScale 0.375."
+    assert f"- What an action does without action function: {line}\n" in text
+    made = make_task(task, compose_config(task, ["task.env.control.actionScale=0.375"]).task, 2, "mujoco_cpu", "cpu")
+    state = {"default_dof_pos": torch.full((2, 12), 0.25)}
+    assert (made.default_dof_target(torch.ones(2, 12), state) == 0.25 + 0.375).all()
+
+
 def test_custom_template_cannot_show_the_baseline(tmp_path):
     (tmp_path / "system.md").write_text("$state\n```python\n$baseline_source\n```\n")  # as it was before baseline.md
     templates = load_templates(tmp_path)
@@ -155,6 +183,10 @@ def test_prompt_limit_holds_and_includes_the_best(seed):
             assert f"{best.name}, of round {best.round}: fitness" in text
         assert len(prompts.repair("message", "x = 1\n" * room)) == 0
         assert "message" in prompts.repair("message", "x = 1\n")
+        again = prompts.missing(archive, 3, "no function", "Hm. " * 75)
+        twin = prompts.duplicate(archive, {"r9_00": '"""Mine."""'}, "r9_00", "x = 1\n" * 50)
+        assert again and twin and max(len(again), len(twin)) <= room + fixed - len(prompts.system)
+        assert "\nr9_00: not trained yet; Mine.\n" in twin
 
 
 def test_more_room_gives_more_feedback():

@@ -14,6 +14,7 @@ from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, M
 from envcoder_bench.search.providers.choice import kind_of, make_provider
 from envcoder_bench.search.providers.complete import Retry, complete_all
 from envcoder_bench.search.providers.prices import price_of, read_prices
+from envcoder_bench.search.providers.secrets import hiding, login_of, without_login
 from envcoder_bench.search.providers.transcript import Transcript, read_records
 
 pytestmark = pytest.mark.slow  # the providers' own SDKs against a server of this machine
@@ -93,7 +94,7 @@ def test_failures_are_retried_and_recorded(llm, fault, kind, server, tmp_path):
 @pytest.mark.parametrize(
     "body",
     [
-        {"choices": [], "content": None},
+        {"choices": None, "content": None},
         {"choices": None, "content": 3},
         {"choices": [None], "content": [None]},
         {"choices": [{}], "content": [{"type": "text"}]},
@@ -230,6 +231,56 @@ def test_permanent_error_ends_the_search(llm, fault, message, server, tmp_path):
 
 
 @pytest.mark.parametrize("llm", MODELS)
+@pytest.mark.parametrize(
+    ("message", "flag"),
+    [
+        ("Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3.0", "--temperature"),
+        ("temperature: range: 0..1", "--temperature"),
+        ("max_tokens is too large: 50000. This model supports at most 4096 completion tokens", "--max_output_tokens"),
+        ("'max_tokens' exceeds the limit, 4096 output tokens", "--max_output_tokens"),
+        ("the model m does not exist", "--llm"),
+    ],
+)
+def test_permanent_error_names_its_flag(llm, message, flag, server, tmp_path):
+    server.script.extend([status(400, message)] * 9)
+    with pytest.raises(UserError, match=rf"does not accept the request: 400: .* \(see {flag}\)$"):
+        ask(make(llm, server), tmp_path, [REQUEST])
+    assert len(server.bodies) == 1
+
+
+SECRETS = ("sk-abcdefgh", "pass word", "pass%20word", "me:pass", "bWU6cGFzcyB3b3Jk")
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_key_and_login_that_a_server_echoes_are_hidden(llm, server, tmp_path, monkeypatch):
+    monkeypatch.setenv(f"{llm.split(':')[0].upper()}_API_KEY", SECRETS[0])
+    echo = "x" * 280 + f" key {SECRETS[0]}, login me:pass word, Basic bWU6cGFzcyB3b3Jk of me:pass%20word"
+    page = raw(f"<html><title>{echo[250:]}</title></html>".encode(), 200, "text/html")
+    url = server.root.replace("//", "//me:pass%20word@") + ("/v1" if llm == "openai:m" else "")
+    faults = [
+        status(500, echo),
+        raw(echo.encode(), 200, "application/json"),
+        answer(f"def compute_reward(x): x\n{echo}"),
+    ]
+    server.script.extend([*faults, status(401, echo), page])
+    provider = make_provider(llm, url)
+    ask(provider, tmp_path)
+    told = [(tmp_path / "transcript.jsonl").read_text(), provider.name]
+    for _ in range(2):
+        with pytest.raises(UserError) as caught:
+            ask(provider, tmp_path, [replace(REQUEST, sample=1)])
+        told.append(str(caught.value))
+    assert all(secret not in text for text in told for secret in SECRETS) and "[hidden]" in told[0]
+    assert server.bodies[0]["headers"]["authorization"] == f"Basic {SECRETS[-1]}"  # it is used
+
+
+def test_placeholder_keys_are_not_hidden():
+    assert hiding("EMPTY")("an EMPTY list") == "an EMPTY list"
+    for url, login in (("http://a:b@h/v1", "a:b"), ("http://h:1/v1?x=a@b", ""), ("http://a:p@ss@h", "a:p@ss")):
+        assert login_of(url) == login and without_login(url) == url.replace(f"{login}@", "", bool(login))
+
+
+@pytest.mark.parametrize("llm", MODELS)
 def test_server_can_forbid_retries(llm, server, tmp_path):
     server.script.append(status(500, headers=[("x-should-retry", "false")]))
     (reply,), waits, _ = ask(make(llm, server), tmp_path)
@@ -277,6 +328,19 @@ def test_openai_refusals_are_recognized(server):
     assert make("openai:m", server).complete(REQUEST).finish == REFUSAL
 
 
+def test_content_may_be_a_list_of_parts(server):
+    parts = [{"type": "reasoning", "id": "r"}, {"type": "text", "text": "def compute_reward(x):\n"}, "    return x"]
+    server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": parts}}]}))
+    assert make("openai:m", server).complete(REQUEST).text == "def compute_reward(x):\n    return x"
+
+
+def test_reply_without_choices_is_named_and_its_tokens_count(server, tmp_path):
+    server.script.extend([raw({"choices": [], "usage": {"prompt_tokens": 70, "completion_tokens": 7}})] * 3)
+    (reply,), _, records = ask(make("openai:m", server), tmp_path)
+    assert "sent a reply without any choice (asked 3 times)" in reply.error and "list index" not in reply.error
+    assert (reply.input_tokens, reply.output_tokens) == (210, 21) and [r["type"] for r in records] == ["reply"] * 3
+
+
 def test_null_reply_has_no_code(server):
     server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": None}}]}))
     reply = make("openai:m", server).complete(REQUEST)
@@ -288,6 +352,18 @@ def test_reasoning_models_get_their_own_parameters(model, server):
     make(f"openai:{model}", server).complete(REQUEST)
     (body,) = server.bodies
     assert "temperature" not in body and "max_tokens" not in body and body["max_completion_tokens"] >= 16384
+
+
+def test_temperature_without_effect_is_warned_of_once(server, caplog):
+    for llm in ("openai:o3-mini", *MODELS):
+        provider = make(llm, server)
+        if not llm.endswith("o3-mini"):
+            server.script.append(status(400, "`temperature` is deprecated for this model."))
+        for temperature in (0.7, 0.7, 0.7, None):
+            provider.complete(replace(REQUEST, temperature=temperature))
+        assert [f"{provider.name} does not support --temperature: 0.7 has no effect"] == caplog.messages
+        caplog.clear()
+        server.script.clear()
 
 
 def test_openai_models_get_max_completion_tokens_and_temperature(server, monkeypatch):
@@ -330,6 +406,9 @@ def test_rejected_token_limit_parameter_is_renamed(server):
         ("gpt-6.2-sol", "openai"),
         ("o1", "openai"),
         ("o4-mini", "openai"),
+        ("GPT-4o", "openai"),
+        ("chatgpt-4o-latest", "openai"),
+        ("Claude-Opus-5", "anthropic"),
         ("openai:Qwen/Qwen3-8B:free", "openai"),
         ("claude-opus-5-5", "anthropic"),
         ("anthropic:x", "anthropic"),
@@ -342,8 +421,16 @@ def test_kind_of_maps_llm_names_to_providers(llm, kind):
 
 
 @pytest.mark.parametrize(
+    ("llm", "model"), [("GPT-4o", "gpt-4o"), ("chatgpt-4o-latest", "chatgpt-4o-latest"), ("openai:My/GPT", "My/GPT")]
+)
+def test_models_of_openai_have_lower_case(llm, model, server):
+    make_provider(llm, f"{server.root}/v1").complete(REQUEST)
+    assert server.bodies[0]["model"] == model
+
+
+@pytest.mark.parametrize(
     ("llm", "hint"),
-    [("gtp-4o", "gpt-4o"), ("claud-opus-5", "claude-opus-5"), ("evolv", "evolve"), ("GPT-4o", "gpt-4o")]
+    [("gtp-4o", "gpt-4o"), ("claud-opus-5", "claude-opus-5"), ("evolv", "evolve"), ("GTP-4o", "gpt-4o")]
     + [(llm, "--llm") for llm in ("", "gpt-", "openai:", "replay:", "oops", "o", "llama3", "evolve:x")],
 )
 def test_unknown_model_has_near_matches(llm, hint):

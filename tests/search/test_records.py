@@ -22,8 +22,11 @@ def archive():
                 "r1_00", 1, "x = 'ü'\n", (), "sampled", fitness=0.25, points=points, by_seed={3: 0.25},
                 over_episodes=(0.2, 0.3),
             ),
-            Attempt("r1_01", 1, "", status=records.NO_CODE, error="the reply was cut off"),
-            Attempt("r2_00", 2, "y", ("r1_00", "human"), fitness=0.5, episode_length=9.0, by_seed={4: 0.5}),
+            Attempt("r1_01", 1, "", status=records.NO_CODE, error="the reply was cut off", note="raise"),
+            Attempt(
+                "r2_00", 2, "y", ("r1_00", "human"), fitness=0.5, episode_length=9.0, by_seed={4: 0.5},
+                left_out=("compute_goal",),
+            ),
         ],
         {"human": Attempt("human", 0, "h", fitness=0.7, by_seed={3: 0.6, 4: 0.8})},
         "unshaped",
@@ -53,6 +56,17 @@ def test_archive_of_version_0_1_is_loaded(tmp_path):
     assert '"failed at load"' in path.read_text()  # as results.csv spells it
     path.write_text(path.read_text().replace("failed at load", "failed_at_load"))
     assert read_archive(path).attempts[0].status == records.FAILED_AT_LOAD
+
+
+def test_errors_of_servers_in_older_archives_are_notes(tmp_path):
+    path = tmp_path / "archive.json"
+    write_archive(path, Archive([Attempt("r1_00", 1, "", status=records.NO_CODE, error="openai:m: 500: down")]))
+    assert read_archive(path).attempts[0].error == "openai:m: 500: down"
+    content = json.loads(path.read_text())
+    del content["attempts"][0]["note"]
+    path.write_text(json.dumps(content))
+    (attempt,) = read_archive(path).attempts
+    assert (attempt.error, attempt.reason) == ("no reply", "no reply (openai:m: 500: down)")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"attempts": [{"name": 1}], "baselines": {}}'])

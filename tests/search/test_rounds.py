@@ -1,12 +1,15 @@
 """Check, repair and record a round's candidates."""
 
+from dataclasses import replace
+
 import pytest
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import FAILED as ROW_FAILED
 from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.search.feedback import history_line, summary
+from envcoder_bench.search import screen
+from envcoder_bench.search.feedback import feedback, history_line, summary
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
@@ -66,6 +69,34 @@ def test_repairs_are_limited_to_the_given_number(repairs, ready, left):
         assert checks.checked[1] == ["r1_01", "r1_02"]
         assert mender.told[0] == [("r1_01", "bad 1!"), ("r1_02", "bad 2!"), ("r1_03", "bad!")]
     assert len(mender.told) == min(repairs, 3)
+
+
+def test_replies_without_code_are_repaired_and_failed_repairs_are_noted():
+    class Model:
+        def repair(self, archive, failures):
+            sources = {"r1_01": "good", "r1_02": "", "r1_03": ""}
+            notes = {"r1_02": ("no reply", "openai:m: 500: down"), "r1_03": ("nothing", "")}
+            return [Proposal(p.name, sources[p.name], (), "", *notes.get(p.name, ("",))[:1],
+                             note=notes.get(p.name, ("", ""))[1]) for p, _ in failures]  # fmt: skip
+
+    proposals = [
+        Proposal("r1_00", "", error="no reply", note="openai:m: 429: wait"),
+        *(Proposal(f"r1_0{k}", "", error="no function", reply="Hm.") for k in (1, 3)),
+        Proposal("r1_02", "bad"),
+    ]
+    round = check_and_repair(1, proposals, Model(), Archive(), Checks(), 3)
+    assert [p.source for p in round.ready] == ["good"] and round.repaired == {"r1_01": "no function"}
+    archive = record_round(Archive(), replace(round, ready=[]))
+    lost = {a.name: (a.status, a.error, a.reason) for a in archive.attempts}
+    assert lost == {
+        "r1_00": (NO_CODE, "no reply", "no reply (openai:m: 429: wait)"),
+        "r1_02": (FAILED_AT_LOAD, "bad!", "bad! (its repair failed: no reply (openai:m: 500: down))"),
+        "r1_03": (NO_CODE, "no function", "no function (its repair failed: nothing)"),
+    }
+    told = feedback(archive, 9000)
+    assert "r1_00 was not trained: no reply\n" in told and "openai" not in told and "repair" not in told
+    shown = screen.candidates(round)
+    assert all(text in shown for text in ("no reply (openai:m: 429: wait)", "openai:m: 500: down"))
 
 
 def test_results_of_a_run_are_recorded():

@@ -13,19 +13,22 @@ from envcoder_bench.search.records import FAILED_AT_LOAD, NO_CODE, Archive, Atte
 
 
 def test_candidates_are_listed_with_status():
-    ready = [Proposal("r1_00", '"""r1_00, stay up."""\n'), Proposal("r1_01", "x = 1\n", origin="m, sample 1, repaired")]
+    left_out = ("compute_goal", "compute_torque")
+    ready = [Proposal("r1_00", '"""r1_00, stay up."""\n', left_out=left_out)]
+    ready += [Proposal("r1_01", "x = 1\n", origin="m, sample 1, repaired")]
     failed = [
         (Proposal("r1_02", "a = 1\nb = 2\n"), FAILED_AT_LOAD, "/a/r1_02.py:2: in compute_reward: wrong"),
-        (Proposal("r1_03", ""), NO_CODE, "the model declined"),
+        (Proposal("r1_03", "", note="m: 500"), NO_CODE, "no reply"),
     ]
     shown = screen.candidates(Round(1, ready, failed, {"r1_01": "r1_01.py:1: bad"})).splitlines()
     assert shown == [
         "  r1_00    ready     stay up.",
+        "                     without compute_goal and compute_torque: not in --shaper_types",
         "  r1_01    repaired  m, sample 1, repaired",
         "                     was: r1_01.py:1: bad",
         "  r1_02    failed    r1_02.py:2: in compute_reward: wrong",
         "                     > b = 2",
-        "  r1_03    no code   the model declined",
+        "  r1_03    no code   no reply (m: 500)",
         "2 ready (1 repaired), 1 failed, 1 without code",
     ]
     assert screen.candidates(Round(1)) == "0 ready"

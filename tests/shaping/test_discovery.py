@@ -55,6 +55,15 @@ def test_invalid_paths_are_refused(tmp_path):
         find_candidates([one, two], "Ant", tmp_path)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
+def test_broken_links_are_refused(tmp_path):
+    touch(tmp_path, "reward_a.py")
+    (tmp_path / "lost.py").symlink_to("gone.py")
+    for paths in ([tmp_path], [tmp_path / "lost.py"]):
+        with refuses(f"{tmp_path / 'lost.py'} is a link to gone.py, which does not exist"):
+            find_candidates(paths, "Ant", tmp_path)
+
+
 def test_select_takes_positions(tmp_path):
     paths = [tmp_path / f"{name}.py" for name in "abc"]
     assert select(paths, "2, 0") == [paths[2], paths[0]]

@@ -48,6 +48,7 @@ def mjcf(tmp_path, body: str = HINGED, rest: str = MOTOR):
         (HINGED, '<actuator><position name="m" joint="a" ctrlrange="-1 1"/></actuator>', "actuator m: use"),
         (HINGED, '<actuator><velocity name="m" joint="a"/></actuator>', "actuator m: use"),
         (HINGED, '<actuator><motor joint="a"/><motor joint="a"/></actuator>', "order of their joints, at most one"),
+        (HINGED, '<option integrator="RK4"/>', "RK4 is not supported; choose one of Euler, implicit, implicitfast"),
         ('<body name="arm"><oops/></body>', "", "unrecognized element"),
     ],
 )
@@ -56,6 +57,24 @@ def test_unsuitable_models_are_refused(tmp_path, body: str, rest: str, message: 
     with pytest.raises(ValueError, match=message) as error:
         load_robot(path, 0.02, 4)
     assert str(error.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    "motor, joint, greatest",
+    [
+        ("", "", np.inf),
+        ('forcerange="-2 2"', "", 2.0),
+        ('forcerange="-3 0.5"', "", 3.0),
+        ("", 'actuatorfrcrange="-4 1"', 4.0),
+        ('forcerange="-3 0.5"', 'actuatorfrcrange="-1 1"', 1.0),
+        ('forcerange="-0.2 0.5"', 'actuatorfrcrange="-1 1"', 0.5),
+    ],
+)
+def test_effort_limit_is_the_greatest_effort_of_motor_and_joint(tmp_path, motor: str, joint: str, greatest) -> None:
+    passive = f'<body name="first"><joint name="free" {joint}/><geom size="0.1"/></body>'
+    body = f'<body name="arm"><joint name="a" {joint}/><geom size="0.1"/></body>'
+    robot = load_robot(mjcf(tmp_path, passive + body, f'<actuator><motor joint="a" {motor}/></actuator>'), 0.02, 4)
+    assert robot.effort_limits.tolist() == [0.0, pytest.approx(greatest)]
 
 
 def test_missing_file_and_invalid_step_are_refused(tmp_path) -> None:

@@ -32,6 +32,7 @@ class FakeSimulator(Simulator):
         self.dof_names, self.body_names, self.sensor_names = list(dof_names), list(body_names), list(sensor_names)
         self.object_names, self.site_names = list(object_names), list(site_names)
         self.dof_limits_lower, self.dof_limits_upper = (torch.full((len(dof_names),), x) for x in (-1.0, 1.0))
+        self.floating = True
         self.effort_limits = torch.arange(1.0, len(dof_names) + 1.0)
         self.root_states = torch.zeros(num_envs, 13)
         self.root_states[:, 6] = 1.0

@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from envcoder_bench import auto_shape, evaluate, resume
-from envcoder_bench.__main__ import main as envcoder_bench_main
+from envcoder_bench.__main__ import main as verbs_main
 from envcoder_bench.compile import cache
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.eval_shapers import main
@@ -213,6 +213,10 @@ def test_code_not_covered_by_the_cache_key_is_not_cached(folder):
         ("task.py", '    model = "pendulum.xml"\n', "", "the class Pendulum lacks model"),
         ("task.py", "def fitness", "def fitnes", "the class Pendulum does not define fitness"),
         ("task.py", "return torch.cos", "return torch cos", ": SyntaxError: "),
+        ("task.py", "    fields =", '    fitness_reduction = "summ"\n    fields =', "it must be 'mean' or 'sum'"),
+        ("task.py", "    fields =", "    fitness_bounds = (1.0, -1.0)\n    fields =", "fitness_bounds is (1.0, -1.0)"),
+        ("task.py", "    fields =", "    fitness_is_success = True\n    fields =", "bounds must be two numbers"),
+        ("task.py", '"dt": DT', '"action": DT', "fields declares 'action'"),
         ("task.py", "import torch\n", "import torch\nimport torhc\n", "ModuleNotFoundError: No module named 'torhc'"),
         ("task.py", "    body_names", '    goal_keys = ("target",)\n    body_names', "which fields does not declare"),
         ("task.py", "pendulum.xml", "pendulm.xml", "pendulm.xml is missing: the model of the task"),
@@ -326,11 +330,11 @@ def test_exported_model_with_a_mesh_needs_no_file_of_the_task(folder, tmp_path, 
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "assets").write_text("mine", encoding="utf-8")
     capsys.readouterr()
-    assert envcoder_bench_main(["export", "run", "--candidate", "mine", "--output", "out"]) == 2
+    assert verbs_main(["export", "run", "--candidate", "mine", "--output", "out"]) == 2
     assert "out/assets is a file, and the model's files belong there: give another --output" in capsys.readouterr().err
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["assets"]
     (tmp_path / "out" / "assets").unlink()
-    assert envcoder_bench_main(["export", "run", "--candidate", "mine", "--output", "out"]) == 0
+    assert verbs_main(["export", "run", "--candidate", "mine", "--output", "out"]) == 0
     assert "its meshes, textures and height fields are in out/assets\n" in capsys.readouterr().out
     about = json.loads((tmp_path / "out" / "policy.json").read_text(encoding="utf-8"))
     assert about["files"] == {"onnx": "policy.onnx", "model": "model.xml", "assets": ["assets/rod.obj"]}
@@ -436,7 +440,7 @@ def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
     run = open_run("run")
     assert run.folder.notes == [] and run.cfg.task_source == str(moved)
     forget()
-    assert envcoder_bench_main(["export", "run", "--candidate", "human"]) == 0
+    assert verbs_main(["export", "run", "--candidate", "human"]) == 0
     change(file, "learning_iterations: 2", "learning_iterations: 3")
     run = open_run("run")
     assert [run.cfg.task_source, run.cfg.learning_iterations] == [str(moved), 2]
@@ -476,6 +480,89 @@ def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path, 
     assert auto_shape.main(["--resume", "other"]) == 0
     one, other = ((tmp_path / name / "archive.json").read_text(encoding="utf-8") for name in ("search", "other"))
     assert one == other
+
+
+DEFAULT = '{"dof_pos": self.per_env([3.14159]), "dof_vel": self.per_env([0.0])}'
+CHECK = ["--task", "pendulum", "--check", "--candidates", "mine.py", *SMALL]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("task.py", DEFAULT, '{"dof_pos": self.per_env([3.14159])}', "default_state lacks dof_vel: without it"),
+        ("task.py", "([3.14159])", "([3.1, 3.1])", "default_state['dof_pos'] is (4, 2): for 4 environments it must be"),
+        ("task.py", '{"dof_pos":', '{"dof_pso":', "'dof_pso' (did you mean dof_pos?); its keys are dof_pos, dof_vel"),
+        ("task.py", '{"dof_pos":', '{"root_states": sim.root_states, "dof_pos":', "no free joint: its base"),
+        ("task.py", '"sim.dof_vel"', "lambda task: task.sim.dof_velo", "task.py:24: AttributeError: "),
+        ("task.py", "        super().__init__", "        {}['torque']\n        super().__init__", "KeyError: "),
+        ("task.py", 'cos(state["dof_pos"][:, 0])', 'cos(state["dof_pos"])', "fitness returns torch.float32 (4, 1)"),
+        ("task.py", 'cos(state["dof_pos"][:, 0])', 'cos(state["dof_pso"][:, 0])', "KeyError: 'dof_pso'"),
+        ("task.py", 'cos(state["dof_pos"][:, 0])', 'log(-state["dof_pos"][:, 0])', "fitness returns NaN or infinity"),
+        ("task.yaml", "torque: 1.5", "torque: strong", "the key 'env.torque' must be a number, and it is 'strong'"),
+        ("task.yaml", "dt: 0.02", "dt:", "the key 'sim.dt' must be a number, and it is empty"),
+        ("pendulum.xml", "implicitfast", "RK4", "pendulum.xml: the integrator RK4 is not supported"),
+        ("pendulum.xml", "<worldbody>", "<worldbdy>", "pendulum.xml: XML parse error"),
+    ],
+)
+def test_fault_of_a_task_ends_check_and_run_with_one_line(folder, capsys, file, old, new, told):
+    """Each was accepted before, or ended with a traceback, at the earliest in training."""
+    Path("mine.py").write_text("def compute_reward(dof_pos):\n    return torch.cos(dof_pos[:, 0])\n", encoding="utf-8")
+    change(folder / file, old, new)
+    for words in (CHECK, [word for word in CHECK if word != "--check"]):
+        assert main(words) == 2
+        written = capsys.readouterr().err
+        assert told in written and "Traceback" not in written and "pendulum" in written.lower()
+        assert not list(Path("runs").glob("*/policies/*.pth"))
+
+
+@pytest.mark.slow
+def test_state_that_stays_as_it_was_built_is_reported(folder, capsys):
+    """A source that computes a number gives that of the first state, for ever."""
+    field = '        "height": Field((), "m", "of the tip", lambda task: torch.cos(task.sim.dof_pos[:, 0])),\n'
+    change(folder / "task.py", '        "actions": ', f'{field}        "actions": ')
+    with pytest.raises(TaskFaults, match="'height' keeps the value of the moment at which the task was built") as error:
+        check_task("pendulum", "mujoco_cpu", "cpu")
+    assert len(error.value.findings) == 1
+    Path("mine.py").write_text("def compute_reward(height):\n    return height\n", encoding="utf-8")
+    assert main(CHECK) == 0
+    assert "'height' keeps the value" in capsys.readouterr().err
+    # as a view it is live; a copy that stays on purpose is listed in kept_keys; a draw differs from call to call
+    change(folder / "task.py", "lambda task: torch.cos(task.sim.dof_pos[:, 0])", "lambda task: task.sim.dof_pos[:, 0]")
+    draw = '        "mass": Field((), "kg", "drawn", lambda task: torch.rand(task.num_envs)),\n'
+    start = '        "start": Field((), "rad", "at first", lambda task: task.sim.dof_pos[:, 0].clone()),\n'
+    change(folder / "task.py", '        "actions": ', f'{draw}{start}        "actions": ')
+    change(folder / "task.py", "    fields =", '    kept_keys = ("start",)\n    fields =')
+    assert main(CHECK) == 0
+    assert "keeps the value" not in capsys.readouterr().err
+
+
+def test_all_files_of_the_model_count_as_the_task(folder):
+    """Files that the model includes, and its meshes, wherever they are."""
+    (folder / "assets" / "cad").mkdir(parents=True)
+    change(folder / "pendulum.xml", "  <worldbody>", '  <include file="assets/look.xml"/>\n  <worldbody>')
+    look = '<mujoco><compiler meshdir="assets/cad"/><asset><mesh name="tip" file="tip.obj"/></asset></mujoco>'
+    (folder / "assets" / "look.xml").write_text(look, encoding="utf-8")
+    tip = folder / "assets" / "cad" / "tip.obj"
+    tip.write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 2 3 4\nf 1 4 3\n", encoding="utf-8")
+    seen = {registry.get_spec("pendulum").digest}
+    for path, old, new in ((tip, "v 1 0 0", "v 2 0 0"), (folder / "assets" / "look.xml", 'name="tip"', 'name="end"')):
+        change(path, old, new)
+        seen.add(registry.get_spec("pendulum").digest)
+    assert len(seen) == 3
+    (folder / "assets" / "notes.obj").write_text("unused", encoding="utf-8")
+    assert registry.get_spec("pendulum").digest in seen
+
+
+@pytest.mark.slow
+def test_check_task_verb_prints_the_faults(folder, capsys):
+    assert verbs_main(["check-task", "pendulum", "--sim", "mujoco_cpu", "--device", "cpu"]) == 0
+    assert capsys.readouterr().out == "pendulum: all checks pass\n"
+    change(folder / "task.py", "([3.14159])", "([3.1, 3.1])")
+    assert verbs_main(["check-task", "pendulum", "--sim", "mujoco_cpu", "--device", "cpu"]) == 1
+    told = capsys.readouterr().out
+    assert told.count("default_state['dof_pos']") == 1 and told.startswith("Pendulum: 1 of the checks fail:")
+    assert verbs_main(["check-task", "pendulums"]) == 2
+    assert "unknown task 'pendulums'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

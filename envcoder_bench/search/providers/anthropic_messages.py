@@ -9,6 +9,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers import sdk, transport
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, Reply, Request, max_input_tokens
+from envcoder_bench.search.providers.secrets import hiding
 
 _FIRST_GENERATIONS = re.compile(r"claude-([123](\D|$)|instant)")  # limited to 4,096 output tokens
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
@@ -30,8 +31,9 @@ class AnthropicMessages:
             max_retries=0,  # complete_all retries, and records it
             http_client=transport.http_client(self._sdk, timeout),
         )
-        self._timeout = timeout
+        self._timeout, self._hide = timeout, hiding(key, url)
         self._unsupported: set[str] = set()
+        self._ignored = sdk.Ignored()
         self.model = model
         self.name = sdk.provider_name("anthropic", model, url)
         self.default_output_tokens = 4096 if _FIRST_GENERATIONS.match(model) else 32000
@@ -42,7 +44,9 @@ class AnthropicMessages:
         read = partial(self._reply, request)
         for _ in range(2):
             try:
-                return sdk.call(self._sdk, create, self._parameters(request), read, self.name, self._timeout)
+                return sdk.call(
+                    self._sdk, create, self._parameters(request), read, self.name, self._timeout, self._hide
+                )
             except sdk.UnsupportedParameter as error:
                 self._unsupported.add(str(error))
             except sdk.Refused as error:
@@ -57,12 +61,15 @@ class AnthropicMessages:
         }
         if request.system:
             parameters["system"] = request.system
-        if request.temperature is not None and "temperature" not in self._unsupported:
+        if "temperature" in self._unsupported:
+            self._ignored.warn(self.name, request.temperature)
+        elif request.temperature is not None:
             parameters["extra_body"] = {"temperature": request.temperature}  # newer SDKs have no argument for it
         return parameters
 
     def _reply(self, request: Request, response: Any) -> Reply:
-        text = sdk.clean_text("".join(block.text for block in response.content if block.type == "text"))
+        text = "".join(block.text for block in response.content if block.type == "text")
+        text = self._hide(sdk.clean_text(text))
         usage = getattr(response, "usage", None)
         cached = (getattr(usage, f"cache_{access}_input_tokens", None) for access in ("creation", "read"))
         input_tokens = sdk.count(getattr(usage, "input_tokens", None), max_input_tokens(request))

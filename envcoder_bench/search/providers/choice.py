@@ -8,6 +8,7 @@ from pathlib import Path
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.prices import read_prices
+from envcoder_bench.search.providers.secrets import without_login
 
 EVOLVE, RANDOM = WITHOUT_MODEL = ("evolve", "random")
 OPENAI = "openai"
@@ -15,8 +16,8 @@ ANTHROPIC = "anthropic"
 REPLAY = "replay"
 
 _PATTERNS = (
-    (OPENAI, re.compile(r"gpt-.+|o\d.*|openai:.+")),
-    (ANTHROPIC, re.compile(r"claude-.+|anthropic:.+")),
+    (OPENAI, re.compile(r"(?i:(chat)?gpt-.+|o\d.*)|openai:.+")),
+    (ANTHROPIC, re.compile(r"(?i:claude-.+)|anthropic:.+")),
     (REPLAY, re.compile(r"replay:.+")),
     (EVOLVE, re.compile(EVOLVE)),
     (RANDOM, re.compile(RANDOM)),
@@ -55,11 +56,13 @@ def make_provider(llm: str, base_url: str | None = None, timeout: float = 600.0)
         raise UserError(f"--llm {kind} uses no model")
     if kind == REPLAY:
         if base_url:
-            raise UserError(f"--base_url {base_url} cannot be used with --llm {llm}, which uses no server")
+            raise UserError(
+                f"--base_url {without_login(base_url)} cannot be used with --llm {llm}, which uses no server"
+            )
         from envcoder_bench.search.providers.replay import ReplayProvider
 
         return ReplayProvider(Path(llm.split(":", 1)[1]))
-    model = re.sub(f"^{kind}:", "", llm)
+    model = llm[len(kind) + 1 :] if llm.startswith(f"{kind}:") else llm.lower()  # GPT-4o; a NAME stays as it is
     if kind == OPENAI:
         from envcoder_bench.search.providers.openai_chat import OpenAIChat
 

@@ -6,6 +6,7 @@ import heapq
 import re
 import textwrap
 from dataclasses import dataclass
+from typing import Iterator
 
 MAX_CHARS = 1_000_000  # longer replies are ignored; models write at most about half of it
 
@@ -14,6 +15,7 @@ _THOUGHTS = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL)
 _COMPUTE = re.compile(r"^def[ \t]+(compute_\w+)[ \t]*\(", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(?:from[ \t]+\S+[ \t]+)?import[ \t]+([^#\n]+)", re.MULTILINE)
+_FROM_JIT = re.compile(r"^from[ \t]+torch\.jit[ \t]+import[ \t]+([^#\n]+)", re.MULTILINE)
 _TOP_LEVEL = re.compile(r"import\s|from\s+\S+\s+import\s|def\s|class\s|@|#|[)\]}]|\"\"\"|'''|\w+\s*(?::[^=]+)?=(?!=)")
 _TEXT = re.compile(r"#|\"\"\"|'''|\"|'")  # the beginning of a comment or a string literal
 _TEXT_ENDS = {  # its end, or an escaped character
@@ -23,6 +25,7 @@ _TEXT_ENDS = {  # its end, or an escaped character
     '"""': re.compile(r'\\.|"""', re.DOTALL),
     "'''": re.compile(r"\\.|'''", re.DOTALL),
 }
+_NOT_LINE_END = re.compile(r"[^\n]")
 _TARGETS = re.compile(r"[ \t]+[\w, \t]+")  # of an indented assignment
 _PARAMETERS = re.compile(r"^def[ \t]+\w+[ \t]*\(", re.MULTILINE)
 _WORD = re.compile(r"\w+")
@@ -67,6 +70,15 @@ def extract_code(text: str, cut_off: bool = False) -> str | None:
     if not chosen:
         return None
     return "\n\n".join(blocks[index] for index in sorted(_with_helpers(blocks, chosen))) + "\n"
+
+
+def without_script(source: str) -> str:
+    """Remove the decorators ``@torch.jit.script``, also by a name that is imported from ``torch.jit``."""
+    names = [r"(?:torch\.)?jit\.script"]
+    for imported in _FROM_JIT.findall(source):
+        parts = [part.split() for part in imported.strip("() \t").split(",")]
+        names += [re.escape(part[-1]) for part in parts if part and part[0] == "script"]
+    return re.sub(rf"^[ \t]*@(?:{'|'.join(names)})[ \t]*(?:#.*)?\n", "", source, flags=re.MULTILINE)
 
 
 def _with_helpers(blocks: list[str], chosen: list[int]) -> set[int]:
@@ -166,16 +178,36 @@ def _without_texts(code: str) -> str:
     """Remove string literals and comments; unterminated ones extend to the end of the line or of the code."""
     kept: list[str] = []
     position = 0
+    for start, end in texts(code):
+        kept.append(code[position:start])
+        position = end
+    return "".join([*kept, code[position:]])
+
+
+def masked(code: str) -> str:
+    """Replace comments and string literals, but for the first character of a literal, by blanks; keep all line ends."""
+    kept: list[str] = []
+    position = 0
+    for start, end in texts(code):
+        first = "" if code[start] == "#" else code[start]
+        kept += [code[position:start], first, _NOT_LINE_END.sub(" ", code[start + len(first) : end])]
+        position = end
+    return "".join([*kept, code[position:]])
+
+
+def texts(code: str) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each string literal and comment."""
+    position = 0
     while True:
         found = _TEXT.search(code, position)
         if found is None:
-            return "".join([*kept, code[position:]])
-        kept.append(code[position : found.start()])
+            return
         position = len(code)
         for end in _TEXT_ENDS[found.group()].finditer(code, found.end()):
             if not end.group().startswith("\\"):
                 position = end.start() if end.group() == "\n" else end.end()
                 break
+        yield found.start(), position
 
 
 def _locals(code: str) -> set[str]:

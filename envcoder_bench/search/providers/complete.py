@@ -8,12 +8,14 @@ from queue import SimpleQueue
 from typing import Callable, Iterator, Sequence, TypeVar
 
 from envcoder_bench.search.providers.asking import Asker, Retry, Sleep
-from envcoder_bench.search.providers.base import LENGTH, REFUSAL, Provider, Reply, Request
+from envcoder_bench.search.providers.base import LENGTH, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
 from envcoder_bench.search.providers.transcript import Transcript
 
-__all__ = ["Retry", "complete_all", "no_code"]
+__all__ = ["Retry", "complete_all", "no_answer", "no_code"]
+
+NO_FUNCTION = "no Python code with a compute_* function in the reply"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,9 +27,13 @@ def no_code(reply: Reply) -> str:
         return f"the reply has {len(reply.text):,} characters, more than {MAX_CHARS:,}"
     if extract_code(reply.text, cut_off=reply.finish == LENGTH) is not None:
         return ""
-    if reply.finish in (LENGTH, REFUSAL):
-        return reply.error
-    return "no Python code with a compute_* function in the reply"
+    return reply.error or NO_FUNCTION
+
+
+def no_answer(reply: Reply) -> str:
+    """Return why the same request should be sent again, in one line; empty for a complete reply, also without code."""
+    reason = no_code(reply)
+    return "" if reason == NO_FUNCTION else reason
 
 
 def complete_all(

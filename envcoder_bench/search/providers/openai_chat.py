@@ -16,6 +16,7 @@ from envcoder_bench.search.providers.base import (
     Request,
     max_input_tokens,
 )
+from envcoder_bench.search.providers.secrets import hiding
 
 _REASONING = re.compile(r"o\d|gpt-([5-9]|\d\d)")  # no temperature; reasoning counts as output
 _LIMITS = ("max_completion_tokens", "max_tokens")  # other servers often support only the second, older one
@@ -38,10 +39,11 @@ class OpenAIChat:
             max_retries=0,  # complete_all retries, and records it
             http_client=transport.http_client(self._sdk, timeout),
         )
-        self._timeout = timeout
+        self._timeout, self._hide = timeout, hiding(key, url)
         self._max_replies = MAX_REPLIES
         reasons = _REASONING.match(model.split("/")[-1]) is not None
         self._unsupported: set[str] = {"temperature"} if reasons else set()
+        self._ignored = sdk.Ignored()
         self._limits = _LIMITS if reasons or not url else _LIMITS[::-1]
         self.model = model
         self.name = sdk.provider_name("openai", model, url)
@@ -62,7 +64,9 @@ class OpenAIChat:
             count = min(count, self.max_replies)
             read = partial(self._replies, request, count)
             try:
-                return sdk.call(self._sdk, create, self._parameters(request, count), read, self.name, self._timeout)
+                return sdk.call(
+                    self._sdk, create, self._parameters(request, count), read, self.name, self._timeout, self._hide
+                )
             except sdk.UnsupportedParameter as error:
                 self._unsupported.add(str(error))
             except sdk.Refused as error:
@@ -79,20 +83,24 @@ class OpenAIChat:
         }
         if count > 1:
             parameters["n"] = count
-        if request.temperature is not None and "temperature" not in self._unsupported:
+        if "temperature" in self._unsupported:
+            self._ignored.warn(self.name, request.temperature)
+        elif request.temperature is not None:
             parameters["temperature"] = request.temperature
         return parameters
 
     def _replies(self, request: Request, count: int, response: Any) -> list[Reply]:
         """Return a reply for each choice. Of several, only the sum of their tokens is known."""
-        choices = [response.choices[k] for k in range(min(max(len(response.choices), 1), count))]
-        if len(choices) < count:  # for instance Ollama accepts n but returns one reply
+        choices = response.choices[:count]
+        if 0 < len(choices) < count:  # for instance Ollama accepts n but returns one reply
             self._max_replies = len(choices)
-        texts = [sdk.clean_text(choice.message.content) for choice in choices]
+        texts = [self._hide(sdk.joined_text(choice.message.content)) for choice in choices]
         usage = getattr(response, "usage", None)
         input_tokens = sdk.count(getattr(usage, "prompt_tokens", None), max_input_tokens(request))
         limit = sum(len(text.encode()) for text in texts)
         output_tokens = sdk.count(getattr(usage, "completion_tokens", None), limit)
+        if not choices:
+            return [Reply("", input_tokens, output_tokens, error=f"{self.name} sent a reply without any choice")]
         inputs, outputs = sdk.shares(input_tokens, len(texts)), sdk.shares(output_tokens, len(texts))
         replies = []
         for k, text in enumerate(texts):
@@ -105,7 +113,7 @@ class OpenAIChat:
         refusal = getattr(choice.message, "refusal", None)
         if refusal or choice.finish_reason == "content_filter":
             message = refusal or "its content filter stopped the reply"
-            return REFUSAL, f"{self.name} declined: {sdk.one_line(message)}"
+            return REFUSAL, f"{self.name} declined: {sdk.one_line(self._hide(str(message)))}"
         if choice.finish_reason == "length":
             return LENGTH, sdk.cut_off(tokens or request.max_output_tokens or self.default_output_tokens)
         return STOP, ""

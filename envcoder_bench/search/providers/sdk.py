@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import importlib
+import logging
 import math
 import os
 import re
+import threading
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Mapping, TypeVar
@@ -14,12 +16,23 @@ from typing import Any, Callable, Mapping, TypeVar
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.words import counted
 from envcoder_bench.search.providers.base import ProviderError
+from envcoder_bench.search.providers.secrets import Hide, without_login
 from envcoder_bench.search.providers.transport import TooLarge
 
 Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
 
 _OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")  # parameters that some models do not support
 _TOO_LONG = ("context_length_exceeded", "prompt is too long", "maximum context length", "context window")
+_RANGE = re.compile(
+    r"\b(above|below|between|range|at most|at least|less than|greater than|too (large|high|low)|exceeds?)\b|[<>]=?"
+)
+_UNSUPPORTED = re.compile(r"unsupported|not support|deprecated|unknown|unrecognized")
+_FLAGS = {  # that set what a server refuses, and words of its message
+    "--temperature": ("temperature",),
+    "--max_output_tokens": ("max_tokens", "max_completion_tokens", "output tokens", "completion tokens"),
+    "--llm": ("model",),
+}
 _HTML = re.compile(r"<(!doctype html|html|head|body|title)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)<", re.IGNORECASE)
 _DECLINED = ("content_filter", "content_policy_violation", "invalid_prompt")
@@ -31,6 +44,21 @@ class Refused(Exception):
 
 class UnsupportedParameter(Exception):
     """The model does not support a parameter; the message is its name."""
+
+
+class Ignored:
+    """Warns once that a model does not support ``--temperature``; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._warned = False
+
+    def warn(self, who: str, temperature: float | None) -> None:
+        """Log the warning, unless no temperature was set or this is not the first call."""
+        with self._lock:
+            if temperature is not None and not self._warned:
+                self._warned = True
+                _log.warning("%s does not support --temperature: %g has no effect", who, temperature)
 
 
 def import_sdk(name: str) -> Any:
@@ -61,7 +89,7 @@ def read_key(variable: str, base_url: str) -> str:
 
 def provider_name(kind: str, model: str, base_url: str) -> str:
     """Return ``openai:gpt-4.1`` or ``openai:qwen3@http://localhost:11434/v1``, without a password in the URL."""
-    return f"{kind}:{model}" + ("@" + re.sub(r"//[^/@]*@", "//", base_url) if base_url else "")
+    return f"{kind}:{model}" + ("@" + without_login(base_url) if base_url else "")
 
 
 def read_base_url(base_url: str | None, variable: str) -> str:
@@ -72,7 +100,7 @@ def read_base_url(base_url: str | None, variable: str) -> str:
     """
     url = (base_url or os.environ.get(variable, "")).strip().rstrip("/")
     if url and not url.startswith(("http://", "https://")):
-        raise UserError(f"--base_url {url}: write an address such as http://localhost:11434/v1")
+        raise UserError(f"--base_url {without_login(url)}: write an address such as http://localhost:11434/v1")
     return url
 
 
@@ -83,6 +111,7 @@ def call(
     read: Callable[[Any], Result],
     who: str,
     timeout: float,
+    hide: Hide,
 ) -> Result:
     """Call a method of an SDK once, read its response, and translate exceptions.
 
@@ -93,6 +122,7 @@ def call(
         read: converts a response, which may be incomplete, to replies.
         who: model and URL, for messages.
         timeout: time limit, s, for messages.
+        hide: removes secrets from what the server says.
 
     Raises:
         ProviderError: if there is no reply; a retry may succeed.
@@ -103,25 +133,25 @@ def call(
     try:
         response = create(**parameters)
     except sdk.APITimeoutError as error:
-        raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s") from error
+        raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s (--reply_timeout)") from error
     except (sdk.APIConnectionError, TooLarge) as error:  # not every SDK wraps TooLarge
         cause = error.__cause__ or error
         if isinstance(cause, TooLarge):
             raise ProviderError("malformed", f"the reply of {who} is too large: {cause}", again=False) from error
-        raise ProviderError("connection", f"no connection to {who}: {cause}") from error
+        raise ProviderError("connection", f"no connection to {who}: {hide(str(cause))}") from error
     except sdk.APIStatusError as error:
-        raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who) from error
+        raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who, hide) from error
     except (sdk.APIError, ValueError) as error:  # ValueError: the response is not JSON
         text = str(getattr(error, "doc", ""))
         if text.lstrip()[:20].lower().startswith("<!doctype html"):
-            raise _is_a_web_page(who, text) from error
-        raise ProviderError("malformed", f"the reply of {who} cannot be read: {one_line(error)}") from error
+            raise _is_a_web_page(who, hide(text)) from error
+        raise ProviderError("malformed", f"the reply of {who} cannot be read: {one_line(hide(str(error)))}") from error
     if isinstance(response, str) and _web_page(response):  # the SDK returns responses of other content types unchanged
-        raise _is_a_web_page(who, response)
+        raise _is_a_web_page(who, hide(response))
     try:
         return read(response)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        message = one_line(getattr(response, "error", None) or error)
+        message = one_line(hide(str(getattr(response, "error", None) or error)))
         raise ProviderError("malformed", f"the reply of {who} cannot be read: {message}") from error
 
 
@@ -142,40 +172,43 @@ def _is_a_web_page(who: str, text: str) -> UserError:
     )
 
 
-def _of_status(error: Any, sent: Mapping[str, Any], who: str) -> Exception:
+def _of_status(error: Any, sent: Mapping[str, Any], who: str, hide: Hide) -> Exception:
     status: int = error.status_code
-    message = _message(error)
+    message = _message(error, hide)
     text = f"{getattr(error, 'code', None) or ''} {message}".lower()
     if status in (400, 413, 422):
         if any(word in text for word in _DECLINED):
             return Refused(message)
         if status == 413 or any(word in text for word in _TOO_LONG):
             return ProviderError("request", f"{who}: the prompt is too long: {message}", again=False)
+        limited = _RANGE.search(text) and not _UNSUPPORTED.search(text)
         for name in _OPTIONAL:  # "Unsupported parameter: 'max_tokens' ...", "`temperature` is deprecated ..."
-            if name in sent and re.search(rf"['\"`]{name}['\"`]", text):
+            if name in sent and not limited and re.search(rf"['\"`]{name}['\"`]", text):
                 return UnsupportedParameter(name)
         if "n" in sent and status != 413:  # messages differ; without n, other errors show next
             return UnsupportedParameter("n")
     if status == 401:
         return UserError(f"{who}: the key was not accepted ({message})")
     if status == 404:
-        return UserError(f"{who}: no such model or address ({message}); the address mostly ends in /v1")
+        address = "check --llm and --base_url, whose address mostly ends in /v1"
+        return UserError(f"{who}: no such model or address ({message}); {address}")
     if status == 429 and "insufficient_quota" in text:
         return UserError(f"{who}: no credit left ({message})")
     if status in (408, 409, 425, 429) or status >= 500:
         again = error.response.headers.get("x-should-retry") != "false"
         kind = "rate_limit" if status == 429 else "server"
         return ProviderError(kind, f"{who}: {status}: {message}", _retry_after(error.response.headers), again)
-    return UserError(f"{who} does not accept the request: {status}: {message}")
+    flag = next((flag for flag, words in _FLAGS.items() if any(word in text for word in words)), "")
+    return UserError(f"{who} does not accept the request: {status}: {message}{f' (see {flag})' if flag else ''}")
 
 
-def _message(error: Any) -> str:
-    """Return the server's message in one line."""
+def _message(error: Any, hide: Hide) -> str:
+    """Return the server's message in one line, without secrets."""
     body = error.body
     if isinstance(body, dict):
         inner = body.get("error", body)
         body = inner.get("message") if isinstance(inner, dict) else inner
-    message = str(body or error.message)
+    message = hide(str(body or error.message))  # before it is shortened
     return _web_page(message) or one_line(message)
 
 
@@ -206,6 +239,20 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def count(tokens: object, upper_bound: int) -> int:
     """Return the provider's count of tokens; the upper bound if there is none, so that budgets hold."""
     return tokens if isinstance(tokens, int) and tokens >= 0 else upper_bound
+
+
+def joined_text(content: Any) -> str:
+    """Return the text of a message's content: a text, nothing, or a list of parts, of which those with text count.
+
+    Raises:
+        TypeError: if it is something else.
+    """
+    if content is None or isinstance(content, str):
+        return clean_text(content)
+    if not isinstance(content, list) or not all(isinstance(part, (str, dict)) for part in content):
+        raise TypeError("its content is neither a text nor a list of parts")
+    texts = [part if isinstance(part, str) else part.get("text") for part in content]
+    return clean_text("".join(text for text in texts if isinstance(text, str)))
 
 
 def cut_off(tokens: int) -> str:

@@ -111,7 +111,7 @@ FIELDS = {
     ),
     "fall_dist": Field(None, "m", "a cube this far from the goal's position has fallen", "cfg.env.fallDistance"),
     "act_moving_average": Field(
-        None, "-", "share of the new target in the human baseline's target", "cfg.env.actionsMovingAverage"
+        None, "-", "share of the action in the targets of the task's own drives", "cfg.env.actionsMovingAverage"
     ),
     "shadow_hand_dof_speed_scale": Field(
         None, "rad/s", "for actions that are velocities of the targets", "cfg.env.dofSpeedScale"

@@ -62,6 +62,11 @@ class AllegroHand(SimTask):
     only = ONLY
     goal_keys = ("goal_pos", "goal_rot")
     default_action_dim = 16
+    drive_formula = (
+        "joint position target = act_moving_average * scale(action, lower, upper) + (1 - act_moving_average) *"
+        " prev_targets, where lower and upper are shadow_hand_dof_lower_limits and shadow_hand_dof_upper_limits, and"
+        " scale maps -1 to 1 to them; clamped to them"
+    )
     fitness_meaning = (
         "consecutive successes: goals that the cube is turned to, within 0.1 rad, in an episode of 600 steps (20 s) "
         "before it falls; 0 and more"

@@ -93,6 +93,7 @@ class Anymal(SimTask):
         "env.learn.torqueRewardScale",
     )
     goal_keys = ("commands",)
+    drive_formula = "joint position target = default_dof_pos + actionScale * action"
     default_action_dim = 12
     fitness_meaning = (
         "velocity tracking: (exp(-|v_xy* - v_xy|^2/0.25) + 0.5 exp(-(w_z* - w_z)^2/0.25)) / 1.5, averaged over the full"

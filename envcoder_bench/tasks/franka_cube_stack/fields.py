@@ -92,19 +92,19 @@ FIELDS = {
     "franka_dof_lower_limits": Field(None, "rad, m", "lower ends of the joints' ranges, (9,)", "sim.dof_limits_lower"),
     "franka_dof_upper_limits": Field(None, "rad, m", "upper ends of the joints' ranges, (9,)", "sim.dof_limits_upper"),
     "franka_effort_limits": Field(None, "N m, N", "greatest efforts of the motors, (9,)", "sim.effort_limits"),
-    "kp": Field(None, "1/s^2", "stiffness of the human baseline's operational space control, (6,)", (KP,) * 6),
-    "kd": Field(None, "1/s", "damping of the human baseline's control, (6,)", (2.0 * math.sqrt(KP),) * 6),
+    "kp": Field(None, "1/s^2", "stiffness of the baselines' operational space control, (6,)", (KP,) * 6),
+    "kd": Field(None, "1/s", "damping of the baselines' control, (6,)", (2.0 * math.sqrt(KP),) * 6),
     "kp_null": Field(
-        None, "1/s^2", "stiffness of the human baseline's null space control, to the default pose, (7,)", (KP_NULL,) * 7
+        None, "1/s^2", "stiffness of the baselines' null space control, to the default pose, (7,)", (KP_NULL,) * 7
     ),
     "kd_null": Field(
-        None, "1/s", "damping of the human baseline's null space control, (7,)", (2.0 * math.sqrt(KP_NULL),) * 7
+        None, "1/s", "damping of the baselines' null space control, (7,)", (2.0 * math.sqrt(KP_NULL),) * 7
     ),
     "cmd_limit": Field(
-        None, "m, rad", "how far from the hand an action of 1 puts the human baseline's target, (6,)", CMD_LIMIT
+        None, "m, rad", "how far from the hand an action of 1 puts the baselines' target, (6,)", CMD_LIMIT
     ),
-    "action_scale": Field(None, "-", "by which the human baseline divides the action", "cfg.env.actionScale"),
-    "gripper_stiffness": Field(None, "N/m", "of the human baseline's forces on the fingers", GRIPPER_STIFFNESS),
+    "action_scale": Field(None, "-", "by which the baselines divide the action", "cfg.env.actionScale"),
+    "gripper_stiffness": Field(None, "N/m", "of the baselines' forces on the fingers", GRIPPER_STIFFNESS),
     "hand_index": Field(None, "-", "the hand, with link 7, in contact_forces", body("panda_link7")),
     "finger_indices": Field(
         None,

@@ -1,0 +1,129 @@
+"""Checks of what a task's own code returns, and its exceptions as messages with their place."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.sim_task import SimTask
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@contextmanager
+def task_code(folder: Path, where: str = "") -> Iterator[None]:
+    """Convert an exception of a task's code to a one-line ValueError with its place.
+
+    Args:
+        folder: the task's folder; an exception that does not pass through its files is raised as it is.
+        where: the beginning of the message.
+    """
+    try:
+        yield
+    except (UserError, FileNotFoundError):
+        raise
+    except Exception as error:
+        passed = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in passed if folder in Path(frame.filename).parents]
+        place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+        if isinstance(error, SyntaxError):
+            place = f"{error.filename}:{error.lineno}: "
+        elif isinstance(error, ValueError) and passed[-1] not in own and PACKAGE in Path(passed[-1].filename).parents:
+            raise  # it says what is wrong
+        elif not own and not where:
+            raise
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"{where}{place}{type(error).__name__}: {reason}") from error
+
+
+def check_default_state(task: SimTask) -> None:
+    """Check that an episode begins in a complete state, which does not depend on the one before.
+
+    Raises:
+        ValueError: ``default_state`` lacks a key, has an unknown one, or a tensor of another shape.
+    """
+    sim, n, joints = task.sim, task.num_envs, task.num_dofs
+    shapes = {"root_states": (n, 13), "dof_pos": (n, joints), "dof_vel": (n, joints)}
+    shapes.update({key: (n, 13) for key in task.object_keys})
+    where = f"{task.name}: default_state"
+    if not sim.floating:
+        del shapes["root_states"]
+        if "root_states" in task.default_state:
+            raise ValueError(f"{where} has 'root_states', but the robot has no free joint: its base cannot move")
+    for key, x in task.default_state.items():
+        if key not in shapes:
+            raise ValueError(f"{where} has '{key}'{near_matches(key, shapes)}; its keys are {', '.join(shapes)}")
+        if tuple(x.shape) != shapes[key]:
+            raise ValueError(f"{where}['{key}'] is {tuple(x.shape)}: for {n} environments it must be {shapes[key]}")
+    missing = [key for key in shapes if key not in task.default_state]
+    if missing:
+        raise ValueError(f"{where} lacks {', '.join(missing)}: without it an episode begins where the last one ended")
+
+
+def check_fitness_value(task: Task, state: dict[str, Tensor]) -> None:
+    """Call the task's fitness once, so that a mistake in it is found before training.
+
+    Args:
+        state: the state of some environments, with ``actions`` and ``progress_buf``.
+
+    Raises:
+        ValueError: it is not a finite number of each environment.
+    """
+    value = task.fitness(state)
+    n = len(state["progress_buf"])
+    where = f"{task.name}: fitness returns"
+    if not isinstance(value, Tensor) or tuple(value.shape) != (n,) or not value.is_floating_point():
+        shown = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"{where} {shown}: for {n} environments it must be a floating point tensor ({n},)")
+    if not bool(torch.isfinite(value).all()):
+        raise ValueError(f"{where} NaN or infinity one step after the beginning of an episode")
+
+
+def computed(task: Task) -> dict[str, Tensor]:
+    """Return copies of the keys of the state whose source is a function, and that no checkpoint keeps."""
+    kept = {*task.goal_keys, *getattr(task, "kept_keys", ())}
+    keys = [key for key, field in task.fields.items() if callable(field.source) and key in task.state]
+    return {key: task.state[key].clone() for key in keys if key not in kept}
+
+
+def frozen(task: Task, before: Mapping[str, Tensor]) -> list[str]:
+    """Return the keys that stayed as they were although their source has another value now.
+
+    Args:
+        before: the result of ``computed``. Sources that draw random numbers are left out.
+    """
+    found = []
+    for key, x in before.items():
+        source = task.fields[key].source
+        if callable(source) and _equal(task.state[key], x):
+            now, again = source(task), source(task)
+            if _equal(now, again) and not _equal(now, x):
+                found.append(key)
+    return found
+
+
+def frozen_message(key: str) -> str:
+    """Return what is wrong with a key that ``frozen`` returned."""
+    return (
+        f"'{key}' keeps the value of the moment at which the task was built: its source must return a view of the"
+        " simulator's tensors; copy what is computed into the tensor in step and reset, and list the key in kept_keys"
+        " (also if its value is to stay)"
+    )
+
+
+def warn_of_frozen(task: Task, before: Mapping[str, Tensor]) -> None:
+    """Warn of each key that ``frozen`` returns."""
+    for key in frozen(task, before):
+        warnings.warn(f"{task.name}: {frozen_message(key)}", RuntimeWarning, stacklevel=2)
+
+
+def _equal(x: Tensor, y: Tensor) -> bool:
+    return x.shape == y.shape and bool(torch.allclose(x, y, rtol=0.0, atol=0.0, equal_nan=True))
