@@ -47,6 +47,7 @@ class Exported:
         model: the robot's MJCF; None for a task that is not a MuJoCo model.
         command: whether the policy's file also has the drives' commands.
         difference: the largest difference of an action to the policy of the run.
+        assets: the folder of the model's meshes, textures and height fields; None if it has none.
     """
 
     policy: Path
@@ -54,6 +55,7 @@ class Exported:
     model: Path | None
     command: bool
     difference: float
+    assets: Path | None = None
 
 
 def export_policy(
@@ -93,12 +95,16 @@ def export_policy(
     target.mkdir(parents=True, exist_ok=True)
     stem = "policy" if seed is None else f"policy_seed_{seed}"
     file, about = target / f"{stem}{FORMATS[format]}", target / f"{stem}.json"
-    model = _model(run.cfg, env, target / "model.xml")
+    model = target / "model.xml" if isinstance(env.task, SimTask) else None
+    assets = [] if model is None else _write_model(run.cfg, env, model)
     digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()
     files = {**_others(about, digest), format: file.name, "model": None if model is None else model.name}
+    if assets:
+        files["assets"] = assets
     write_atomic(file, content)
     write_atomic(about, as_text({**description, "policy_sha256": digest, "files": files}))
-    return Exported(file, about, model, exported.command is not None, difference)
+    beside = (target / assets[0]).parent if assets else None
+    return Exported(file, about, model, exported.command is not None, difference, beside)
 
 
 def _others(about: Path, digest: str) -> dict[str, str]:
@@ -173,15 +179,21 @@ def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> f
     return float(np.abs(run(obs.numpy())[0] - wanted.numpy()).max())
 
 
-def _model(cfg: DictConfig, env: GroupedVecTask, path: Path) -> Path | None:
-    """Write the robot's MJCF; None for a task without one."""
-    if not isinstance(env.task, SimTask):
-        return None
-    from envcoder_bench.sim.mujoco_model import plain_model
+def _write_model(cfg: DictConfig, env: GroupedVecTask, path: Path) -> list[str]:
+    """Write the robot's MJCF and its asset files beside it; return their paths relative to it."""
+    from envcoder_bench.sim.mujoco_plain import plain_model
 
     control, spec = cfg.task.env.get("control", {}), get_spec(cfg.task.name)
     gains = (control.get("stiffness"), control.get("damping"))
     effort = env.dispatch.shapings[0].effort
-    model = plain_model(spec.model_path, *control_timing(cfg.task), effort, *gains, engine_options(cfg.task))
-    write_atomic(path, model)
-    return path
+    with user_input():
+        timing, options = control_timing(cfg.task), engine_options(cfg.task)
+        model = plain_model(spec.model_path, *timing, effort, *gains, options, path.parent)
+    for name, content in model.assets.items():
+        asset = path.parent / name
+        if asset.parent.is_file():
+            raise UserError(f"{asset.parent} is a file, and the model's files belong there: give another --output")
+        asset.parent.mkdir(exist_ok=True)
+        write_atomic(asset, content)
+    write_atomic(path, model.xml)
+    return list(model.assets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping
 
@@ -58,10 +59,11 @@ class ComponentLog(CsvLog):
 
 
 def read_curves(path: str | Path) -> pd.DataFrame:
-    """Read curves.csv or components.csv; names are strings (``001`` stays ``001``), empty cells are NaN."""
+    """Read curves.csv or components.csv; names are strings (``001`` stays so), empty cells and infinity are NaN."""
     import pandas as pd  # slow to import, and --check does not need it
 
-    return pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
+    read = pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
+    return read.replace([math.inf, -math.inf], math.nan)  # a fitness that is infinite is none, and cannot be drawn
 
 
 def over_seeds(curves: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -59,7 +59,10 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_explain(error, task, overrides)) from error
     cfg.task_source = spec.source
-    _count_minibatches(cfg)
+    try:
+        _count_minibatches(cfg)
+    except ValueError as error:
+        raise UserError(in_own_file(cfg, str(error))) from error
     return cfg
 
 
@@ -126,7 +129,7 @@ def _count_minibatches(cfg: DictConfig) -> None:
     """Convert IsaacGymEnvs' ``minibatch_size`` to ``num_minibatches``.
 
     It refers to the batch of the YAML's ``num_actors`` environments. A candidate's batch has another size and is
-    divided into the same number of minibatches.
+    divided into the same number of minibatches. Raises ValueError.
     """
     config = OmegaConf.select(cfg, "train.params.config")
     size = config.get("minibatch_size") if isinstance(config, DictConfig) else None
@@ -135,13 +138,29 @@ def _count_minibatches(cfg: DictConfig) -> None:
     actors, horizon = config.get("num_actors"), config.get("horizon_length")
     for key, value in (("minibatch_size", size), ("num_actors", actors), ("horizon_length", horizon)):
         if type(value) is not int or value < 1:
-            raise UserError(f"train.params.config.{key} must be a whole number of at least 1, got {value}")
+            raise ValueError(f"train.params.config.{key}: must be a whole number of at least 1, got {value}")
     if actors * horizon % size:
-        raise UserError(
+        raise ValueError(
             f"train.params.config.minibatch_size: {size} does not divide the batch of {actors * horizon} that it refers"
             f" to: num_actors={actors} environments x horizon_length={horizon} steps"
         )
     config.num_minibatches = actors * horizon // size
+
+
+def in_own_file(cfg: DictConfig, message: str) -> str:
+    """Return a message about a key of the train config, ``train.params...: ...``, after the file that has the value.
+
+    This is the train.yaml of an outside task; the message is unchanged if the value comes from elsewhere.
+    """
+    found, spec = re.match(r"train\.([\w.]+): ", message), find_spec(cfg.task.name)
+    if found is None or spec.train is None or not spec.digest:
+        return message
+    try:
+        value = OmegaConf.select(load_yaml(spec.train), found[1])
+    except (OSError, ValueError):  # it was changed since the run began
+        return message
+    own = value is not None and value == OmegaConf.select(cfg.train, found[1])
+    return f"{spec.train}: {message}" if own else message
 
 
 def with_defaults(cfg: DictConfig) -> DictConfig:

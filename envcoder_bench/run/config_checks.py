@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.run.config import in_own_file
 from envcoder_bench.run.plan import parse_size
 from envcoder_bench.run.race import RULES, all_seeds, asked_rungs
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
@@ -141,7 +142,7 @@ def check_training(cfg: DictConfig) -> None:
     try:
         check_params(OmegaConf.to_container(cfg.train, resolve=True), cfg.num_envs_per_candidate)
     except ValueError as error:
-        raise UserError(str(error)) from error
+        raise UserError(in_own_file(cfg, str(error))) from error
 
 
 def _check_fitness_bounds(cfg: DictConfig) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import ast
+import inspect
 import textwrap
 from string import Template
 from typing import Mapping, Sequence
 
 from omegaconf import DictConfig
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
+from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.registry import baseline_path, find_spec, get_spec
@@ -26,7 +29,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
 
     Raises:
         ValueError: there is no such task.
-        UserError: an override is malformed or names an unknown key, or the fitness file cannot be used.
+        UserError: an override is malformed or names an unknown key, or the fitness file or a baseline cannot be used.
     """
     name = find_spec(name).name
     cfg = compose_config(name, overrides)
@@ -37,7 +40,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         _wrap(f"fitness: {_fitness(cfg, task)}", width, indent="  "),
         _wrap(f"timing: {timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
-        *_functions(name, task, width),
+        *_functions(name, task, facts, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
         *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in _names(facts)),
@@ -57,11 +60,11 @@ def _fitness(cfg: DictConfig, task: type[SimTask]) -> str:
     return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
 
 
-def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
+def _functions(name: str, task: type[SimTask], facts: TaskContract, width: int) -> list[str]:
     purposes = {baseline: function_docs(name, baseline) for baseline in BASELINES}
     sections: list[str] = []
     for function in SHAPER_TYPES:
-        lines = [_wrap(f"  {function}: {_returns(KINDS[function], task)}", width, indent="    ")]
+        lines = [_wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, indent="    ")]
         for baseline, own in purposes.items():
             if function in own:
                 lines.append(_wrap(f"    {baseline}: {own[function]}", width, indent="      "))
@@ -74,11 +77,11 @@ def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
     return sections
 
 
-def _returns(kind: Kind, task: type[SimTask]) -> str:
+def _returns(kind: Kind, task: type[SimTask], facts: TaskContract) -> str:
     """What a function returns for n environments of a task."""
     if kind.name in task.refusals:
         return f"cannot be used: {task.refusals[kind.name]}"
-    keys = [f"{key} {_shape(task, key)}" for key in (kind.keys(task) if kind.keys else ()) if key in task.fields]
+    keys = [f"{key} {_shape(task, key)}" for key in (kind.keys(facts) if kind.keys else ()) if key in task.fields]
     if kind.keys is not None and not keys:
         return f"not called: this task has no {kind.stage.replace('_', ' ')}"
     joints = _shape(task, "dof_pos") if "dof_pos" in task.fields else "(n, 0)"  # a flying robot may have none
@@ -86,10 +89,17 @@ def _returns(kind: Kind, task: type[SimTask]) -> str:
 
 
 def function_docs(name: str, baseline: str) -> dict[str, str]:
-    """The first line of each function's docstring in a baseline's file, which is not run."""
-    module = ast.parse(baseline_path(name, baseline).read_text(encoding="utf-8"))
-    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
-    return {node.name: (ast.get_docstring(node) or "-").splitlines()[0] for node in functions}
+    """Return the first line of the docstring of each function of a baseline, which is loaded as in a run.
+
+    Raises:
+        UserError: it cannot be loaded.
+    """
+    path = baseline_path(name, baseline)
+    try:
+        functions = load_candidate(baseline, load_source(path), path).functions
+    except CandidateError as error:
+        raise UserError(str(error)) from error
+    return {kind: (inspect.getdoc(own.call) or "-").splitlines()[0] for kind, own in functions.items()}
 
 
 def _shape(task: type[SimTask], key: str) -> str:

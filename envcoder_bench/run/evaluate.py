@@ -33,11 +33,12 @@ from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.racing import Race, SequentialRung
 from envcoder_bench.run.run_result import RunResult, finished
+from envcoder_bench.run.task_place import find_task
 from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.tasks.registry import find_spec, get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ def resume(
         return result
     if devices is not None or ray is not None:
         cfg.devices, cfg.ray = devices, ray
-    find_task(run, cfg)
+    find_task(run.config, cfg)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), at_work(run), run.locked():
         messages.open(run.path)
@@ -225,19 +226,6 @@ def _asked(
     check_race(cfg)
     _configure_torch(cfg)
     return cfg, sources, read_fitness(cfg)
-
-
-def find_task(folder: RunFolder, cfg: DictConfig) -> None:
-    """Load the run's task. Raises UserError if it no longer exists, or is another one."""
-    try:
-        name = get_spec(cfg.task_source or cfg.task.name, cfg.task).name
-    except ValueError as error:
-        remedy = ""
-        if cfg.task_source:
-            remedy = f": move the task back to {cfg.task_source}, or set task_source to its new place"
-        raise UserError(f"{folder.config}: {error}{remedy}") from error
-    if name != cfg.task.name:
-        raise UserError(f"{folder.config}: the task in {cfg.task_source} is {name}, and the run's is {cfg.task.name}")
 
 
 def _prepare(

@@ -20,11 +20,12 @@ from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, read_results
 from envcoder_bench.run.checkpoint import Checkpoint, SavedJob, load_job, pack_job, save_checkpoint
 from envcoder_bench.run.config import with_defaults
-from envcoder_bench.run.evaluate import at_work, find_task, go_on
+from envcoder_bench.run.evaluate import at_work, go_on
 from envcoder_bench.run.folder import CandidateSource, RunFolder, digest
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, read_candidates
 from envcoder_bench.run.run_result import RunResult
+from envcoder_bench.run.task_place import find_task
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.registry import trainer_class
@@ -68,7 +69,7 @@ def extend(
     with run_log() as messages, settings_kept(), run.locked(), contextlib.ExitStack() as workers:
         cfg, sources = run.read(trains=True)
         cfg = with_defaults(cfg)
-        find_task(run, cfg)
+        find_task(run.config, cfg)
         new = _new_sources(sources, cfg, candidates, candidate_idx)
         extension = _plan(run, cfg, sources, new, seeds, learning_iterations)
         cfg = OmegaConf.create(extension.config)

@@ -47,6 +47,7 @@ from envcoder_bench.run.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.jobs import Job
 from envcoder_bench.run.provenance import FREE_KEYS, Provenance, changes, missing, read_provenance, shown
 
+PLACE = "task_source"  # key of config.yaml
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
 
@@ -240,10 +241,14 @@ class RunFolder:
         if lost:
             return self._recorded_config(f"config.yaml is damaged ({lost[0][0]} is missing)")
         if found and self.complete:
-            self.notes.append(
-                f"config.yaml was changed after the run ({shown(found)}): these are results of the config in run.json"
-            )
-            return _load_config(self.provenance.config)
+            cfg = _load_config(self.provenance.config)
+            if any(key == PLACE for key, *_ in found):  # the task was moved; the results are its own all the same
+                cfg[PLACE] = present[PLACE]
+            other = [change for change in found if change[0] != PLACE]
+            if other:
+                what = f"config.yaml was changed after the run ({shown(other)})"
+                self.notes.append(f"{what}: these are results of the config in run.json")
+            return cfg
         fixed = [change for change in found if change[0] not in FREE_KEYS]
         if fixed:
             raise UserError(

@@ -20,7 +20,7 @@ from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.ranked import rank_run
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.run.task_place import find_task
 from envcoder_bench.trainers.registry import trainer_class
 
 
@@ -105,12 +105,7 @@ def open_run(path: str | Path) -> OpenedRun:
         raise UserError(f"{path}: there is no run here (no config.yaml)")
     cfg, sources = folder.read()
     cfg = with_defaults(cfg)
-    try:
-        name = get_spec(cfg.task_source or cfg.task.name, cfg.task).name
-    except ValueError as error:
-        raise UserError(f"{folder.config}: {error}") from error
-    if name != cfg.task.name:
-        raise UserError(f"{folder.config}: the task in {cfg.task_source} is {name}, and the run's is {cfg.task.name}")
+    find_task(folder.config, cfg)
     rows: list[Result] = []
     if folder.results.is_file():
         with user_input():

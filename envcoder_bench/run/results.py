@@ -21,6 +21,7 @@ from envcoder_bench.report.statistics import Interval, mean_interval, success_in
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.fitness import fitness_bounds, fitness_is_success, fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.no_fitness import no_fitness
 from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.ranked import rank_run
 from envcoder_bench.run.session import Session
@@ -61,6 +62,8 @@ def trained(session: Session) -> list[Result]:
                 shaped_return=None if math.isnan(returns[g]) else returns[g],
                 **_scores(session.episodes, g, interval),
             )
+            if not math.isfinite(known["fitness"]):
+                known.update(error=no_fitness(session.evaluation, session.episodes, g))
         results.append(Result(group.name, group.seed, **known))
     return results
 

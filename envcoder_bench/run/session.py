@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from envcoder_bench.report.physics import PhysicsMonitor
 from envcoder_bench.report.table import fixed
 from envcoder_bench.run import session_state
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.no_fitness import FitnessMonitor
 from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.race import compared_iterations, evaluation_iterations
@@ -153,7 +155,8 @@ class Session:
         self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
         self.failed_at: dict[int, int] = {}
         self._unwritten: Callable[[], None] | None = None  # writes the last curves
-        self._physics = PhysicsMonitor([group.name for group in self.groups])
+        names = [group.name for group in self.groups]
+        self._physics, self._fitness = PhysicsMonitor(names), FitnessMonitor(names)
         self._began = self._saved_at = time.monotonic()
 
     def go_on(
@@ -211,6 +214,8 @@ class Session:
                 self._unwritten = take_curves(self, evaluate)
             self._report_failures()
             self._report_physics()
+            if evaluate:
+                self._report_fitness()
             flush_messages()
             if evaluate or self.reached or not self._overlaps:
                 self._write_curves()
@@ -287,7 +292,8 @@ class Session:
         failed = self.failures()
         alive = [g for g in range(len(self.groups)) if g not in failed]
         found = [(self.groups[g].name, float(fitness[g])) for g in alive]
-        return max([*found, *filter(None, [self.wave.best])], key=lambda one: one[1], default=None)
+        known = [one for one in found if math.isfinite(one[1])]
+        return max([*known, *filter(None, [self.wave.best])], key=lambda one: one[1], default=None)
 
     # logs
 
@@ -308,6 +314,12 @@ class Session:
         warnings = sum((Counter(task.engine_warnings) for task in tasks), Counter())
         overflows, blow_ups = torch.stack((stats.contact_overflows, stats.unstable_resets)).tolist()
         for line in self._physics.lines(overflows, blow_ups, warnings):
+            log.warning(line)
+
+    def _report_fitness(self) -> None:
+        assert self.episodes is not None
+        left = [g for g in range(len(self.groups)) if g not in self.failed_at]
+        for line in self._fitness.lines(self.evaluation, self.episodes, left, self.iteration):
             log.warning(line)
 
     def _note_progress(self) -> None:

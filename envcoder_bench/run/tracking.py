@@ -15,7 +15,8 @@ from envcoder_bench.report.tensorboard import write_hparams
 from envcoder_bench.report.wandb_log import MODES, RankingReport, WandbLog, WandbSettings, check_wandb, log_ranking
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.ranked import rank_run
-from envcoder_bench.shaping.kinds import ALIASES, defined_types
+from envcoder_bench.shaping.definitions import defined_types
+from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.tasks.base import BASELINES
 
 # keys of the train YAML's params.config that are hyperparameters of trackers

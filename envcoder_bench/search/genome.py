@@ -93,6 +93,10 @@ class Genome:
         """Return the functions of the shaper types, in the contract's order."""
         return [f for f in map(self.function, self.types) if f is not None]
 
+    def _named(self) -> list[str]:
+        """Return the names of shaper types, also of functions that are imported or assigned, which are only kept."""
+        return [name for name in self.definitions if ALIASES.get(name, name) in self.types]
+
     def reachable(self, roots: Iterable[str]) -> list[str]:
         """Return the names of all definitions that ``roots`` use, directly or indirectly, in their order."""
         found: set[str] = set()
@@ -106,8 +110,13 @@ class Genome:
         return [name for name in self.definitions if name in found]
 
     def fingerprint(self) -> str:
-        """Return a text that is equal for sources that differ only in layout, comments, docstrings and imports."""
+        """Return a text that is equal for sources that differ only in layout, comments, docstrings and other imports.
+
+        Imports of the functions themselves count.
+        """
         dumps = {name + _dump(s) for name, s in self.definitions.items() if not isinstance(s, _IMPORTS)}
+        imported = [name for name in self._named() if isinstance(self.definitions[name], _IMPORTS)]
+        dumps |= {f"{name} {_origin(name, self.definitions[name])}" for name in imported}
         return "\n".join(sorted(dumps))
 
     def with_docstring(self, docstring: str) -> str:
@@ -146,7 +155,12 @@ class Genome:
 
     def without(self, names: Iterable[str]) -> Genome:
         """Return a copy without some definitions. Raises UnsupportedCode."""
-        return self.edited(*(self._lines(self.definitions[name]) for name in names if name in self.definitions))
+        left = set(names) & set(self.definitions)
+        edits = []
+        for statement in {id(self.definitions[name]): self.definitions[name] for name in left}.values():
+            edit, kept = self._lines(statement), [name for name in _bound(statement) if name not in left]
+            edits.append((*edit[:2], _imports_of(statement, kept) if kept else ""))
+        return self.edited(*edits)
 
     def joined(self, donor: Genome, roots: Sequence[str]) -> Genome:
         """Return a copy with the donor's definitions ``roots`` and all that they use, renamed where names clash.
@@ -219,7 +233,7 @@ class Genome:
 
     def _unused(self) -> list[ast.stmt]:
         """Return unused definitions, and assignments within functions to names that are never read."""
-        roots = [function.name for function in self.shapers()]
+        roots = self._named()
         roots += [ACTION_DIM] if set(roots) & set(ACTION_TYPES) else []
         needed = {id(self.definitions[name]) for name in self.reachable(roots)}
         found = [s for s in self._tree.body if _bound(s) and id(s) not in needed]
@@ -254,6 +268,23 @@ def _bound(statement: ast.AST) -> list[str]:
     return [x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
 
 
+def _imports_of(statement: ast.stmt, names: Sequence[str]) -> str:
+    """Return an import of some of the names that a statement imports. Raises UnsupportedCode if it is none."""
+    if not isinstance(statement, _IMPORTS):
+        raise UnsupportedCode(f"line {statement.lineno}: several names are bound at once")
+    kept = [x for x in statement.names if (x.asname or x.name.split(".")[0]) in names]
+    what = ", ".join(f"{x.name} as {x.asname}" if x.asname else x.name for x in kept)
+    if isinstance(statement, ast.Import):
+        return f"import {what}\n"
+    return f"from {'.' * statement.level}{statement.module or ''} import {what}\n"
+
+
+def _origin(name: str, statement: ast.stmt) -> str:
+    """Return from where an import gets a name."""
+    own = [x.name for x in getattr(statement, "names", []) if (x.asname or x.name.split(".")[0]) == name]
+    return f"{getattr(statement, 'module', '')} {own}"
+
+
 def _only_binds(statement: ast.stmt) -> bool:
     """Return whether a statement only assigns to names, not to elements or attributes."""
     if not isinstance(statement, ast.Assign):
@@ -265,6 +296,8 @@ def _only_binds(statement: ast.stmt) -> bool:
 def _same(name: str, a: ast.stmt, b: ast.stmt) -> bool:
     """Return whether two definitions of a name are equal; a helper may be imported from Isaac Gym or this package."""
     if isinstance(a, _IMPORTS) and isinstance(b, _IMPORTS):
+        if ALIASES.get(name, name) in SHAPER_TYPES:
+            return _origin(name, a) == _origin(name, b)
         imported = [[x.name for x in s.names if (x.asname or x.name.split(".")[0]) == name] for s in (a, b)]
         return imported[0] == imported[1]
     return _dump(a) == _dump(b)

@@ -22,6 +22,7 @@ from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.parallel import shared_ray
 from envcoder_bench.run.plan import MemoryPlanner
 from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.task_place import remedy
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
@@ -231,8 +232,10 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
                 change_model(folder, config, model)
             if raised:
                 raise_limits(folder, config, raised)
-    with user_input():
+    try:
         task = find_spec(config.task).name
+    except ValueError as error:
+        raise UserError(f"{folder.config}: {error}{remedy(config.task, 'task')}") from error
     left = _rounds_left(folder, config.search.num_iters)
     spec = SearchSpec(
         task,

@@ -21,7 +21,8 @@ from envcoder_bench.search.briefing import baseline_constants, robot, training
 from envcoder_bench.search.feedback import explain, feedback, history
 from envcoder_bench.search.records import Archive
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
-from envcoder_bench.tasks.contract import shown, task_contract
+from envcoder_bench.tasks.base import Field
+from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.registry import baseline_path, get_spec, state_table
 from envcoder_bench.tasks.sim_task import SimTask, read
 
@@ -190,7 +191,7 @@ def system_prompt(
     formula = spec.task_class.drive_formula
     names = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
     values = _contract_values(spec.task_class, cfg)
-    keys = {name: _keys(KINDS[name], spec.task_class) for name in names}
+    keys = {name: _keys(KINDS[name], facts, fields) for name in names}
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     own: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
@@ -227,10 +228,10 @@ def helper_lines() -> list[str]:
     ]
 
 
-def _keys(kind: Kind, task: type[SimTask]) -> str:
+def _keys(kind: Kind, facts: TaskContract, fields: Mapping[str, Field]) -> str:
     """Return the keys that a function may return, with their shapes; empty if it returns one tensor."""
-    own = [key for key in (kind.keys(task) if kind.keys else ()) if key in task.fields]
-    shapes = {key: ", ".join(["n", *map(str, task.fields[key].shape or ())]) for key in own}
+    own = [key for key in (kind.keys(facts) if kind.keys else ()) if key in fields]
+    shapes = {key: ", ".join(["n", *map(str, fields[key].shape or ())]) for key in own}
     return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
 
 

@@ -16,6 +16,7 @@ from envcoder_bench.report.table import decimal_places, numbers, shorten
 from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search import report_page
 from envcoder_bench.search.report_plot import plot_search
+from envcoder_bench.shaping.definitions import defined_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def _failures(archive: Archive) -> list[PageSection]:
 
 def _without_untouched(parent: Attempt, child: Attempt) -> str:
     """Return a parent's source without the functions that its child does not define."""
-    return _without(parent.source, set(SHAPER_TYPES) - _functions(child.source).keys())
+    return _without(parent.source, set(SHAPER_TYPES) - set(defined_types(child.source)))
 
 
 def diff(parent: Attempt, child: Attempt) -> list[str]:

@@ -29,6 +29,7 @@ from envcoder_bench.search.pieces import (
 from envcoder_bench.search.terms import Quantity, draw
 from envcoder_bench.shaping.kinds import (
     ACTION_TYPES,
+    ALIASES,
     DOF_TARGET,
     GOAL,
     INITIAL_STATE,
@@ -180,6 +181,7 @@ def take_function(genome: Genome, donor: Genome, donor_name: str, rng: Random) -
     name = rng.choice(found)
     # replace the other action function and its width, too
     replaced = [*ACTION_TYPES, ACTION_DIM] if name in ACTION_TYPES else [name]
+    replaced += [alias for alias, own in ALIASES.items() if own in replaced]
     roots = [name, *(x for x in (ACTION_DIM,) if x in replaced and x in donor.definitions)]
     return genome.without(replaced).joined(donor, roots), f"{name} of {donor_name}"
 

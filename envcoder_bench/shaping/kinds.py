@@ -9,7 +9,6 @@ This module does not import torch, so that ``--help`` and ``--describe`` start q
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
@@ -67,8 +66,8 @@ class Kind:
             tensors of the state.
         floating: whether the result must be floating point; otherwise bools and integers are allowed, too.
         components: whether it may return a pair of the result and a dict of its components. One stage has them.
-        keys, rest: for a dict: the keys that it may have, as far as the task's state has them; the live tensors by key
-            that give the rows not set by a function.
+        keys, rest: for a dict: the keys that it may have, as far as the task's state has them, as a function of the
+            task or its contract; the live tensors by key that give the rows not set by a function.
         acts: whether the policy's action is a parameter.
         effort: whether the result commands efforts instead of position targets.
         default: the task's method that is called with action and state if there is no function.
@@ -176,7 +175,7 @@ _ROWS = (
         judged_with=UNSHAPED,
         returns="a dict of some of $keys, a row for every environment",
         absent="the task's default state",
-        keys=lambda task: (*INITIAL_STATE_KEYS, *task.object_keys),
+        keys=lambda task: [key for key in (*INITIAL_STATE_KEYS, *task.object_keys) if key in task.default_state],
         rest=lambda task: task.default_state,
     ),
     Kind(
@@ -220,7 +219,6 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 STAGES: dict[str, Kind] = {kind.stage: kind for kind in sorted(_ROWS, key=lambda kind: CALLED.index(kind.called))}
 SHAPER_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.shaper)
 ACTION_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.acts)
-_DEFINITION = re.compile(r"^def\s+(\w+)\s*\(", re.MULTILINE)
 ALIASES: dict[str, str] = {alias: name for name, kind in KINDS.items() for alias in kind.aliases}
 
 
@@ -238,9 +236,3 @@ def near_type(name: str, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)) -> st
     """Return ``" (did you mean compute_X?)"`` for a misspelt function name, if one is close despite the same prefix."""
     close = difflib.get_close_matches(name, types, n=1, cutoff=0.8)
     return f" (did you mean {close[0]}?)" if close else ""
-
-
-def defined_types(source: str) -> list[str]:
-    """Return the shaping functions that a file defines, with the names in it; its text is scanned, not executed."""
-    found = dict.fromkeys(_DEFINITION.findall(source))
-    return [name for name in found if ALIASES.get(name, name) in SHAPER_TYPES]

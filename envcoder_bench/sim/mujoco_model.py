@@ -145,7 +145,7 @@ def load_robot(
     try:
         spec = mujoco.MjSpec.from_file(str(path))
         spec.option.timestep = dt / substeps
-        _set_options(spec, options or {})
+        set_options(spec, options or {})
         if spec.option.integrator == mujoco.mjtIntegrator.mjINT_RK4:
             raise ValueError(f"the integrator RK4 is not supported; choose one of {', '.join(INTEGRATORS)}")
         if ground is not None:
@@ -166,35 +166,7 @@ def load_robot(
         raise ValueError(f"{path}: {error}") from error
 
 
-def plain_model(
-    xml: str | Path,
-    dt: float,
-    substeps: int,
-    effort: bool,
-    stiffness: float | None = None,
-    damping: float | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the MJCF file ``xml`` as one text, for MuJoCo without this package.
-
-    Its time step is ``dt / substeps``. An actuator's control is an effort, N m or N, if ``effort`` is True, and else a
-    position target, rad or m. Sensors are left out. Other arguments and errors as of ``load_robot``.
-    """
-    robot = load_robot(xml, dt, substeps, stiffness, damping, options)
-    spec = mujoco.MjSpec.from_file(str(xml))
-    spec.option.timestep = dt / substeps
-    _set_options(spec, options or {})
-    for sensor in list(spec.sensors):
-        spec.delete(sensor)
-    for actuator, kp, kd in zip(spec.actuators, robot.stiffness, robot.damping):
-        actuator.gainprm[0] = 1.0 if effort else kp
-        actuator.biastype = mujoco.mjtBias.mjBIAS_NONE if effort else mujoco.mjtBias.mjBIAS_AFFINE
-        actuator.biasprm[:3] = (0.0, 0.0, 0.0) if effort else (0.0, -kp, -kd)
-    spec.compile()
-    return spec.to_xml()
-
-
-def _set_options(spec: mujoco.MjSpec, options: Mapping[str, Any]) -> None:
+def set_options(spec: mujoco.MjSpec, options: Mapping[str, Any]) -> None:
     """Replace the integrator and the limits of the solver. Raises ValueError for an unknown name or a bad value."""
     for name, value in options.items():
         if name == "integrator":

@@ -166,6 +166,10 @@ class TaskSnapshot:
         return self.contract.object_keys
 
     @property
+    def default_state(self) -> Mapping[str, Any]:
+        return self.contract.default_state
+
+    @property
     def refusals(self) -> Mapping[str, str]:
         return self.contract.refusals
 

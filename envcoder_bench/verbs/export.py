@@ -15,10 +15,11 @@ examples:
   # the policy of one candidate and seed, as TorchScript
   COMMAND runs/Cartpole_20260101-120000 --candidate human --seed 0 --format torchscript
 
-It writes three files into the candidate's folder, RUN/candidates/NAME (docs/export.md):
+It writes these files into the candidate's folder, RUN/candidates/NAME (docs/export.md):
   policy.onnx or policy.pt   observations to actions and, where possible, commands of the drives
   policy.json                names, order, units and rates of all that goes in and out
-  model.xml                  the robot as the run simulated it, for MuJoCo
+  model.xml                  the robot as the run simulated it, for MuJoCo; with meshes, textures and height fields in
+                             the folder assets, if it has any
 
 exit codes: 0 done; 2 bad input, a missing package, or a file that cannot be read or written.
 """
@@ -46,5 +47,6 @@ def main(words: list[str]) -> int:
     print(f"{shown(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
     print(f"{shown(done.description)}: what goes in and out")
     if done.model is not None:
-        print(f"{shown(done.model)}: the robot, for MuJoCo")
+        also = "" if done.assets is None else f"; its meshes, textures and height fields are in {shown(done.assets)}"
+        print(f"{shown(done.model)}: the robot, for MuJoCo{also}")
     return 0

@@ -22,7 +22,8 @@ from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.policies import OpenedRun, load_policy, open_run
-from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES, defined_types
+from envcoder_bench.shaping.definitions import definitions, shown_definitions
+from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 from envcoder_bench.video.models import model_bytes
 from envcoder_bench.video.record import Player, record
@@ -209,9 +210,10 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
     human = run.sources.get(HUMAN)
     found = []
     for name, source in run.sources.items():
-        kinds = defined_types(source.source)
+        defined = definitions(source.source)
+        kinds = list(defined.names)
         taken = [k for k in kinds if run.cfg.shaper_types is None or ALIASES.get(k, k) in run.cfg.shaper_types]
-        facts = {"its functions": ", ".join(taken if name not in BASELINES else kinds)}
+        facts = {"its functions": shown_definitions(defined, taken if name not in BASELINES else kinds)}
         if name not in BASELINES:
             facts["other functions"] = f"of the {run.cfg.baseline} baseline"
             if set(kinds) - set(taken):

@@ -8,7 +8,8 @@ import pytest
 
 from envcoder_bench.search.genome import Genome
 from envcoder_bench.search.reduction import reduced
-from envcoder_bench.shaping.kinds import ALIASES, defined_types
+from envcoder_bench.shaping.definitions import defined_types
+from envcoder_bench.shaping.kinds import ALIASES
 
 ROOT = Path(__file__).parents[2]
 REWARD = ("compute_reward",)

@@ -252,6 +252,11 @@ def test_diff_omits_functions_only_in_the_baseline():
     assert changed == ["-    return 1.0 - pole_angle**2", "+    return 2.0 - pole_angle**2"]
 
 
+def test_diff_shows_functions_that_an_import_replaces():
+    child = f"from envcoder_bench.tasks.Pendulum.unshaped import compute_terminal\n{CHILD}"
+    assert "-def compute_terminal(pole_angle):" in diff(Attempt("human", 0, HUMAN), Attempt("r1_00", 1, child))
+
+
 def test_invalid_source_is_compared_as_text():
     assert diff(Attempt("a", 1, "def f("), Attempt("b", 1, "def g("))[-2:] == ["-def f(", "+def g("]
 

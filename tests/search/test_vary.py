@@ -315,3 +315,30 @@ def test_several_statements_on_a_line_are_refused(body):
 def test_aliases_and_torchscript_are_normalized():
     made = genome("@torch.jit.script\ndef compute_done(a):\n    return a > 1.0\n")
     assert made.source == "\ndef compute_terminal(a):\n    return a > 1.0\n"
+
+
+FOUND = "from envcoder_bench.tasks.{}.unshaped import compute_goal, compute_observation as observe, compute_done\n"
+KEPT = f"{FOUND.format('Arm')}import torch\ncompute_observation = observe\n{REWARDS['chain']}"
+
+
+def test_functions_that_are_imported_or_assigned_are_kept():
+    made = genome(KEPT)
+    assert FOUND.format("Arm") in made.source and "compute_observation = observe\n" in made.source
+    assert [function.name for function in made.shapers()] == ["compute_reward"]
+    assert made.fingerprint() != genome(REWARDS["chain"]).fingerprint()
+    assert made.fingerprint() != genome(KEPT.replace("Arm", "Leg")).fingerprint()
+    assert made.fingerprint() == genome(KEPT.replace("import torch\n", "")).fingerprint()
+    assert "import" not in Genome(KEPT, ["compute_reward"]).source
+
+
+def test_taken_function_replaces_an_imported_one():
+    donor = genome("def compute_goal(a):\n    return {'a': a}\ndef compute_terminal(a):\n    return a > 0\n")
+    found = {}
+    for seed in range(20):
+        after, told = vary.take_function(genome(KEPT), donor, "x", Random(seed))
+        found[told] = after.source.partition("\n")[0]
+    start = "from envcoder_bench.tasks.Arm.unshaped import "
+    assert found == {
+        "compute_goal of x": f"{start}compute_observation as observe, compute_done",
+        "compute_terminal of x": f"{start}compute_goal, compute_observation as observe",  # the alias means the same
+    }

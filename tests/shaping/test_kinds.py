@@ -22,6 +22,8 @@ from envcoder_bench.shaping.kinds import (
     ALIASES,
     CALLED,
     CANDIDATE,
+    INITIAL_STATE,
+    INITIAL_STATE_KEYS,
     KINDS,
     RUN,
     SHAPER_TYPES,
@@ -84,6 +86,13 @@ def test_every_kind_accepts_only_its_declared_results():
                 outputs.returned(kind, pair, parts, 4, False)
 
 
+def test_initial_state_has_the_keys_of_the_default_state():
+    task = FakeTask(4)
+    del task.default_state["root_states"]  # of a robot whose base is fixed, so that nothing can set it
+    assert list(KINDS[INITIAL_STATE].parts(task)) == list(KINDS[INITIAL_STATE].rest(task)) == ["dof_pos", "dof_vel"]
+    assert "root_states" in task.state
+
+
 def test_candidate_function_replaces_all_kinds_of_its_stage():
     baseline = load(f"{BASELINE}\ndef compute_torque(action):\n    return action\n", "human")
     shaping = assemble(load("def compute_dof_target(action):\n    return action\n"), baseline)
@@ -99,7 +108,9 @@ def test_kinds_table_is_importable_without_torch():
 
 def documented() -> str:
     """The table of functions as docs/candidates.md has it."""
-    anywhere = SimpleNamespace(object_keys=("the task's objects",), goal_keys=("the task's goals",))
+    objects = ("the task's objects",)
+    default_state = dict.fromkeys((*INITIAL_STATE_KEYS, *objects))
+    anywhere = SimpleNamespace(default_state=default_state, object_keys=objects, goal_keys=("the task's goals",))
     rows = ["| function | returns | called | if absent | in evaluations |", "|---|---|---|---|---|"]
     for name in SHAPER_TYPES:
         kind = KINDS[name]

@@ -16,7 +16,8 @@ from backends import ANYMAL, CARTPOLE
 
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.base import INTEGRATORS
-from envcoder_bench.sim.mujoco_model import load_robot, plain_model
+from envcoder_bench.sim.mujoco_model import load_robot
+from envcoder_bench.sim.mujoco_plain import plain_model
 from envcoder_bench.tasks.registry import get_spec
 
 ARM = '<joint name="a"/><geom name="g" size="0.1"/>'
@@ -164,7 +165,7 @@ def test_plain_model_matches_the_simulator(task, gains, options, effort):
     path = get_spec(task).model_path
     sim = make_simulator("mujoco_cpu", path, 1, 0.02, 4, "cpu", *gains, options)
     sim.set_drive_mode(torch.tensor([effort]))
-    model = mujoco.MjModel.from_xml_string(plain_model(path, 0.02, 4, effort, *gains, options))
+    model = mujoco.MjModel.from_xml_string(plain_model(path, 0.02, 4, effort, *gains, options).xml)
     data = mujoco.MjData(model)
     joints = model.nq - sim.num_dofs
     actuated = [k for k, limit in enumerate(sim.effort_limits.tolist()) if limit]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
@@ -15,10 +17,18 @@ from envcoder_bench.__main__ import main as verbs_main
 from envcoder_bench.compile import cache
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.eval_shapers import main
+from envcoder_bench.grid.policy_files import read_policy
+from envcoder_bench.report.results import read_results
+from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config_checks import check_training
+from envcoder_bench.run.describe import describe
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.policies import open_run
 from envcoder_bench.run.task_check import TaskFaults, check_task
+from envcoder_bench.run.tracking import hyperparameters
 from envcoder_bench.search.launch import start
+from envcoder_bench.search.prompt import load_templates, system_prompt
 from envcoder_bench.search.records import read_archive
 from envcoder_bench.search.screen import View
 from envcoder_bench.tasks import outside, registry
@@ -26,6 +36,8 @@ from envcoder_bench.tasks.contract import TaskContract, task_contract
 
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+import mujoco
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"
 BLOCKS = re.findall(r"```(?:xml|python|yaml)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -36,6 +48,7 @@ SMALL = [
 SEARCH = ["num_iters=2", "shapers_per_iter=2", "final_seeds=1"]
 CANDIDATE = """
 from envcoder_bench.tasks.Pendulum.human import compute_reward as human_reward
+from envcoder_bench.tasks.Pendulum.unshaped import compute_observation
 def compute_reward(dof_pos, dof_vel, actions):
     return human_reward(dof_pos, dof_vel, actions)[0] + 0.1 * torch.cos(dof_pos[:, 0])
 """
@@ -99,6 +112,56 @@ def test_train_yaml_of_the_task_overrides_the_default(folder):
     (folder / "train.yaml").write_text("params: {config: {horizn_length: 8}}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"train.yaml: unknown key 'params.config.horizn_length' \(did you mean"):
         compose_config("pendulum")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("minibatch_size: 64", "minibatch_size: 64 asks for 1536 minibatches, being of the batch of num_actors=4096 "),
+        ("{minibatch_size: 60, num_actors: 4}", "minibatch_size: 60 does not divide the batch of 96 that it refers to"),
+        ("gamma: 2.0", "gamma: must be a number from 0 to 1, got 2.0"),
+        ("lr_schedule: sometimes", "lr_schedule: must be"),
+    ],
+)
+def test_faulty_value_of_train_yaml_names_the_file_and_its_key(folder, text, told):
+    (folder / "train.yaml").write_text(f"params: {{config: {text if '{' in text else '{' + text + '}'}}}\n")
+    with pytest.raises(UserError) as error:
+        check_training(compose_config("pendulum", ["num_envs_per_candidate=4"]))
+    assert str(error.value).startswith(f"{folder / 'train.yaml'}: train.params.config.{told}")
+    (folder / "train.yaml").write_text("params: {config: {gamma: 0.5}}\n")
+    with pytest.raises(UserError, match=r"^train.params.config.gamma: must be"):  # the file is not at fault
+        check_training(compose_config("pendulum", ["train.params.config.gamma=2"]))
+
+
+def test_keys_that_an_initial_state_cannot_have_are_not_offered(folder):
+    key = '        "root_states": Field((13,), "-", "base", "sim.root_states"),\n'
+    change(folder / "task.py", '        "actions": ', f'{key}        "actions": ')
+    offered = "compute_initial_state: a dict of some of dof_pos (n, 1), dof_vel (n, 1), a row"
+    assert offered in " ".join(describe("pendulum").split())
+    cfg = compose_config("Pendulum")
+    prompt = system_prompt(load_templates(), "Pendulum", "Swing up.", "height", None, "human", cfg)
+    assert "`dof_pos` `(n, 1)`, `dof_vel` `(n, 1)`" in prompt and "`root_states` `(n, 13)`" not in prompt
+    mine = Path("mine.py")
+    mine.write_text("def compute_initial_state(root_states):\n    return {'root_states': root_states}\n")
+    checked = check_candidates("pendulum", ["device=cpu", "sim=mujoco_cpu", "num_envs_per_candidate=2"], [mine])
+    assert checked.rows[-1].error.endswith("returned the key 'root_states'; return some of dof_pos, dof_vel")
+
+
+def test_description_has_functions_that_a_baseline_imports(folder):
+    text = (folder / "human.py").read_text(encoding="utf-8")
+    own, rest = text.partition("def compute_torque")[0], "\n\nfrom envcoder_bench.tasks.Pendulum import unshaped\n"
+    assigned = "compute_torque = unshaped.compute_torque\n"
+    imported = "from envcoder_bench.tasks.Pendulum.unshaped import compute_initial_state\n"
+    (folder / "human.py").write_text(f"{own}{rest}{assigned}{imported}", encoding="utf-8")
+    told = describe("pendulum")
+    assert (
+        told.count("    human: The motor's torque.\n")
+        == told.count("    human: Hanging, within 0.1 rad, at rest.")
+        == 1
+    )
+    (folder / "human.py").write_text("def compute_reward(:\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"human.py:1: syntax error: .* at 'def compute_reward\(:'"):
+        describe("pendulum")
 
 
 def test_task_is_loaded_from_a_class(folder):
@@ -225,6 +288,13 @@ def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     told = capsys.readouterr()
     assert "mine" in told.out and "failed" not in told.out and "not compiled" not in told.err
     assert f"task_source: {folder}" in (run / "config.yaml").read_text(encoding="utf-8")
+    page = html.unescape((run / "report.html").read_text(encoding="utf-8"))
+    assert "compute_observation (from envcoder_bench.tasks.Pendulum.unshaped), compute_reward" in page
+    opened = open_run(run)
+    known = hyperparameters(opened.cfg, list(opened.sources.values()))
+    assert known["mine"]["shaper_types"] == "compute_observation compute_reward"
+    kind, policy, _ = read_policy("mine", run / "candidates" / "mine" / "policy.pth")
+    assert kind == "envcoder_bench" and policy.observes
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert record["software"][0]["task"] == registry.get_spec("pendulum").digest
     moved = folder.rename(tmp_path / "moved")
@@ -235,10 +305,77 @@ def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     (run / "summary.json").unlink()
     assert main(["--resume", str(run)]) == 2
     told = capsys.readouterr().err
-    assert f"move the task back to {folder}, or set task_source to its new place" in told
+    assert f"move the task back to {folder}, or set task_source in this file to its new place" in told
     change(run / "config.yaml", f"task_source: {folder}", f"task_source: {moved}")
     assert main(["--resume", str(run)]) == 0
     assert "using the new values" in capsys.readouterr().err
+
+
+TETRA = "v 0 0 0\nv 0.1 0 0\nv 0 0.2 0\nv 0 0 0.5\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("untrusted", [False, True])
+def test_exported_model_with_a_mesh_needs_no_file_of_the_task(folder, tmp_path, monkeypatch, capsys, untrusted):
+    rod = '<geom type="capsule" size="0.02" fromto="0 0 0 0 0 0.5" mass="1" contype="0" conaffinity="0"/>'
+    change(folder / "pendulum.xml", rod, '<geom type="mesh" mesh="rod" mass="1" contype="0" conaffinity="0"/>')
+    change(folder / "pendulum.xml", "<worldbody>", '<asset><mesh name="rod" file="rod.obj"/></asset>\n  <worldbody>')
+    change(folder / "pendulum.xml", 'autolimits="true"', 'autolimits="true" meshdir="meshes"')
+    (folder / "meshes").mkdir()
+    (folder / "meshes" / "rod.obj").write_text(TETRA, encoding="utf-8")
+    (tmp_path / "mine.py").write_text(CANDIDATE, encoding="utf-8")
+    words = ["--task", "pendulum", "--candidates", "mine.py", "--output_dir", "run", *["--untrusted"] * untrusted]
+    assert main([*words, *SMALL]) == 0
+    own = mujoco.MjModel.from_xml_path(str(folder / "pendulum.xml"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "assets").write_text("mine", encoding="utf-8")
+    capsys.readouterr()
+    assert verbs_main(["export", "run", "--candidate", "mine", "--output", "out"]) == 2
+    assert "out/assets is a file, and the model's files belong there: give another --output" in capsys.readouterr().err
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["assets"]
+    (tmp_path / "out" / "assets").unlink()
+    assert verbs_main(["export", "run", "--candidate", "mine", "--output", "out"]) == 0
+    assert "its meshes, textures and height fields are in out/assets\n" in capsys.readouterr().out
+    about = json.loads((tmp_path / "out" / "policy.json").read_text(encoding="utf-8"))
+    assert about["files"] == {"onnx": "policy.onnx", "model": "model.xml", "assets": ["assets/rod.obj"]}
+    (tmp_path / "out").rename(tmp_path / "robot")
+    folder.rename(tmp_path / "gone")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / "robot" / "model.xml"))
+    np.testing.assert_allclose(model.body_mass, own.body_mass, rtol=1e-5)
+    np.testing.assert_allclose(model.body_inertia, own.body_inertia, rtol=1e-5)
+    own.opt.timestep = model.opt.timestep
+    ends = []
+    for robot in (own, model):
+        data = mujoco.MjData(robot)
+        data.ctrl[0] = 0.7
+        mujoco.mj_step(robot, data, 50)
+        ends.append([*data.qpos, *data.qvel])
+    assert abs(ends[0][0]) > 0.1
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_fitness_that_is_not_finite_is_explained(folder, tmp_path, capsys):
+    line = "return torch.cos(state" + '["dof_pos"][:, 0])'
+    change(folder / "task.py", line, 'return 1.0 / (state["dof_vel"][:, 0].abs() < 2.0)')  # infinite at speed
+    push = "def compute_torque(actions, max_torque):\n    return 0.0 * actions + {} * max_torque\nACTION_DIM = 1\n"
+    for name, share in (("pushes", 1.0), ("rests", 0.0)):
+        Path(f"{name}.py").write_text(push.format(share), encoding="utf-8")
+    words = ["--task", "pendulum", "--candidates", "pushes.py", "rests.py", "--output_dir", "run", *SMALL]
+    assert main(words) == 0
+    lines = (folder / "task.py").read_text(encoding="utf-8").splitlines()
+    number = next(k for k, text in enumerate(lines, 1) if "def fitness" in text)
+    fault = f"{folder / 'task.py'}:{number}: in fitness: returned NaN or infinity"
+    told = capsys.readouterr()
+    assert f"{fault} for pushes in the evaluation at iteration 2: check its logarithms" in told.err
+    assert "best 1.000" in told.err and "best inf" not in told.err
+    assert "pushes (no fitness)" in told.out and "rests (no fitness)" not in told.out
+    assert f"{fault} for pushes" in (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
+    rows = {row.candidate: row for row in read_results(tmp_path / "run" / "results.csv")}
+    assert rows["pushes"].error.startswith(f"{fault} in 2 of 2 evaluation episodes: check its logarithms")
+    assert not rows["pushes"].measured and rows["rests"].fitness == 1.0 and rows["rests"].error == ""
 
 
 def forget():
@@ -281,6 +418,39 @@ def test_stopped_run_of_an_outside_task_resumes_to_the_same_result(folder, tmp_p
     assert whole == again and "mine" in whole and "failed" not in whole
 
 
+@pytest.mark.slow
+def test_moved_task_is_found_by_all_that_open_the_run(folder, tmp_path, capsys):
+    watch = StopAfter()
+    settings = {"num_envs_per_candidate": 4, "learning_iterations": 2, "sim": "mujoco_cpu", "device": "cpu"}
+    settings["overrides"] = ["evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1", SMALL[-1]]
+    evaluate("pendulum", {"mine": CANDIDATE}, output_dir="run", reporter=watch, stop=watch.stop, **settings)
+    moved = folder.rename(tmp_path / "moved")
+    forget()
+    with pytest.raises(UserError) as error:
+        open_run("run")
+    file = tmp_path / "run" / "config.yaml"
+    assert str(error.value).startswith(f"{file}: unknown task '{folder}': ")
+    assert f"move the task back to {folder}, or set task_source in this file to its new place" in str(error.value)
+    change(file, f"task_source: {folder}", f"task_source: {moved}")
+    assert main(["--resume", "run"]) == 0
+    told = capsys.readouterr().err
+    assert "could not be written" not in told
+    assert f"--task {moved}" in html.unescape((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
+    forget()
+    run = open_run("run")
+    assert run.folder.notes == [] and run.cfg.task_source == str(moved)
+    forget()
+    assert verbs_main(["export", "run", "--candidate", "human"]) == 0
+    change(file, "learning_iterations: 2", "learning_iterations: 3")
+    run = open_run("run")
+    assert [run.cfg.task_source, run.cfg.learning_iterations] == [str(moved), 2]
+    assert "(learning_iterations: 2 -> 3): these are results of the config in run.json" in run.folder.notes[0]
+    change(moved / "task.py", "import torch\n", "import torch\nimport torhc\n")
+    forget()
+    with pytest.raises(UserError, match=r"ModuleNotFoundError: No module named 'torhc'$"):  # it was not moved
+        open_run("run")
+
+
 class KilledInRound2(View):
     def say(self, text):
         if "round 2 of" in text:
@@ -288,7 +458,7 @@ class KilledInRound2(View):
 
 
 @pytest.mark.slow
-def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path):
+def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path, capsys):
     task = "pendulum.task:Pendulum"
     words = ["--task", task, "--llm", "evolve", "--task_config", "pendulum/task.yaml", "task.env.torque=1.25", *SMALL]
     assert auto_shape.main([*words, *SEARCH, "--output_dir", "search"]) == 0
@@ -301,6 +471,12 @@ def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path):
         start(task, "evolve", overrides=config.overrides[:-1] + SEARCH, output_dir=Path("other"), view=KilledInRound2())
     assert not (tmp_path / "other" / "rounds" / "2").exists()
     forget()
+    (tmp_path / "pendulum").rename(tmp_path / "moved")
+    assert auto_shape.main(["--resume", "other"]) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith(f"auto-shape: error: {tmp_path / 'other' / 'config.yaml'}: ")
+    assert told.endswith(f": move the task back to {task}, or set task in this file to its new place")
+    (tmp_path / "moved").rename(tmp_path / "pendulum")
     assert auto_shape.main(["--resume", "other"]) == 0
     one, other = ((tmp_path / name / "archive.json").read_text(encoding="utf-8") for name in ("search", "other"))
     assert one == other

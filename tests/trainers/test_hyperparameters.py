@@ -42,6 +42,12 @@ def test_non_dividing_minibatch_size_gives_the_next_larger_count(caplog: pytest.
     [
         ({"num_minibatches": 0}, "num_minibatches: must be a whole number of at least 1, got 0"),
         ({"num_minibatches": 49}, "num_minibatches: 49 asks for 49 minibatches; .* can be cut into 1 to 48"),
+        ({"num_minibatches": 96, "minibatch_size": 1, "num_actors": 4}, "num_minibatches: 96 asks for 96 minib"),
+        (
+            {"num_minibatches": 96, "minibatch_size": 2, "num_actors": 24},
+            r"minibatch_size: 2 asks for 96 minibatches, being of the batch of num_actors=24 environments x 8 steps; .*"
+            r" of 48 \(6 environments x 8 steps\) can be cut into 1 to 48: set num_actors to .*, or num_minibatches",
+        ),
         ({"num_minibatches": None, "minibatch_size": 0}, "minibatch_size: must be a whole number of at least 1, got 0"),
         ({"num_minibatches": None}, "has neither num_minibatches nor minibatch_size"),
     ],

@@ -174,9 +174,14 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
     else:
         raise ValueError("params.config has neither num_minibatches nor minibatch_size: set one of them")
     if not 1 <= wanted <= batch:
+        steps, why, remedy = config["horizon_length"], "", ""
+        if key == "num_minibatches" and _follows_from_size(config):
+            key = "minibatch_size"
+            why = f", being of the batch of num_actors={config['num_actors']} environments x {steps} steps"
+            remedy = ": set num_actors to the environments that it is meant for, or num_minibatches instead of it"
         raise ValueError(
-            f"params.config.{key}: {config[key]} asks for {wanted} minibatches; a group's batch of {batch}"
-            f" ({num_envs} environments x {config['horizon_length']} steps) can be cut into 1 to {batch}"
+            f"params.config.{key}: {config[key]} asks for {wanted} minibatches{why}; a group's batch of {batch}"
+            f" ({num_envs} environments x {steps} steps) can be cut into 1 to {batch}{remedy}"
         )
     count = next(n for n in range(wanted, batch + 1) if batch % n == 0)
     exact = count == wanted if key == "num_minibatches" else batch == count * _requested_size(config, key, num_envs)
@@ -186,6 +191,13 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
             f" using {count} minibatch{'es' if count > 1 else ''} of {batch // count}"
         )
     return count
+
+
+def _follows_from_size(config: Mapping[str, Any]) -> bool:
+    """Return whether ``num_minibatches`` is what ``minibatch_size`` makes of a batch of ``num_actors`` environments."""
+    size, actors = config.get("minibatch_size"), config.get("num_actors")
+    known = type(size) is int and type(actors) is int
+    return known and config["num_minibatches"] * size == actors * config["horizon_length"]
 
 
 @functools.lru_cache(maxsize=None)  # functools.cache is not in Python 3.8

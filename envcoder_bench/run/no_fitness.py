@@ -1,0 +1,55 @@
+"""Messages about a fitness that is NaN or infinity, which is a fault of the task or of the fitness file."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+
+from envcoder_bench.env.evaluation import Episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.physics import join_some
+
+_CHECK = "check its logarithms, roots and divisions"
+
+
+def no_fitness(evaluation: GroupedVecTask, episodes: Episodes, group: int) -> str:
+    """Return why a group, whose mean is not finite, has no fitness after an evaluation, for ``Result.error``."""
+    faulty = int((~torch.isfinite(episodes.fitness[group])).sum())
+    count = episodes.fitness.shape[1]
+    return f"{_place(evaluation, group)}: returned NaN or infinity in {faulty} of {count} evaluation episodes: {_CHECK}"
+
+
+class FitnessMonitor:
+    """Reports once in a wave for which candidates the fitness is NaN or infinity.
+
+    Args:
+        names: the candidate of each group.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._reported: set[str] = set()
+
+    def lines(self, evaluation: GroupedVecTask, episodes: Episodes, groups: Sequence[int], iteration: int) -> list[str]:
+        """Return a message if there are new ones among ``groups``, which have not failed."""
+        faulty = [g for g in groups if not bool(torch.isfinite(episodes.fitness[g]).all())]
+        new = [name for name in dict.fromkeys(self._names[g] for g in faulty) if name not in self._reported]
+        if not new:
+            return []
+        self._reported.update(new)
+        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else join_some(new)
+        return [
+            f"{_place(evaluation, faulty[0])}: returned NaN or infinity for {whose} in the evaluation at iteration"
+            f" {iteration}: {_CHECK}; a candidate with such an episode in its last evaluation has no fitness"
+        ]
+
+
+def _place(evaluation: GroupedVecTask, group: int) -> str:
+    """Return file, line and name of the function that measures fitness."""
+    own = evaluation.dispatch.shapings[group].functions.get("fitness")
+    if own is not None:
+        return f"{own.file}:{own.line}: in {own.type}"
+    task = type(evaluation.task)
+    code = getattr(task.fitness, "__code__", None)
+    return f"{task.name}: in fitness" if code is None else f"{code.co_filename}:{code.co_firstlineno}: in fitness"
