@@ -133,9 +133,15 @@ def _meaning(run: OpenedRun) -> str:
 
 
 def _measured_by(run: OpenedRun) -> str:
-    """Return the code of a run's --fitness file, in one layout and without comments; empty for the task's fitness."""
+    """Return a run's --fitness file without layout, comments and docstrings; empty for the task's own fitness."""
     source = run.folder.read_fitness(run.cfg)
-    return "" if source is None else ast.unparse(ast.parse(source.source))
+    if source is None:
+        return ""
+    tree = ast.parse(source.source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:

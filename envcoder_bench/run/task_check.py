@@ -78,8 +78,8 @@ class TaskCheck(TaskProbe):
         for command in self.commands(task, 3):
             task.step(command)
         value = task.fitness(task.state)
-        if tuple(value.shape) != (3,) or not value.is_floating_point():
-            yield f"fitness returns {value.dtype} {tuple(value.shape)}: for 3 environments it is floating point (3,)"
+        if tuple(value.shape) != (3,):
+            yield f"fitness returns {value.dtype} {tuple(value.shape)}: for 3 environments it must be (3,)"
         elif not bool(torch.isfinite(value).all()):
             yield f"fitness returns {value.tolist()}: it must be finite"
         elif not torch.equal(value, task.fitness(task.state)):

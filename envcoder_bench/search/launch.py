@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.files import stamped_folder
+from envcoder_bench.core.files import stamped_folder, write_atomic
 from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.jail.probing import confinement, log_confinement
 from envcoder_bench.report.words import counted
@@ -229,9 +229,12 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
     if changed:
         with RunFolder(folder.path).locked():
             if model:
-                change_model(folder, config, model)
+                change_model(config, model)
+                whole_address(config, model.get("base_url"))  # raises before anything is written
             if raised:
                 raise_limits(folder, config, raised)
+            else:
+                write_atomic(folder.config, OmegaConf.to_yaml(config))
     try:
         task = find_spec(config.task).name
     except ValueError as error:

@@ -56,11 +56,11 @@ def raise_limits(folder: SearchFolder, config: DictConfig, raised: Mapping[str, 
         _continue(folder, ended)
 
 
-def change_model(folder: SearchFolder, config: DictConfig, changed: Mapping[str, Any]) -> None:
+def change_model(config: DictConfig, changed: Mapping[str, Any]) -> None:
     """Replace the model, its server or settings of requests; the replies so far are kept.
 
     Args:
-        config: the search's config, which is changed.
+        config: the search's config, which is changed, but not written.
         changed: new values of MODEL.
 
     Raises:
@@ -80,7 +80,6 @@ def change_model(folder: SearchFolder, config: DictConfig, changed: Mapping[str,
     config.search, config.llm = settings, llm
     if "base_url" in changed:
         config.update(kept_address(changed["base_url"]))
-    write_atomic(folder.config, OmegaConf.to_yaml(config))
 
 
 def kept_address(base_url: str | None) -> dict[str, Any]:

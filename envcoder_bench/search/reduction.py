@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 import re
-from dataclasses import dataclass
-from typing import Sequence
+from dataclasses import dataclass, replace
+from typing import Mapping, Sequence
 
 from envcoder_bench.search.providers.code import masked, texts
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES
@@ -14,7 +15,7 @@ _DEFINITION = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTIL
 _ASSIGNMENT = re.compile(r"(\w+)[ \t]*(?::[^=\n]+)?=(?!=)(?![ \t]*\w+[ \t]*=(?!=))")  # to one name
 _IMPORT = re.compile(r"(?:from[ \t]+(?!__future__)\S+[ \t]+)?import[ \t]+([^*]+)")
 _F_STRING = re.compile(r"[fF][rR]?\Z")
-_CONTINUES = (" ", "\t", ")", "]", "}")
+_CONTINUES = re.compile(r"[ \t)\]}]|(?:elif|else|except|finally)\b")
 
 
 @dataclass
@@ -24,11 +25,13 @@ class _Statement:
     Attributes:
         text, bare: its text, and the same with blanks in place of comments and string literals.
         names: names that it binds; empty if it does anything else, so that it is always kept.
+        imports: of an import, its beginning, ``import `` or ``from X import ``, and its parts, such as ``a as b``.
     """
 
     text: str
     bare: str
     names: tuple[str, ...]
+    imports: tuple[str, tuple[str, ...]] | None = None
 
     def below(self, gap: str) -> str:
         """Return its text with blank lines above it: its own, or ``gap`` if they are fewer."""
@@ -39,7 +42,7 @@ class _Statement:
 def reduced(source: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
     """Return a file without the shaping functions of other types and what only they use, and the functions' names.
 
-    A function that one of ``types`` calls is kept as a helper of another name.
+    A function that one of ``types`` calls is kept as a helper of another name, also if it is imported.
 
     Args:
         source: the text of the file; it is unchanged if all its shaping functions are of ``types``.
@@ -56,27 +59,30 @@ def reduced(source: str, types: Sequence[str] | None) -> tuple[str, tuple[str, .
     if roots.isdisjoint(words):
         return "", others
     statements = _statements(source, bare)
-    kept, chosen, gap = _used(statements, roots), [""], ""  # the widest gap since the last kept statement
+    kept = _used(statements, roots)
+    plain = [statements[k] for k in kept if statements[k].imports is None]
+    used = {word for one in plain for word in (*_WORD.findall(one.bare), *_in_f_strings(one.text))}
+    new = {name: _free(name, source) for name in others}
+    chosen, gap = [""], ""  # the widest gap since the last kept statement
     for index, statement in enumerate(statements):
-        text = statement.below(gap)
-        gap = "" if index in kept else text[: len(text) - len(text.lstrip("\n"))]
-        chosen += [text] if index in kept else []
-    text = "".join(chosen).strip("\n") + "\n"
-    for name in others:
-        text = _renamed(text, name)
-    return text, others
+        own = _without(statement, new, used) if index in kept else None
+        text = (own or statement).below(gap)
+        gap = "" if own else text[: len(text) - len(text.lstrip("\n"))]
+        chosen += [text] if own else []
+    return "".join(chosen).strip("\n") + "\n", others
 
 
 def _statements(source: str, bare: str) -> list[_Statement]:
     """Return the top-level statements, whose texts join to the whole file."""
     starts: list[int] = []
     depth, decorated, continued = 0, False, False
+    inside = _lines_in_literals(source)
     lines, blank = ([f"{line}\n" for line in text.split("\n")] for text in (source, bare))
     for number, line in enumerate(blank):
-        begins = depth <= 0 and not continued and bool(line.strip()) and not line.startswith(_CONTINUES)
+        begins = depth <= 0 and not continued and bool(line.strip()) and not _CONTINUES.match(line)
         if begins and not decorated:
             first = number
-            while first > 0 and lines[first - 1].startswith("#") and not blank[first - 1].strip():
+            while first > 0 and lines[first - 1].startswith("#") and first - 1 not in inside:
                 first -= 1
             while first > 0 and not lines[first - 1].strip():
                 first -= 1
@@ -89,6 +95,18 @@ def _statements(source: str, bare: str) -> list[_Statement]:
     return head + [_statement("".join(lines[a:b]), "".join(blank[a:b])) for a, b in zip(starts, ends)]
 
 
+def _lines_in_literals(source: str) -> set[int]:
+    """Return the numbers of the lines that begin within a string literal, from 0."""
+    found: set[int] = set()
+    number, at = 0, 0
+    for start, end in texts(source):
+        number += source.count("\n", at, start)
+        count, at = source.count("\n", start, end), end
+        found.update(range(number + 1, number + count + 1))
+        number += count
+    return found
+
+
 def _statement(text: str, bare: str) -> _Statement:
     found = _DEFINITION.search(bare)
     if found:
@@ -97,11 +115,19 @@ def _statement(text: str, bare: str) -> _Statement:
     if ";" in code:
         return _Statement(text, bare, ())
     found = _ASSIGNMENT.match(code)
-    if found:
+    if found and not keyword.iskeyword(found[1]):
         return _Statement(text, bare, (found[1],))
     found = _IMPORT.match(code)
-    parts = [part.split(" as ")[-1].strip(" ()\t\r\n\\") for part in found[1].split(",")] if found else []
-    return _Statement(text, bare, tuple(part.split(".")[0] for part in parts if part))
+    if found is None:
+        return _Statement(text, bare, ())
+    parts = tuple(" ".join(part.strip(" ()\t\r\n\\").split()) for part in found[1].split(","))
+    parts = tuple(part for part in parts if part)
+    return _Statement(text, bare, tuple(map(_bound_name, parts)), (code[: found.start(1)], parts))
+
+
+def _bound_name(part: str) -> str:
+    """Return the name that a part of an import binds, such as ``a as b``."""
+    return part.split(" as ")[-1].split(".")[0]
 
 
 def _used(statements: Sequence[_Statement], roots: set[str]) -> set[int]:
@@ -127,13 +153,40 @@ def _in_f_strings(text: str) -> set[str]:
     return {word for literal in found for word in _WORD.findall(literal)}
 
 
-def _renamed(source: str, name: str) -> str:
-    """Return a text in which a name is another, which is no shaping function."""
-    bare = masked(source)
-    new = f"_{name}"
-    while new in source:
-        new = f"_{new}"
-    places = [found.start() for found in _WORD.finditer(bare) if found.group() == name]
-    for start in reversed(places):
-        source = source[:start] + new + source[start + len(name) :]
-    return source
+def _free(name: str, source: str) -> str:
+    """Return a name like this one that a text does not have, and that is no shaping function."""
+    while name in source:
+        name = f"_{name}"
+    return name
+
+
+def _without(statement: _Statement, new: Mapping[str, str], used: set[str]) -> _Statement | None:
+    """Return a statement with other names in place of the keys of ``new``; None if nothing is left.
+
+    Imports of functions that are not ``used`` are left out.
+    """
+    if statement.imports is None or not set(statement.names) & set(new):
+        return replace(statement, text=_renamed(statement, new))
+    head, parts = statement.imports
+    chosen = []
+    for part in parts:
+        name = _bound_name(part)
+        if name not in new:
+            chosen.append(part)
+        elif name in used:
+            chosen.append(f"{part.split(' as ')[0]} as {new[name]}")
+    if not chosen:
+        return None
+    above = statement.text[: len(statement.bare) - len(statement.bare.lstrip())]
+    return replace(statement, text=f"{above}{head.strip()} {', '.join(chosen)}\n")
+
+
+def _renamed(statement: _Statement, new: Mapping[str, str]) -> str:
+    if statement.imports is not None:
+        return statement.text  # it binds another name
+    parts, at = [], 0
+    for found in _WORD.finditer(statement.bare):
+        if found.group() in new:
+            parts += [statement.text[at : found.start()], new[found.group()]]
+            at = found.end()
+    return "".join([*parts, statement.text[at:]])

@@ -7,7 +7,8 @@ the term is of the order of 1; mutations change its numbers from there.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
 from typing import Mapping, Sequence
@@ -18,9 +19,10 @@ from envcoder_bench.tasks.contract import Key
 
 # typical sizes by unit, SI; of other units 1
 SIZES = {"m": 0.3, "rad": 0.5, "m/s": 1.0, "rad/s": 3.0, "N": 50.0, "N m": 10.0}
-# keys with these prefixes are constant: only distances from them vary
-REFERENCES = ("initial_", "default_", "basis_", "inv_", "gravity_")
-QUATERNION, RIGID = (4,), (13,)  # shapes: xyzw; position 3, quaternion 4, linear and angular velocity 3 each
+# keys with these words are constant: only distances from them vary
+REFERENCES = re.compile(r"(?:^|_)(?:initial|init|default|basis|inv|gravity)_")
+ROTATION = re.compile(r"quat|rot|orient", re.IGNORECASE)  # in the key or the meaning of a quaternion
+RIGID_UNIT = "m, -, m/s, rad/s"  # position 3, quaternion xyzw 4, linear and angular velocity 3 each
 UTILS = ("quat_axis", "quat_diff_rad", "quat_rotate_inverse")
 
 # terms of a number {x} of size {s}, and of a vector of such numbers
@@ -52,13 +54,23 @@ class Quantity:
 
 def quantities(state: Mapping[str, Key]) -> list[Quantity]:
     """Return the quantities of a state with these keys, shapes without the environment axis; only floats are used."""
-    numbers = {key: own for key, own in state.items() if own.dtype.startswith("float")}
-    found = [q for key, own in numbers.items() if not key.startswith(REFERENCES) for q in _of_key(key, own)]
+    numbers = {key: _resolved(own, state) for key, own in state.items() if own.dtype.startswith("float")}
+    found = [q for key, own in numbers.items() if not REFERENCES.search(key) for q in _of_key(key, own)]
     for (a, one), (b, other) in combinations(numbers.items(), 2):
-        constant = a.startswith(REFERENCES) and b.startswith(REFERENCES)
+        constant = REFERENCES.search(a) and REFERENCES.search(b)
         if one.shape == other.shape and one.unit == other.unit and len(one.shape) < 2 and not constant:
             found.append(_apart(a, b, one))
     return found
+
+
+def _resolved(own: Key, state: Mapping[str, Key]) -> Key:
+    """Return a key with the unit of another one in place of ``as KEY``."""
+    unit = own.unit[3:] if own.unit.startswith("as ") else ""
+    return replace(own, unit=state[unit].unit) if unit in state else own
+
+
+def _is_rotation(key: str, own: Key) -> bool:
+    return own.shape == (4,) and own.unit in ("-", "") and ROTATION.search(f"{key} {own.meaning}") is not None
 
 
 def _of_key(key: str, own: Key) -> list[Quantity]:
@@ -67,9 +79,9 @@ def _of_key(key: str, own: Key) -> list[Quantity]:
     size = SIZES.get(units[0], 1.0)
     if own.shape == ():
         return [Quantity(key, text, (size,))]
-    if own.shape == QUATERNION:
+    if _is_rotation(key, own):
         return [Quantity(f"{key}_up", f"quat_axis({text}, 2)[:, 2]")]
-    if own.shape == RIGID:
+    if own.shape == (13,) and own.unit == RIGID_UNIT:
         turned = f"{text}[:, 3:7]"
         return [
             Quantity(f"{key}_height", f"{text}[:, 2]", (SIZES["m"],)),
@@ -88,9 +100,9 @@ def _of_key(key: str, own: Key) -> list[Quantity]:
 def _apart(a: str, b: str, own: Key) -> Quantity:
     """Return how far two keys of one shape and unit are apart."""
     name, size = f"{a}_to_{b}", SIZES.get(own.unit.split(", ")[0], 1.0)
-    if own.shape == QUATERNION:
+    if _is_rotation(a, own):
         return Quantity(name, f"quat_diff_rad({{{a}}}, {{{b}}})", (SIZES["rad"],))
-    if own.shape == RIGID:
+    if own.shape == (13,) and own.unit == RIGID_UNIT:
         return Quantity(name, f"{{{a}}}[:, 0:3] - {{{b}}}[:, 0:3]", 3 * (SIZES["m"],), True)
     return Quantity(name, f"{{{a}}} - {{{b}}}", math.prod(own.shape) * (size,), own.shape != ())
 

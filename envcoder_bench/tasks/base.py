@@ -69,8 +69,8 @@ class Task(ABC):
             place by ``step`` and ``reset``. ``progress_buf`` ``(num_envs,)`` int64, control steps since the episode
             began, and ``actions`` are not here: the environment owns and adds them.
         object_keys: keys of ``state`` for the free objects, ``(num_envs, 13)`` each, as ``root_states``.
-        default_state: some of ``root_states``, ``dof_pos``, ``dof_vel`` and ``object_keys``, ``(num_envs, ...)``: the
-            initial state of episodes unless ``compute_initial_state`` sets it.
+        default_state: ``root_states``, ``dof_pos``, ``dof_vel`` and ``object_keys``, as far as the task has them,
+            ``(num_envs, ...)``: the initial state of episodes unless ``compute_initial_state`` sets it.
         constants: tensors without an environment axis, always on the CPU: numbers (0-d, so that ``.item()`` needs no
             device sync), indices, and one number per joint.
         fields: a Field for every key of ``state`` and ``constants``, in the order of printing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import os
@@ -64,25 +65,40 @@ def task_files(folder: Path) -> list[Path]:
 
 def model_files(model: Path) -> list[Path]:
     """Return a model's file and those to which it refers, in files that it includes, too: meshes, textures."""
-    found: dict[Path, None] = {}
-    todo, folders = [model], {model.parent: None}
+    xmls: dict[Path, None] = {}
+    todo, names, folders = [model], [], [""]
     while todo:
         path = todo.pop()
-        if path in found or not path.is_file():
+        if path in xmls or not path.is_file():
             continue
-        found[path] = None
-        if path.suffix == ".xml":
-            text = path.read_text(encoding="utf-8", errors="replace")
-            folders.update({path.parent: None, **{model.parent / name: None for name in _FOLDERS.findall(text)}})
-            todo += [folder / name for name in _FILES.findall(text) for folder in list(folders)]
-    return sorted(found)
+        xmls[path] = None
+        text = path.read_text(encoding="utf-8", errors="replace")
+        named = _FILES.findall(text)
+        names += named
+        folders += _FOLDERS.findall(text)
+        todo += [place / name for name in named if name.endswith(".xml") for place in (path.parent, model.parent)]
+    # which folder a name belongs to is up to MuJoCo; a file too many does no harm
+    places = {xml.parent / folder for xml in xmls for folder in folders}
+    found = {Path(os.path.normpath(place / name)) for name in names for place in places}
+    return sorted({*xmls, *(path for path in found if path.is_file())})
 
 
 def digest(folder: Path, model: str) -> str:
     """Return a digest of a task's code, YAML and model."""
     files = dict.fromkeys([*task_files(folder), *model_files(folder / model)])
-    texts = [(os.path.relpath(path, folder), path.read_bytes()) for path in files]
+    texts = [(os.path.relpath(path, folder), _digest_of(path, *_version(path))) for path in files]
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+
+
+def _version(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+@functools.lru_cache(maxsize=1000)
+def _digest_of(path: Path, _modified: int, _size: int) -> str:
+    """Return the digest of a file; meshes can be large, and a task is looked up many times."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def check_class(task_class: object, where: str) -> None:
@@ -112,7 +128,11 @@ def check_class(task_class: object, where: str) -> None:
             raise ValueError(f'{title}: {name} must be a tuple of names, such as ("hinge",), not {value!r}')
     if task_class.fitness_reduction not in REDUCTIONS:
         raise ValueError(f"{title}: fitness_reduction is {task_class.fitness_reduction!r}; it must be 'mean' or 'sum'")
-    low, high = task_class.fitness_bounds
+    bounds = task_class.fitness_bounds
+    try:
+        low, high = map(float, bounds)
+    except (TypeError, ValueError):
+        raise ValueError(f"{title}: fitness_bounds must be two numbers, such as (0.0, 1.0), not {bounds!r}") from None
     if not low < high:
         raise ValueError(f"{title}: fitness_bounds is ({low}, {high}): the first number must be the smaller one")
     if task_class.fitness_is_success and not (math.isfinite(low) and math.isfinite(high)):

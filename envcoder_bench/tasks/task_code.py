@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 import warnings
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ def task_code(folder: Path, where: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (UserError, FileNotFoundError):
+    except UserError:
         raise
     except Exception as error:
         passed = traceback.extract_tb(error.__traceback__)
@@ -54,6 +55,8 @@ def check_default_state(task: SimTask) -> None:
     shapes = {"root_states": (n, 13), "dof_pos": (n, joints), "dof_vel": (n, joints)}
     shapes.update({key: (n, 13) for key in task.object_keys})
     where = f"{task.name}: default_state"
+    if not isinstance(task.default_state, dict):
+        raise ValueError(f"{where} must be a dict of tensors, not {type(task.default_state).__name__}")
     if not sim.floating:
         del shapes["root_states"]
         if "root_states" in task.default_state:
@@ -61,9 +64,10 @@ def check_default_state(task: SimTask) -> None:
     for key, x in task.default_state.items():
         if key not in shapes:
             raise ValueError(f"{where} has '{key}'{near_matches(key, shapes)}; its keys are {', '.join(shapes)}")
-        if tuple(x.shape) != shapes[key]:
-            raise ValueError(f"{where}['{key}'] is {tuple(x.shape)}: for {n} environments it must be {shapes[key]}")
-    missing = [key for key in shapes if key not in task.default_state]
+        if not isinstance(x, Tensor) or tuple(x.shape) != shapes[key]:
+            shown = tuple(x.shape) if isinstance(x, Tensor) else f"a {type(x).__name__}"
+            raise ValueError(f"{where}['{key}'] is {shown}: for {n} environments it must be {shapes[key]}")
+    missing = [key for key, shape in shapes.items() if key not in task.default_state and math.prod(shape)]
     if missing:
         raise ValueError(f"{where} lacks {', '.join(missing)}: without it an episode begins where the last one ended")
 
@@ -80,9 +84,9 @@ def check_fitness_value(task: Task, state: dict[str, Tensor]) -> None:
     value = task.fitness(state)
     n = len(state["progress_buf"])
     where = f"{task.name}: fitness returns"
-    if not isinstance(value, Tensor) or tuple(value.shape) != (n,) or not value.is_floating_point():
+    if not isinstance(value, Tensor) or tuple(value.shape) != (n,):
         shown = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"{where} {shown}: for {n} environments it must be a floating point tensor ({n},)")
+        raise ValueError(f"{where} {shown}: for {n} environments it must be a tensor ({n},)")
     if not bool(torch.isfinite(value).all()):
         raise ValueError(f"{where} NaN or infinity one step after the beginning of an episode")
 

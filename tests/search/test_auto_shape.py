@@ -292,6 +292,7 @@ def _a_spent_budget_is_raised(folder, server, capsys):
         (["--max_tokens", "30000"], "--max_tokens 30000: the search has 30000, which can only be raised"),
         (["--num_iters", "9"], "the search ended because the next request could exceed --max_tokens 30000"),
         (["--max_tokens", "0"], "can only be raised"),
+        (["--llm", "openai:other", "--max_tokens", "10"], "can only be raised"),  # nor is the model changed
         (["--seeds", "2"], "--resume takes no other flag but --max_tokens"),
     ):
         before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

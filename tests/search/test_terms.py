@@ -32,7 +32,7 @@ def tensors(keys, seed=0):
     generator = torch.Generator().manual_seed(seed)
     state = {key: torch.randn(N, *own.shape, generator=generator) for key, own in keys.items()}
     for key, x in state.items():
-        if keys[key].shape == (4,):
+        if keys[key].shape == (4,) and keys[key].unit == "-":
             state[key] = torch.nn.functional.normalize(x, dim=-1)
         if keys[key].shape == (13,):
             x[:, 3:7] = torch.nn.functional.normalize(x[:, 3:7], dim=-1)
@@ -55,8 +55,9 @@ def test_every_term_has_the_value_computed_by_hand():
         "initial_pair": Key((2,), "float32", "m, rad"),
         "joints": Key((3,), "float32", "rad"),
         "body": Key((13,), "float32", "m, -, m/s, rad/s"),
-        "turn": Key((4,), "float32", "-"),
-        "aim_turn": Key((4,), "float32", "-"),
+        "turn": Key((4,), "float32", "-", "orientation, xyzw"),
+        "aim_turn": Key((4,), "float32", "-", "goal: orientation"),
+        "legs": Key((4,), "float32", "rad"),
         "forces": Key((2, 3), "float32", "N"),
         "matrix": Key((6, 7), "float32", "kg"),
     }
@@ -78,9 +79,10 @@ def test_every_term_has_the_value_computed_by_hand():
     numbers += [(torch.full((N,), tilt), 0.5)]  # the angle from one quaternion to the other
     numbers += [(state["pair"][:, k], size) for k, size in enumerate((0.3, 0.5))]
     numbers += [(apart[:, k], 0.3) for k in range(2)]
+    numbers += [(state["legs"][:, k], 0.5) for k in range(4)]
     numbers += [(state["joints"][:, k], 0.5) for k in range(3)] + [(force[:, k], 50.0) for k in range(2)]
     numbers += [(velocity[:, k], 1.0) for k in range(3)] + [(spin[:, k], 3.0) for k in range(3)]
-    vectors = [(state["joints"], 0.5), (velocity, 1.0), (spin, 3.0), (force, 50.0), (apart, 0.3)]
+    vectors = [(state["legs"], 0.5), (state["joints"], 0.5), (velocity, 1.0), (spin, 3.0), (force, 50.0), (apart, 0.3)]
     expected = [torch.ones(N), -state["actions"].square().mean(dim=-1)]
     for x, size in numbers:
         y = x / size
@@ -90,12 +92,28 @@ def test_every_term_has_the_value_computed_by_hand():
         expected += [-square, torch.exp(-square)]
 
     found, seen = quantities(keys), set()
-    for seed in range(3000):
+    for seed in range(6000):
         value = reward_of(draw(found, Random(seed)).source, state)
         fitting = {k for k, x in enumerate(expected) if torch.allclose(value, x, atol=1e-5)}
         assert fitting, draw(found, Random(seed)).source
         seen |= fitting
     assert seen == set(range(len(expected)))  # every form of every quantity is drawn
+
+
+@pytest.mark.parametrize(
+    "task, some, none",
+    [
+        ("Ant", {"root_states_up", "root_states_velocity", "root_states_to_initial_root_states", "up_vec"},
+         {"initial_root_states_up", "basis_vec0", "inv_start_rot_up", "initial_dof_pos"}),
+        ("AllegroHand", {"object_pos_to_goal_pos", "object_rot_to_goal_rot", "object_state_to_object_init_state"},
+         {"object_init_state_up"}),
+        ("AnymalTerrain", {"commands", "root_states_spin"}, {"commands_up", "feet_air_time_up"}),
+        ("FrankaCubeStack", {"eef_quat_up", "cubeA_to_cubeB_pos", "cubeA_state_up"}, {"eef_vel_up", "jacobian"}),
+    ],
+)  # fmt: skip
+def test_quantities_of_shipped_tasks(task, some, none):
+    names = {own.name for own in quantities(task_contract(compose_config(task).task).state)}
+    assert some <= names and not none & names
 
 
 @pytest.mark.parametrize("task", task_names())

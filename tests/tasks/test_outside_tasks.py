@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,8 +33,10 @@ from envcoder_bench.search.launch import start
 from envcoder_bench.search.prompt import load_templates, system_prompt
 from envcoder_bench.search.records import read_archive
 from envcoder_bench.search.screen import View
+from envcoder_bench.sim import make_simulator
 from envcoder_bench.tasks import outside, registry
 from envcoder_bench.tasks.contract import TaskContract, task_contract
+from envcoder_bench.tasks.task_code import check_default_state
 
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
@@ -215,6 +219,8 @@ def test_code_not_covered_by_the_cache_key_is_not_cached(folder):
         ("task.py", "return torch.cos", "return torch cos", ": SyntaxError: "),
         ("task.py", "    fields =", '    fitness_reduction = "summ"\n    fields =', "it must be 'mean' or 'sum'"),
         ("task.py", "    fields =", "    fitness_bounds = (1.0, -1.0)\n    fields =", "fitness_bounds is (1.0, -1.0)"),
+        ("task.py", "    fields =", "    fitness_bounds = 1.0\n    fields =", "such as (0.0, 1.0), not 1.0"),
+        ("task.py", "import torch\n", "import torch\nopen('gains.csv')\n", "task.py:9: FileNotFoundError: "),
         ("task.py", "    fields =", "    fitness_is_success = True\n    fields =", "bounds must be two numbers"),
         ("task.py", '"dt": DT', '"action": DT', "fields declares 'action'"),
         ("task.py", "import torch\n", "import torch\nimport torhc\n", "ModuleNotFoundError: No module named 'torhc'"),
@@ -491,6 +497,8 @@ CHECK = ["--task", "pendulum", "--check", "--candidates", "mine.py", *SMALL]
     [
         ("task.py", DEFAULT, '{"dof_pos": self.per_env([3.14159])}', "default_state lacks dof_vel: without it"),
         ("task.py", "([3.14159])", "([3.1, 3.1])", "default_state['dof_pos'] is (4, 2): for 4 environments it must be"),
+        ("task.py", "self.per_env([3.14159])", "[3.14159]", "default_state['dof_pos'] is a list: for 4 environments"),
+        ("task.py", DEFAULT, "None", "default_state must be a dict of tensors, not NoneType"),
         ("task.py", '{"dof_pos":', '{"dof_pso":', "'dof_pso' (did you mean dof_pos?); its keys are dof_pos, dof_vel"),
         ("task.py", '{"dof_pos":', '{"root_states": sim.root_states, "dof_pos":', "no free joint: its base"),
         ("task.py", '"sim.dof_vel"', "lambda task: task.sim.dof_velo", "task.py:24: AttributeError: "),
@@ -534,6 +542,46 @@ def test_state_that_stays_as_it_was_built_is_reported(folder, capsys):
     change(folder / "task.py", "    fields =", '    kept_keys = ("start",)\n    fields =')
     assert main(CHECK) == 0
     assert "keeps the value" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_fitness_may_be_a_condition(folder):
+    change(folder / "task.py", 'torch.cos(state["dof_pos"][:, 0])', 'torch.cos(state["dof_pos"][:, 0]) < 2')
+    Path("mine.py").write_text("def compute_reward(dof_pos):\n    return torch.cos(dof_pos[:, 0])\n", encoding="utf-8")
+    assert main([word for word in CHECK if word != "--check"] + ["--output_dir", "run"]) == 0
+    rows = csv.DictReader(Path("run/results.csv").read_text(encoding="utf-8").splitlines())
+    fitness = [row["fitness"] for row in rows]
+    assert [float(x) for x in fitness] == [1.0] * 3
+
+
+def test_floating_body_without_joints_needs_no_joint_state(tmp_path):
+    model = '<mujoco><worldbody><body name="a"><freejoint/><geom size=".1"/></body></worldbody></mujoco>'
+    (tmp_path / "model.xml").write_text(model, encoding="utf-8")
+    sim = make_simulator("mujoco_cpu", tmp_path / "model.xml", 2, 0.02, 1, "cpu")
+    task = SimpleNamespace(name="Rock", sim=sim, num_envs=2, num_dofs=0, object_keys=())
+    task.default_state = {"root_states": sim.root_states.clone()}
+    check_default_state(task)
+    task.default_state = {}
+    with pytest.raises(ValueError, match="lacks root_states: without"):
+        check_default_state(task)
+
+
+def test_meshes_of_included_and_attached_files_count_as_the_task(folder):
+    """The folder of meshes is that of the file that names it, or that of another file."""
+    meshes = [folder / "cad" / "rod.obj", folder / "hand" / "cad" / "tip.obj"]
+    for path in meshes:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("v 0 0 0", encoding="utf-8")
+    (folder / "look.xml").write_text('<mujoco><compiler meshdir="cad"/></mujoco>', encoding="utf-8")
+    hand = '<mujoco><compiler meshdir="cad"/><asset><mesh name="tip" file="tip.obj"/></asset></mujoco>'
+    (folder / "hand" / "hand.xml").write_text(hand, encoding="utf-8")
+    named = '<include file="look.xml"/><asset><mesh file="rod.obj"/><model name="h" file="hand/hand.xml"/></asset>'
+    change(folder / "pendulum.xml", "  <worldbody>", f"  {named}\n  <worldbody>")
+    seen = {registry.get_spec("pendulum").digest}
+    for path in meshes:
+        path.write_text("v 1 0 0", encoding="utf-8")
+        seen.add(registry.get_spec("pendulum").digest)
+    assert len(seen) == 3
 
 
 def test_all_files_of_the_model_count_as_the_task(folder):
@@ -584,7 +632,7 @@ def test_check_task_reports_all_faults(folder):
     with pytest.raises(TaskFaults) as error:
         check_task("pendulum", "mujoco_cpu", "cpu")
     found = "\n".join(error.value.findings)
-    assert "fitness returns torch.float32 (3, 1): for 3 environments it is floating point (3,)" in found
+    assert "fitness returns torch.float32 (3, 1): for 3 environments it must be (3,)" in found
     assert "fitness of the state of 2 environments must be (2,)" in found
     assert "set_state does not restore (see kept_keys) 'extra', 'memory'" in found
     assert "after a reset, the masked environments differ from new ones in 'extra', 'memory'" in found

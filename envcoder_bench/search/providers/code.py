@@ -72,13 +72,16 @@ def extract_code(text: str, cut_off: bool = False) -> str | None:
     return "\n\n".join(blocks[index] for index in sorted(_with_helpers(blocks, chosen))) + "\n"
 
 
+_DECORATOR = re.compile(r"^[ \t]*@([\w.]+)[ \t]*(?:#.*)?\n", re.MULTILINE)
+
+
 def without_script(source: str) -> str:
     """Remove the decorators ``@torch.jit.script``, also by a name that is imported from ``torch.jit``."""
-    names = [r"(?:torch\.)?jit\.script"]
+    names = {"jit.script", "torch.jit.script"}
     for imported in _FROM_JIT.findall(source):
         parts = [part.split() for part in imported.strip("() \t").split(",")]
-        names += [re.escape(part[-1]) for part in parts if part and part[0] == "script"]
-    return re.sub(rf"^[ \t]*@(?:{'|'.join(names)})[ \t]*(?:#.*)?\n", "", source, flags=re.MULTILINE)
+        names.update(part[-1] for part in parts if part and part[0] == "script")
+    return _DECORATOR.sub(lambda found: "" if found[1] in names else found[0], source)
 
 
 def _with_helpers(blocks: list[str], chosen: list[int]) -> set[int]:

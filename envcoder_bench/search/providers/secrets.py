@@ -17,10 +17,10 @@ _LOGIN = re.compile(r"(?<=//)[^/]*@")
 def hiding(key: str, url: str = "") -> Hide:
     """Return a function that replaces a key, and the user name and password of a URL, in a text by HIDDEN."""
     login = login_of(url)
-    secrets = {key, login, login.partition(":")[2]}
+    secrets = {login, login.partition(":")[2], *([key] if len(key) >= MIN_LENGTH else [])}
     secrets |= {unquote(secret) for secret in secrets}
     secrets.add(base64.b64encode(unquote(login).encode()).decode())  # the header that a server may echo
-    known = sorted((secret for secret in secrets if len(secret) >= MIN_LENGTH), key=len, reverse=True)
+    known = sorted((secret for secret in secrets if secret), key=len, reverse=True)
 
     def hide(text: str) -> str:
         for secret in known:
