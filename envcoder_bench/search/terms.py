@@ -13,7 +13,6 @@ from itertools import combinations
 from random import Random
 from typing import Mapping, Sequence
 
-from envcoder_bench.search.genome import Genome
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.tasks.contract import Key
 
@@ -114,8 +113,8 @@ COMMON = (
 )
 
 
-def draw(found: Sequence[Quantity], rng: Random) -> Genome:
-    """Return a candidate whose reward is one term."""
+def draw(found: Sequence[Quantity], rng: Random) -> str:
+    """Return the text of a candidate whose reward is one term."""
     k = rng.randrange(len(found) + len(COMMON))
     if k >= len(found):
         return _candidate(*COMMON[k - len(found)])
@@ -129,9 +128,9 @@ def draw(found: Sequence[Quantity], rng: Random) -> Genome:
     return _candidate(name, text, rng.choice(SCALARS).replace("{s}", str(own.sizes[column])))
 
 
-def _candidate(name: str, text: str, term: str) -> Genome:
+def _candidate(name: str, text: str, term: str) -> str:
     value = text.replace("{", 'state_dict["').replace("}", '"]')
     used = [own for own in UTILS if f"{own}(" in value]
     head = f"from envcoder_bench.torch_utils import {', '.join(used)}\n" if used else ""
     body = f"    {name} = {value}\n    return {term.replace('{x}', name)}\n"
-    return Genome(f"{head}import torch\n\n\ndef {REWARD}(state_dict):\n{body}", [REWARD])
+    return f"{head}import torch\n\n\ndef {REWARD}(state_dict):\n{body}"

@@ -69,7 +69,7 @@ def mutate(genome: Genome, rng: Random, quantities: Sequence[Quantity] = ()) -> 
 
 def add_term(quantities: Sequence[Quantity], genome: Genome, name: str, rng: Random) -> Change:
     """Add a term of the task's state, which is computed in a helper function."""
-    return graft(genome, draw(quantities, rng), "the state", rng)
+    return graft(genome, Genome(draw(quantities, rng), [REWARD]), "the state", rng)
 
 
 def recombine(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Change:
