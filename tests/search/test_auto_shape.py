@@ -370,9 +370,9 @@ def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, m
     ):
         assert auto_shape.main([*resumed, *more]) == 2
         assert message in capsys.readouterr().err
-    assert "temperature: 1.5" in (folder / "config.yaml").read_text()
+    assert "temperature: 3" in (folder / "config.yaml").read_text()  # as it was, because each was refused
     monkeypatch.setenv("OPENAI_BASE_URL", url)
-    assert auto_shape.main(["--resume", str(folder), "--llm", "openai:n"]) == 0
+    assert auto_shape.main([*resumed, "--llm", "openai:n"]) == 0
     server.close()
     assert [(body["model"], body["temperature"]) for body in server.bodies] == [("m", 3), ("n", 1.5)]
     assert {body["headers"]["authorization"] for body in server.bodies} == {"Basic bWU6c2VjcmV0LXdvcmQ="}
