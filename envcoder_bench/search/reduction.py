@@ -15,7 +15,7 @@ _DEFINITION = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTIL
 _ASSIGNMENT = re.compile(r"(\w+)[ \t]*(?::[^=\n]+)?=(?!=)(?![ \t]*\w+[ \t]*=(?!=))")  # to one name
 _IMPORT = re.compile(r"(?:from[ \t]+(?!__future__)\S+[ \t]+)?import[ \t]+([^*]+)")
 _F_STRING = re.compile(r"[fF][rR]?\Z")
-_CONTINUES = re.compile(r"[ \t)\]}]|(?:elif|else|except|finally)\b")
+_CONTINUES = (" ", "\t", ")", "]", "}")
 
 
 @dataclass
@@ -79,7 +79,7 @@ def _statements(source: str, bare: str) -> list[_Statement]:
     inside = _lines_in_literals(source)
     lines, blank = ([f"{line}\n" for line in text.split("\n")] for text in (source, bare))
     for number, line in enumerate(blank):
-        begins = depth <= 0 and not continued and bool(line.strip()) and not _CONTINUES.match(line)
+        begins = depth <= 0 and not continued and bool(line.strip()) and not line.startswith(_CONTINUES)
         if begins and not decorated:
             first = number
             while first > 0 and lines[first - 1].startswith("#") and first - 1 not in inside:

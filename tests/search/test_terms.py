@@ -57,7 +57,7 @@ def test_every_term_has_the_value_computed_by_hand():
         "body": Key((13,), "float32", "m, -, m/s, rad/s"),
         "turn": Key((4,), "float32", "-", "orientation, xyzw"),
         "aim_turn": Key((4,), "float32", "-", "goal: orientation"),
-        "legs": Key((4,), "float32", "rad"),
+        "rotors": Key((4,), "float32", "rad"),
         "forces": Key((2, 3), "float32", "N"),
         "matrix": Key((6, 7), "float32", "kg"),
     }
@@ -79,10 +79,10 @@ def test_every_term_has_the_value_computed_by_hand():
     numbers += [(torch.full((N,), tilt), 0.5)]  # the angle from one quaternion to the other
     numbers += [(state["pair"][:, k], size) for k, size in enumerate((0.3, 0.5))]
     numbers += [(apart[:, k], 0.3) for k in range(2)]
-    numbers += [(state["legs"][:, k], 0.5) for k in range(4)]
+    numbers += [(state["rotors"][:, k], 0.5) for k in range(4)]
     numbers += [(state["joints"][:, k], 0.5) for k in range(3)] + [(force[:, k], 50.0) for k in range(2)]
     numbers += [(velocity[:, k], 1.0) for k in range(3)] + [(spin[:, k], 3.0) for k in range(3)]
-    vectors = [(state["legs"], 0.5), (state["joints"], 0.5), (velocity, 1.0), (spin, 3.0), (force, 50.0), (apart, 0.3)]
+    vectors = [(state["rotors"], 0.5), (state["joints"], 0.5), (velocity, 1.0), (spin, 3.0), (force, 50.0), (apart, 0.3)]
     expected = [torch.ones(N), -state["actions"].square().mean(dim=-1)]
     for x, size in numbers:
         y = x / size
