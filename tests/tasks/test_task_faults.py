@@ -58,7 +58,6 @@ def test_fault_of_a_task_ends_check_and_run_with_one_line(folder, capsys, file, 
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Pendulum. 'height' keeps")
 def test_state_that_stays_as_it_was_built_is_reported(folder, capsys):
     """A source that computes a number gives that of the first state, for ever."""
     field = '        "height": Field((), "m", "of the tip", lambda task: torch.cos(task.sim.dof_pos[:, 0])),\n'
