@@ -33,7 +33,8 @@ class FitnessMonitor:
 
     def lines(self, evaluation: GroupedVecTask, episodes: Episodes, groups: Sequence[int], iteration: int) -> list[str]:
         """Return a message if there are new ones among ``groups``, which have not failed."""
-        faulty = [g for g in groups if not bool(torch.isfinite(episodes.fitness[g]).all())]
+        finite = torch.isfinite(episodes.fitness).all(dim=1).tolist()  # one sync with a CUDA device
+        faulty = [g for g in groups if not finite[g]]
         new = [name for name in dict.fromkeys(self._names[g] for g in faulty) if name not in self._reported]
         if not new:
             return []

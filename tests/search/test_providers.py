@@ -276,7 +276,8 @@ def test_key_and_login_that_a_server_echoes_are_hidden(llm, server, tmp_path, mo
 
 def test_placeholder_keys_are_not_hidden():
     assert hiding("EMPTY")("an EMPTY list") == "an EMPTY list"
-    assert hiding("EMPTY", "http://me:open@host/v1")("an EMPTY open list") == "an EMPTY [hidden] list"
+    code = "def f():\n    pass\n"  # a password that is a word of Python must not change a model's code
+    assert hiding("EMPTY", "http://user:pass@host/v1")(f"{code}# user:pass") == f"{code}# [hidden]"
     for url, login in (("http://a:b@h/v1", "a:b"), ("http://h:1/v1?x=a@b", ""), ("http://a:p@ss@h", "a:p@ss")):
         assert login_of(url) == login and without_login(url) == url.replace(f"{login}@", "", bool(login))
 

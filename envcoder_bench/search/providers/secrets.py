@@ -10,17 +10,17 @@ from urllib.parse import unquote
 Hide = Callable[[str], str]
 
 HIDDEN = "[hidden]"
-MIN_LENGTH = 8  # shorter keys are placeholders for servers that need none; they may be words of a reply
+MIN_LENGTH = 8  # shorter ones are mostly placeholders, and may be words of a model's code, such as "pass"
 _LOGIN = re.compile(r"(?<=//)[^/]*@")
 
 
 def hiding(key: str, url: str = "") -> Hide:
     """Return a function that replaces a key, and the user name and password of a URL, in a text by HIDDEN."""
     login = login_of(url)
-    secrets = {login, login.partition(":")[2], *([key] if len(key) >= MIN_LENGTH else [])}
+    secrets = {key, login, login.partition(":")[2]}
     secrets |= {unquote(secret) for secret in secrets}
     secrets.add(base64.b64encode(unquote(login).encode()).decode())  # the header that a server may echo
-    known = sorted((secret for secret in secrets if secret), key=len, reverse=True)
+    known = sorted((secret for secret in secrets if len(secret) >= MIN_LENGTH), key=len, reverse=True)
 
     def hide(text: str) -> str:
         for secret in known:
