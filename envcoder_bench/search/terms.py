@@ -53,7 +53,8 @@ class Quantity:
 
 def quantities(state: Mapping[str, Key]) -> list[Quantity]:
     """Return the quantities of a state with these keys, shapes without the environment axis; only floats are used."""
-    numbers = {key: _resolved(own, state) for key, own in state.items() if own.dtype.startswith("float")}
+    floats = {key: own for key, own in state.items() if own.dtype.startswith("float") and math.prod(own.shape)}
+    numbers = {key: _resolved(own, state) for key, own in floats.items()}
     found = [q for key, own in numbers.items() if not REFERENCES.search(key) for q in _of_key(key, own)]
     for (a, one), (b, other) in combinations(numbers.items(), 2):
         constant = REFERENCES.search(a) and REFERENCES.search(b)

@@ -60,6 +60,8 @@ def test_every_term_has_the_value_computed_by_hand():
         "rotors": Key((4,), "float32", "rad"),
         "forces": Key((2, 3), "float32", "N"),
         "matrix": Key((6, 7), "float32", "kg"),
+        "no_joints": Key((0,), "float32", "rad"),  # of a robot that flies
+        "initial_no_joints": Key((0,), "float32", "rad"),
     }
     state = tensors(keys)
     tilt = math.pi / 3  # about x
