@@ -214,7 +214,7 @@ def draw(panels: dict[str, dict[str, list[tuple[float, float]]]], path: Path) ->
     """Draw a panel for each run."""
     from matplotlib.ticker import PercentFormatter
 
-    from envcoder_bench.report.plots import BLACK, COLOURS, GREY, new_figure, save_figure
+    from envcoder_bench.report.figures import BLACK, COLOURS, GREY, new_figure, save_figure
 
     about = "a point is a rule with one setting; the default is the third point of patient (keep 0.5); dotted: the goal"
     columns = min(len(panels), 3)

@@ -21,7 +21,7 @@ import warm_jail
 from envcoder_bench.compile import building, kernels
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.jail import client
-from envcoder_bench.report import plots, race
+from envcoder_bench.report import curves_plot, figures, race, ranking_plot
 from envcoder_bench.search import report_plot
 
 os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
@@ -160,8 +160,8 @@ def pictures_are_one_pixel(request):
     """Compose all pictures, but write one pixel for each, except in the tests that look at them."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name not in _PICTURES:
-            patch.setattr(plots, "DPI", 20)
-            for module in (plots, race, report_plot):
+            patch.setattr(figures, "DPI", 20)
+            for module in (curves_plot, ranking_plot, race, report_plot):
                 patch.setattr(module, "save_figure", _save_pixel)
         yield
 

@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any, Sequence
 
 from envcoder_bench.report.curves import over_seeds
+from envcoder_bench.report.figures import COLOURS
 from envcoder_bench.report.html import visible
-from envcoder_bench.report.plots import COLOURS
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 

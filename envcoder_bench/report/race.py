@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Sequence
 
-from envcoder_bench.report.plots import (
+from envcoder_bench.report.figures import (
     BETTER,
     BLACK,
     DARK,

@@ -13,9 +13,10 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves import read_curves
-from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
+from envcoder_bench.report.curves_plot import plot_learning_curves
 from envcoder_bench.report.race import plot_race, race_summary
 from envcoder_bench.report.ranking import RunInfo, summary, write_summary
+from envcoder_bench.report.ranking_plot import plot_ranking
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
 from envcoder_bench.report.statistics import Interval, mean_interval, success_interval
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
-from envcoder_bench.report.html import visible
-from envcoder_bench.report.plots import (
+from envcoder_bench.report.figures import (
     BLACK,
     COLOURS,
     GREY,
@@ -18,6 +17,7 @@ from envcoder_bench.report.plots import (
     show_message,
     spread,
 )
+from envcoder_bench.report.html import visible
 from envcoder_bench.report.table import decimal_places, shorten
 from envcoder_bench.tasks.base import HUMAN
 

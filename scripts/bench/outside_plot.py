@@ -6,7 +6,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Sequence
 
-from envcoder_bench.report.plots import GREY, new_figure, save_figure
+from envcoder_bench.report.figures import GREY, new_figure, save_figure
 from envcoder_bench.tasks.base import HUMAN
 
 from .plots import GRID, PROCESSES, TOOL, draw, seeds_text

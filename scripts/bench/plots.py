@@ -9,7 +9,7 @@ from typing import Any, Sequence
 
 from matplotlib.ticker import EngFormatter, LogLocator
 
-from envcoder_bench.report.plots import COLOURS, GREY, new_figure, save_figure
+from envcoder_bench.report.figures import COLOURS, GREY, new_figure, save_figure
 from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 

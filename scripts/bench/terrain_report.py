@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Sequence
 
-from envcoder_bench.report.plots import COLOURS, GREY, new_figure, save_figure
+from envcoder_bench.report.figures import COLOURS, GREY, new_figure, save_figure
 
 from .records import Record, latest
 from .task_tables import is_outside

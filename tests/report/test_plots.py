@@ -5,10 +5,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from envcoder_bench.report import plots
+from envcoder_bench.report import curves_plot, ranking_plot
 from envcoder_bench.report.curves import CurveLog, read_curves
-from envcoder_bench.report.plots import plot_learning_curves, plot_ranking, spread
+from envcoder_bench.report.curves_plot import plot_learning_curves
+from envcoder_bench.report.figures import BETTER, DARK, WORSE, renderer, spread
 from envcoder_bench.report.ranking import rank
+from envcoder_bench.report.ranking_plot import plot_ranking
 from envcoder_bench.report.results import FAILED, Result
 
 # what an earlier test of this process left open is not the picture's fault
@@ -103,7 +105,8 @@ def texts(figure):
 @pytest.fixture
 def figures(monkeypatch):
     """Return the figures instead of saving them."""
-    monkeypatch.setattr(plots, "save_figure", lambda figure, path: figure)
+    for module in (curves_plot, ranking_plot):
+        monkeypatch.setattr(module, "save_figure", lambda figure, path: figure)
 
 
 @pytest.mark.parametrize("failed", [0, 3])
@@ -153,7 +156,7 @@ def test_axis_label_and_ticks_are_inside_the_figure(figures, scale):
     curves["fitness"] *= scale
     curves["env_steps"] *= 1000
     figure = plot_learning_curves(curves, ranked, "", "Anymal", "m")
-    box = figure.axes[0].yaxis.get_tightbbox(plots.renderer(figure))
+    box = figure.axes[0].yaxis.get_tightbbox(renderer(figure))
     assert 0.1 * figure.dpi < box.x0 < 0.4 * figure.dpi
 
 
@@ -195,11 +198,11 @@ def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
 
 def test_colours_mark_significantly_different_candidates_only():
     untested, _ = run(["human", "unshaped", "a", "b"], seeds=1)
-    colours = {row.candidate: plots._colour_and_marker(row)[0] for row in untested}
-    assert colours["a"] == colours["b"] == plots.DARK
+    colours = {row.candidate: ranking_plot._colour_and_marker(row)[0] for row in untested}
+    assert colours["a"] == colours["b"] == DARK
     tested, _ = run(["a", "human", "b"], seeds=3)
-    colours = {row.candidate: plots._colour_and_marker(row)[0] for row in tested}
-    assert (colours["a"], colours["b"]) == (plots.BETTER, plots.WORSE)
+    colours = {row.candidate: ranking_plot._colour_and_marker(row)[0] for row in tested}
+    assert (colours["a"], colours["b"]) == (BETTER, WORSE)
 
 
 @pytest.mark.parametrize(("value", "limits"), [(0.0, (-0.05, 1.0)), (4.0, (2.0, 6.0))])

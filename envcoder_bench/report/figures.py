@@ -1,0 +1,99 @@
+"""Figures in the style of the reports: colours, titles, labels, and files."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from pathlib import Path
+from typing import Any, Sequence
+
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.table import shorten
+
+# Okabe and Ito's colours without yellow and black, and two of Paul Tol's: distinguishable for colour-blind readers
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
+BLACK, DARK, GREY, LIGHT = "#000000", "#404040", "#808080", "#C8C8C8"
+BETTER, WORSE = COLOURS[0], COLOURS[1]
+NAME_WIDTH = 28
+DPI = 150
+
+
+def new_figure(
+    width: float, height: float, title: str, subtitle: str, rows: int = 1, columns: int = 1
+) -> tuple[Any, list[Any], float]:
+    """Return a figure with title and subtitle, its axes, and the top of the axes as a fraction of the figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)  # pyplot would have global state and look for a display
+    lines = textwrap.wrap(subtitle, round(13 * width))[:3]
+    figure.text(0.02, 1 - 0.16 / height, escape(title), fontsize=14, fontweight="bold", va="top")
+    figure.text(0.02, 1 - 0.46 / height, escape("\n".join(lines)), fontsize=10, color=DARK, va="top", linespacing=1.3)
+    panels: list[Any] = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in panels:
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        for side in ("left", "bottom"):
+            axes.spines[side].set_color(GREY)
+        axes.tick_params(color=GREY, labelsize=10)
+        axes.xaxis.label.set_size(11)
+        axes.yaxis.label.set_size(11)
+    return figure, panels, 1 - (0.62 + 0.19 * len(lines)) / height
+
+
+def make_room_left(figure: Any, panels: Sequence[Any], margin: float = 0.2) -> None:
+    """Move the left edge of the axes so that labels and the widest tick label begin ``margin`` inches from the left."""
+    missing = margin * figure.dpi - min(axes.yaxis.get_tightbbox(renderer(figure)).x0 for axes in panels)
+    figure.subplots_adjust(left=figure.subplotpars.left + missing / figure.bbox.width)
+
+
+def save_figure(figure: Any, path: str | Path) -> Path:
+    """Write a figure as PNG, atomically."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    write_atomic(path, picture.getvalue())
+    return Path(path)
+
+
+def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
+    """Move ascending positions as little as possible (least squares) to be ``gap`` apart, between 0 and ``end``.
+
+    Isotonic regression of ``wanted[i] - i * gap`` by pooling adjacent violators.
+    """
+    pools: list[tuple[float, int]] = []  # mean, size
+    for i, position in enumerate(wanted):
+        mean, size = position - i * gap, 1
+        while pools and pools[-1][0] >= mean:
+            before, count = pools.pop()
+            mean, size = (before * count + mean * size) / (count + size), count + size
+        pools.append((mean, size))
+    flat = [mean for mean, size in pools for _ in range(size)]
+    room = max(end - (len(wanted) - 1) * gap, 0.0)
+    return [min(max(x, 0.0), room) + i * gap for i, x in enumerate(flat)]
+
+
+def limits_around(value: float) -> tuple[float, float]:
+    """Return limits of an axis with a single value: as wide as the value, or from 0 to 1."""
+    return (-0.05, 1.0) if value == 0 else (value - 0.5 * abs(value), value + 0.5 * abs(value))
+
+
+def candidate_label(row: Ranked) -> str:
+    return shorten(row.candidate, NAME_WIDTH) + (" (baseline)" if row.baseline else "")
+
+
+def escape(text: str) -> str:
+    """Escape dollar signs, which begin a formula in matplotlib."""
+    return text.replace("$", r"\$")
+
+
+def show_message(axes: Any, message: str) -> None:
+    """Write a message into empty axes."""
+    axes.text(0.5, 0.5, message, transform=axes.transAxes, ha="center", va="center", fontsize=12, color=GREY)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def renderer(figure: Any) -> Any:
+    return figure.canvas.get_renderer()

@@ -1,0 +1,151 @@
+"""The picture of the ranking."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Sequence
+
+import numpy as np
+
+from envcoder_bench.report.figures import (
+    BETTER,
+    BLACK,
+    DARK,
+    GREY,
+    LIGHT,
+    WORSE,
+    candidate_label,
+    escape,
+    limits_around,
+    new_figure,
+    renderer,
+    save_figure,
+    show_message,
+)
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.results import SKIPPED
+from envcoder_bench.report.table import decimal_places, half_width, numbers, split_place
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED
+
+REASON_WIDTH = 100
+CAPTION_WIDTH = 140
+MAX_ROWS = 60  # of the ranking; the rest is in results.csv
+MAX_FAILED = 8  # failed candidates in the ranking
+
+
+def plot_ranking(
+    ranked: Sequence[Ranked],
+    path: str | Path,
+    task: str,
+    fitness_meaning: str,
+) -> Path:
+    """Draw the ranking: a dot with its 95 % interval for each candidate, best on top, failed ones at the bottom."""
+    best = [r for r in ranked if r.rank is not None]
+    shown = [r for i, r in enumerate(best) if i < MAX_ROWS or r.baseline]
+    without = [r for r in ranked if r.rank is None and r.status != SKIPPED]
+    names = [candidate_label(r) for r in shown]
+    remarks = [(f"{len(best) - len(shown)} more", "in results.csv")] if len(shown) < len(best) else []
+    remarks += [(candidate_label(r), _reason(r)) for r in without[:MAX_FAILED]]
+    if len(without) > MAX_FAILED:
+        remarks.append((f"{len(without) - MAX_FAILED} more", "without fitness, see results.csv"))
+    rows = max(len(names) + len(remarks), 1)
+    height = 1.9 + (0.3 if rows <= 30 else 0.25) * max(rows, 4)
+    figure, (axes,), top = new_figure(10.0, height, f"{task}: ranking", f"fitness: {fitness_meaning}")
+
+    intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
+    texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
+    limits, cut = _range(shown), False
+    for y, row in enumerate(shown):
+        colour, marker = _colour_and_marker(row)
+        interval = (row.fitness_ci_low, row.fitness_ci_high)
+        if not math.isnan(interval[0]):
+            axes.plot(interval, (y, y), color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
+            for end, limit, arrow in zip(interval, limits, "<>"):
+                if not limits[0] <= end <= limits[1]:  # the interval is cut off
+                    inside = 0.008 * (limits[1] - limits[0]) * (1 if arrow == "<" else -1)
+                    axes.plot(limit + inside, y, arrow, color=colour, markersize=7, zorder=4)
+                    cut = True
+        axes.plot(row.fitness, y, marker, color=colour, markersize=6, zorder=4)
+        axes.text(1.015, y, texts[y], transform=axes.get_yaxis_transform(), va="center", fontsize=10, color=colour)
+        if row.candidate == HUMAN:
+            axes.axvline(row.fitness, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+    for y, (_, text) in enumerate(remarks, len(shown)):
+        axes.text(0.01, y, escape(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
+    if remarks:  # hide the grid behind their text
+        axes.axhspan(len(shown) - 0.5, rows, facecolor="white", edgecolor="none", zorder=2)
+        axes.axhline(len(shown) - 0.5, color=LIGHT, linewidth=0.8, zorder=2)
+    if not shown and not remarks:
+        show_message(axes, "no candidates")
+
+    axes.set_yticks(range(len(names) + len(remarks)), [escape(n) for n in [*names, *(n for n, _ in remarks)]])
+    for label, row in zip(axes.get_yticklabels(), shown):
+        label.set_color(_colour_and_marker(row)[0])
+        label.set_fontweight("bold" if row.candidate == HUMAN else "normal")
+    for label in axes.get_yticklabels()[len(shown) :]:
+        label.set_color(GREY)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(rows - 0.4, -0.6)
+    axes.set_xlim(limits)
+    axes.set_xlabel("fitness" if shown else "")
+    if not shown:
+        axes.set_xticks([])
+    axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
+    caption = _caption(shown, cut)
+    bottom = 0.85 + 0.18 * caption.count("\n")
+    figure.subplots_adjust(left=0.3, right=0.84, bottom=bottom / height, top=top)
+    left = max((label.get_window_extent(renderer(figure)).width for label in axes.get_yticklabels()), default=0)
+    figure.subplots_adjust(left=0.02 + (left / figure.dpi + 0.12) / figure.get_size_inches()[0])
+    figure.text(0.02, 0.14 / height, caption, fontsize=9, color=GREY, va="bottom")
+    return save_figure(figure, path)
+
+
+def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
+    """Return limits of the fitness axis that show all means, and the intervals unless they are much wider."""
+    if not shown:
+        return 0.0, 1.0
+    means = [r.fitness for r in shown]
+    halves = [half_width(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
+    usual = float(np.median([x for x in halves if not math.isnan(x)] or [0.0]))
+    if not np.ptp(means) and not any(x > 0 for x in halves):
+        return limits_around(means[0])
+    span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 2 * usual, 1e-3)
+    low = min(r.fitness_ci_low if not math.isnan(r.fitness_ci_low) else r.fitness for r in shown)
+    high = max(r.fitness_ci_high if not math.isnan(r.fitness_ci_high) else r.fitness for r in shown)
+    low, high = max(low, min(means) - span / 2), min(high, max(means) + span / 2)
+    if min(means) >= 0 and low < max(means) / 2:
+        low = 0.0
+    return low - (0.03 * span if low else 0.0), high + 0.03 * span
+
+
+def _colour_and_marker(row: Ranked) -> tuple[str, str]:
+    """Return colour and marker of a candidate, by whether its difference to human is significant, if it was tested."""
+    if row.candidate == HUMAN:
+        return BLACK, "s"
+    if row.candidate == UNSHAPED:
+        return GREY, "D"
+    if row.stopped_at:
+        return GREY, "|"
+    if math.isnan(row.vs_human_p):
+        return DARK, "o"
+    return (DARK if not row.significant else BETTER if row.vs_human > 0 else WORSE), "o"
+
+
+def _caption(shown: Sequence[Ranked], cut: bool) -> str:
+    over = {r.interval_over for r in shown}
+    what = [text for x, text in (("seeds", "seeds"), ("episodes", "the episodes of one seed")) if x in over]
+    parts = [f"bars: 95 % interval over {' or '.join(what)}{', arrow: cut off' if cut else ''}"] if what else []
+    if any(r.candidate == HUMAN for r in shown):
+        parts.append("dashed line: human baseline")
+    if any(not math.isnan(r.vs_human_p) for r in shown):
+        parts.append("blue: above it, orange: below it, dark grey: not significant (paired t-test, Holm, 5 %)")
+    raced = ["grey: stopped by the race, with the fitness then"] if any(r.stopped_at for r in shown) else []
+    one_line = "   ".join(parts + raced)
+    return one_line if len(one_line) <= CAPTION_WIDTH else "   ".join(parts[:1] + raced) + "\n" + "   ".join(parts[1:])
+
+
+def _reason(row: Ranked) -> str:
+    place, message = split_place(row.error)
+    line = place.rsplit(":", 1)[-1]  # the file's name is the candidate's
+    text = ": ".join(x for x in (f"{row.status}, line {line}" if line.isdecimal() else row.status, message) if x)
+    return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1] + "…"
