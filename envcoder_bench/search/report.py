@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import statistics
 from pathlib import Path
@@ -15,9 +14,10 @@ from envcoder_bench.report.page import PageSection, PageVideos, RunPage, render_
 from envcoder_bench.report.table import decimal_places, numbers, shorten
 from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search import report_page
+from envcoder_bench.search.family import ancestry, family, first_parent
 from envcoder_bench.search.report_plot import plot_search
-from envcoder_bench.shaping.definitions import defined_types
-from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.search.scores import above_reference, digits_of, fixed_or_none, scored
+from envcoder_bench.search.source_diff import diff
 
 if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt
@@ -45,13 +45,13 @@ def write_report(
     image = plot_search(archive, folder / PICTURE, task, str(meta.get("fitness_meaning") or "unknown"))
     rounds = max((a.round for a in archive.attempts), default=0)
     curves, components = report_page.logs(folder, rounds)
-    merits, digits = archive.merits(), _digits(archive)
+    merits, digits = archive.merits(), digits_of(archive)
     scores = {name: f"{round(own.score, digits) + 0.0:.{digits}f}" for name, own in merits.items()}
     run = RunPage(
         title=f"{task}: search for shaping" if task else "Search for shaping",
         fitness_meaning=str(meta.get("fitness_meaning") or "unknown"),
         ranked=report_page.ranking(archive) if archive.attempts else [],
-        candidates=report_page.candidates(archive, scores, _without_untouched),
+        candidates=report_page.candidates(archive, scores),
         curves=curves,
         components=components,
         videos=videos or PageVideos(),
@@ -89,11 +89,13 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
     best = archive.best()
     if best is None:
         return "<p class=lead>No candidate has a fitness yet.</p>"
-    digits = _digits(archive)
-    versus = [f"{b.name} {_number(b.fitness, digits)}" for b in archive.baselines.values() if b.fitness is not None]
-    line = f"Best: {best.name}, with a fitness of {_number(best.fitness, digits)} in the rounds"
+    digits = digits_of(archive)
+    versus = [
+        f"{b.name} {fixed_or_none(b.fitness, digits)}" for b in archive.baselines.values() if b.fitness is not None
+    ]
+    line = f"Best: {best.name}, with a fitness of {fixed_or_none(best.fitness, digits)} in the rounds"
     line += f" (baselines: {', '.join(versus)})" if versus else ""
-    above = _above(archive, best, digits)
+    above = above_reference(archive, best, digits)
     seeds = "seed" if len(best.by_seed) == 1 else counted(len(best.by_seed), "seed")
     line += f"; {above} against {archive.reference} with the same {seeds}." if above else "."
     note = without_folders(str(meta.get("final_note") or ""))
@@ -145,10 +147,10 @@ def _winner(archive: Archive, best: Attempt) -> list[str]:
     body = []
     if best.origin:
         body.append(f"<p>{text(best.origin)}</p>")
-    digits = _digits(archive)
-    chain = " → ".join(f"{a.name} ({_scored(archive, a, digits)})" for a in ancestry(archive, best))
+    digits = digits_of(archive)
+    chain = " → ".join(f"{a.name} ({scored(archive, a, digits)})" for a in ancestry(archive, best))
     body += [f"<p class=note>Ancestors: {text(chain)}</p>", code(best.source)]
-    parent = report_page.first_parent(archive, best)
+    parent = first_parent(archive, best)
     if parent is not None:
         body.append(f"<h3>What it changes of {text(parent.name)}</h3>")
         if max(len(a.source.splitlines()) for a in (parent, best)) > MAX_LINES:
@@ -161,7 +163,7 @@ def _winner(archive: Archive, best: Attempt) -> list[str]:
 
 def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
     usage = {u.get("round"): u for u in meta.get("usage") or ()}
-    digits, rows = _digits(archive), []
+    digits, rows = digits_of(archive), []
     reference = archive.baselines.get(archive.reference)
     for number in range(1, max(a.round for a in archive.attempts) + 1):
         attempts = archive.of_round(number)
@@ -169,10 +171,10 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
         level = None if reference is None else archive.in_round(reference, number)
         ranked = archive.ranked(attempts)
         row = [str(number), str(len(attempts)), str(len(attempts) - len(fitness))]
-        row += ["" if level is None else _number(level, digits)]
-        row += [ranked[0].name, _number(ranked[0].fitness, digits)] if ranked else ["", ""]
-        row += [_above(archive, ranked[0], digits) if ranked else ""]
-        row += [_number(statistics.median(fitness), digits) if fitness else ""]
+        row += ["" if level is None else fixed_or_none(level, digits)]
+        row += [ranked[0].name, fixed_or_none(ranked[0].fitness, digits)] if ranked else ["", ""]
+        row += [above_reference(archive, ranked[0], digits) if ranked else ""]
+        row += [fixed_or_none(statistics.median(fitness), digits) if fitness else ""]
         if usage:
             used = usage.get(number)
             row += [f"{_tokens(used):,}", _cost([used.get("cost")])] if used else ["", ""]
@@ -193,14 +195,14 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
 
 
 def _candidates(archive: Archive) -> list[str]:
-    digits, merits = _digits(archive), archive.merits()
+    digits, merits = digits_of(archive), archive.merits()
     every = [archive.find(name) for name in archive.order()]
     best = archive.best()
     rows = [
         (
             shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
-            _number(a.fitness, digits),
-            _above(archive, a, digits),
+            fixed_or_none(a.fitness, digits),
+            above_reference(archive, a, digits),
             f"{round(merits[a.name].score, digits) + 0.0:.{digits}f}",  # without -0.0
             str(len(a.by_seed) or ""),
             "" if a.episode_length is None else f"{a.episode_length:.0f}",
@@ -226,117 +228,6 @@ def _failures(archive: Archive) -> list[PageSection]:
     rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.reason), ERROR_WIDTH)) for a in failed]
     html = _wide(table(["", "", "reason"], rows, ["name", "name", ""]))
     return [PageSection("failures-section", "Failures", html)] if rows else []
-
-
-def _without_untouched(parent: Attempt, child: Attempt) -> str:
-    """Return a parent's source without the functions that its child does not define."""
-    return _without(parent.source, set(SHAPER_TYPES) - set(defined_types(child.source)))
-
-
-def diff(parent: Attempt, child: Attempt) -> list[str]:
-    """Return the unified diff of two sources, without the parent's functions that the child does not define."""
-    before = _without_untouched(parent, child).splitlines()
-    lines = difflib.unified_diff(before, child.source.splitlines(), parent.name, child.name, lineterm="")
-    return list(lines)
-
-
-def _functions(source: str) -> dict[str, tuple[int, int]]:
-    """Return first and last line of each top-level function; untrusted source is scanned, not parsed."""
-    found: dict[str, tuple[int, int]] = {}
-    name, first, last = "", 0, 0
-    for number, line in enumerate(source.split("\n"), 1):
-        if line[:1] in ("", " ", "\t", "#", ")", "]", "}"):  # the function continues
-            last = number if line.strip() else last
-            continue
-        if name:
-            found[name] = (first, last)
-        head = line.split("(")[0].split()
-        name = head[1] if len(head) == 2 and head[0] == "def" else ""
-        first = last = number
-    return {**found, name: (first, last)} if name else found
-
-
-def _without(source: str, names: set[str]) -> str:
-    lines = source.split("\n")
-    for name, (first, last) in sorted(_functions(source).items(), key=lambda item: -item[1][0]):
-        if name in names:
-            while last < len(lines) and not lines[last].strip():
-                last += 1
-            del lines[first - 1 : last]
-    return "\n".join(lines).rstrip("\n")
-
-
-def ancestry(archive: Archive, attempt: Attempt) -> list[Attempt]:
-    """Return the chain of first parents up to an attempt, the oldest first."""
-    line = [attempt]
-    while True:
-        parent = next((a for a in (_find(archive, name) for name in line[-1].parents[:1]) if a is not None), None)
-        if parent is None or any(parent is a for a in line):
-            return line[::-1]
-        line.append(parent)
-
-
-def family(archive: Archive) -> str:
-    """Return all attempts as a tree of indented lines, each below its first parent, with its fitness."""
-    every = [*archive.baselines.values(), *archive.attempts]
-    names = {a.name for a in every}
-    children: dict[str, list[Attempt]] = {}
-    roots = []
-    for attempt in every:
-        first = attempt.parents[0] if attempt.parents else None
-        if first in names and ancestry(archive, attempt)[0] is not attempt:
-            children.setdefault(str(first), []).append(attempt)
-        else:
-            roots.append(attempt)
-    digits, best, lines = _digits(archive), archive.best(), []
-    todo = [(root, "", "") for root in reversed(roots)]
-    while todo:
-        attempt, first, then = todo.pop()
-        known = attempt.fitness is not None
-        fitness = _scored(archive, attempt, digits) if known else attempt.outcome
-        if attempt.stopped_at:
-            fitness = f"{fitness}, {attempt.outcome}"
-        if attempt.name in archive.baselines and attempt.fitness is None:
-            fitness = "not measured"
-        others = f"  with {', '.join(attempt.parents[1:])}" if len(attempt.parents) > 1 else ""
-        mark = "  ← the best" if attempt is best else ""
-        lines.append(f"{first}{shorten(attempt.name, 40)}  {fitness}{others}{mark}")
-        below = children.get(attempt.name, [])
-        for k, child in reversed(list(enumerate(below))):
-            last = k == len(below) - 1
-            todo.append((child, then + ("└─ " if last else "├─ "), then + ("   " if last else "│  ")))
-    return "\n".join(lines)
-
-
-def _find(archive: Archive, name: str) -> Attempt | None:
-    try:
-        return archive.find(name)
-    except KeyError:
-        return None
-
-
-def _above(archive: Archive, attempt: Attempt, digits: int) -> str:
-    """Return the mean difference to the baseline with the same seeds, with its sign; empty if there is none."""
-    reference = archive.baselines.get(archive.reference)
-    if reference is None or attempt.name == reference.name:
-        return ""
-    found = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
-    return f"{math.fsum(found) / len(found):+.{digits}f}" if found else ""
-
-
-def _scored(archive: Archive, attempt: Attempt, digits: int) -> str:
-    """Return fitness and the difference to the baseline: ``0.247, +0.000``."""
-    return ", ".join(x for x in (_number(attempt.fitness, digits), _above(archive, attempt, digits)) if x)
-
-
-def _digits(archive: Archive) -> int:
-    return decimal_places(
-        [a.fitness for a in [*archive.baselines.values(), *archive.attempts] if a.fitness is not None]
-    )
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "none" if value is None else f"{value:.{digits}f}"
 
 
 def _count(value: Any) -> str:

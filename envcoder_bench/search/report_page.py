@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Sequence
+from typing import TYPE_CHECKING, Sequence
 
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.logs import COMPONENTS, CURVES
@@ -11,7 +11,9 @@ from envcoder_bench.report.page import PageCandidate
 from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.report.words import listed, without_folders
+from envcoder_bench.search.family import first_parent
 from envcoder_bench.search.records import differences
+from envcoder_bench.search.source_diff import without_untouched
 from envcoder_bench.tasks.base import HUMAN
 
 if TYPE_CHECKING:
@@ -52,14 +54,11 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None) -> Ranked:
     )
 
 
-def candidates(
-    archive: Archive, scores: dict[str, str], shortened: Callable[[Attempt, Attempt], str]
-) -> list[PageCandidate]:
+def candidates(archive: Archive, scores: dict[str, str]) -> list[PageCandidate]:
     """Return the sources of all attempts and baselines, compared with their parents.
 
     Args:
         scores: the score of each attempt by name, as text.
-        shortened: returns a parent's source without what does not count as changed by its child.
     """
     found = []
     for attempt in [*archive.baselines.values(), *archive.attempts]:
@@ -71,16 +70,10 @@ def candidates(
             "left out": f"{listed(attempt.left_out)}: not functions of this search" if attempt.left_out else "",
             "score": scores.get(attempt.name, ""),
         }
-        against = None if parent is None else (parent.name, shortened(parent, attempt))
+        against = None if parent is None else (parent.name, without_untouched(parent, attempt))
         source = attempt.source or None
         found.append(PageCandidate(attempt.name, f"{attempt.name}.py", source, facts, against))
     return found
-
-
-def first_parent(archive: Archive, attempt: Attempt) -> Attempt | None:
-    """Return the first of an attempt's parents that is in the archive."""
-    known = {own.name: own for own in [*archive.attempts, *archive.baselines.values()]}
-    return next((known[name] for name in attempt.parents if name in known), None)
 
 
 def logs(folder: Path, rounds: int) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:

@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 import pytest
 
 from envcoder_bench.report.html import text
+from envcoder_bench.search.family import ancestry, family
 from envcoder_bench.search.records import Archive, Attempt
-from envcoder_bench.search.report import ancestry, diff, family, write_report
+from envcoder_bench.search.report import write_report
+from envcoder_bench.search.source_diff import diff
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(
