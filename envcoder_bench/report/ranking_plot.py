@@ -26,6 +26,7 @@ from envcoder_bench.report.figures import (
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import decimal_places, half_width, numbers, split_place
+from envcoder_bench.report.words import cut
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 REASON_WIDTH = 100
@@ -148,4 +149,4 @@ def _reason(row: Ranked) -> str:
     place, message = split_place(row.error)
     line = place.rsplit(":", 1)[-1]  # the file's name is the candidate's
     text = ": ".join(x for x in (f"{row.status}, line {line}" if line.isdecimal() else row.status, message) if x)
-    return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1] + "…"
+    return cut(text, REASON_WIDTH)

@@ -1,4 +1,4 @@
-"""Text for messages: counted nouns, and errors without folders."""
+"""Text for messages: counted nouns, lists, texts cut to a width, and errors without folders."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def counted(number: float, noun: str, plural: str = "") -> str:
 def listed(words: Sequence[str]) -> str:
     """Return ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(x for x in (", ".join(words[:-1]), words[-1] if words else "") if x)
+
+
+def cut(text: str, width: int) -> str:
+    """Cut off the end of a text that has more than ``width`` characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def without_folders(text: str) -> str:

@@ -11,10 +11,10 @@ from envcoder_bench.core.shell import shown
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
-from envcoder_bench.report.words import counted, listed, without_folders
+from envcoder_bench.report.words import counted, cut, listed, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.run_result import RunResult
-from envcoder_bench.search.feedback import explain, idea
+from envcoder_bench.search.attempt_words import explain, idea
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.providers.budget import Spent
@@ -92,8 +92,7 @@ def _row(name: str, status: str, text: str) -> str:
 
 
 def _short(error: str) -> str:
-    error = " ".join(error.split())
-    return error if len(error) <= ERROR else error[: ERROR - 1] + "…"
+    return cut(" ".join(error.split()), ERROR)
 
 
 def ranking(ranked: Sequence[Ranked]) -> str:

@@ -7,7 +7,8 @@ from search_fakes import random_archive, source
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.search import records
-from envcoder_bench.search.feedback import explain, feedback, history_line, idea, summary, training_course
+from envcoder_bench.search.attempt_words import explain, history_line, idea, summary, training_course
+from envcoder_bench.search.feedback import feedback
 from envcoder_bench.search.records import Archive, Attempt
 
 

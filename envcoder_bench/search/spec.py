@@ -1,0 +1,134 @@
+"""The inputs of a search, and what is made of them: config, provider, prompts and proposer."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping
+
+from omegaconf import DictConfig
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.jail.probing import confinement
+from envcoder_bench.report.words import counted
+from envcoder_bench.run.config_checks import check_training, check_values
+from envcoder_bench.run.devices import use_this_machine
+from envcoder_bench.run.fitness import fitness_meaning, read_fitness
+from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.plan import MemoryPlanner
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.search.evolve import EvolveProposer
+from envcoder_bench.search.llm import LLMProposer, Sampling
+from envcoder_bench.search.prompt import Prompts, system_prompt
+from envcoder_bench.search.providers.base import Provider
+from envcoder_bench.search.providers.budget import Budget
+from envcoder_bench.search.providers.choice import RANDOM, WITHOUT_MODEL, kind_of, make_provider
+from envcoder_bench.search.providers.replay import ReplayProvider
+from envcoder_bench.search.providers.transcript import Transcript
+from envcoder_bench.search.records import Proposer
+from envcoder_bench.search.screen import View
+from envcoder_bench.tasks.contract import task_contract
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """The inputs of a search.
+
+    Attributes:
+        task, llm, task_description, base_url: arguments of ``start``.
+        settings: the settings of cfg/auto_shape.yaml.
+        overrides: overrides of the config of its runs.
+        templates: texts of the prompt's templates by name.
+        starts: sources of the candidates to begin with by name.
+    """
+
+    task: str
+    llm: str
+    task_description: str
+    base_url: str | None
+    settings: DictConfig
+    overrides: list[str]
+    templates: Mapping[str, str]
+    starts: Mapping[str, str]
+
+    def run_config(self) -> DictConfig:
+        """Return the config of its runs. Raises UserError if it is invalid."""
+        cfg = run_config(self.task, self.overrides)
+        if not cfg.baselines:
+            raise UserError("baselines=false: a search trains both baselines in every round")
+        final = cfg.copy()
+        final.seed, final.seeds = cfg.seed + self.settings.num_iters * cfg.seeds, self.settings.final_seeds
+        check_values(final)
+        use_this_machine(cfg)  # candidates are checked in this process, wherever they train
+        return cfg
+
+    def provider(self) -> Provider | None:
+        """Return the model's provider; None for evolve and random. Raises UserError, for instance for a missing key."""
+        if kind_of(self.llm) in WITHOUT_MODEL:
+            return None
+        return make_provider(self.llm, self.base_url, float(self.settings.reply_timeout))
+
+    def budget(self) -> Budget:
+        return Budget(self.settings.max_tokens, self.settings.max_cost)
+
+    def meta(self, cfg: DictConfig) -> dict[str, Any]:
+        """Return the inputs that must agree for a transcript to be reused."""
+        kinds = None if cfg.shaper_types is None else list(cfg.shaper_types)
+        return {
+            "task": self.task,
+            "task_description": self.task_description,
+            "shaper_types": kinds,
+            "baseline": cfg.baseline,
+            "fitness": fitness_meaning(cfg),
+        }
+
+    def prompts(self, cfg: DictConfig) -> Prompts:
+        """Return the prompts. Raises UserError for an invalid template or a limit that is too low for this task."""
+        meta = self.meta(cfg)
+        facts = (self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline)
+        with user_input():  # creates the task
+            system = system_prompt(self.templates, *facts, cfg, self.settings.show_baseline)
+        rounds, limit = self.settings.num_iters, self.settings.prompt.max_chars
+        return Prompts(self.templates, system, rounds, limit, self.task_description)
+
+    def evolve(self, cfg: DictConfig) -> EvolveProposer:
+        parents, selection = list(self.settings.parents), self.llm != RANDOM
+        state = task_contract(cfg.task).state
+        return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed, parents, selection, state)
+
+    def check(self, cfg: DictConfig, provider: Provider | None) -> None:
+        """Raise UserError for errors that would otherwise occur in the course of the search."""
+        if len(self.starts) > self.settings.shapers_per_iter:
+            limit = self.settings.shapers_per_iter
+            files = counted(len(self.starts), "file")
+            raise UserError(f"--candidates gives {files}, and a round has {limit} (--shapers_per_iter)")
+        prompts = self.prompts(cfg)  # also with evolve, so that errors in templates are reported
+        if isinstance(provider, ReplayProvider):
+            provider.check(self.meta(cfg), prompts.system)
+        if provider is None:
+            self.evolve(cfg)
+        else:
+            self.budget().check_price(provider)
+        check_training(cfg)
+        with user_input():
+            planner = MemoryPlanner(cfg)
+        with contextlib.closing(planner):
+            trusted = cfg.copy()
+            trusted.untrusted = False
+            # this checks the fitness function on a state of the task
+            prepare(trusted, [], read_fitness(cfg), planner.take_probe())
+            planner.refuse_too_large()
+        confinement()
+
+    def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:
+        """Return the proposer, which continues from the transcript."""
+        if provider is None:
+            return self.evolve(cfg)
+        search = self.settings
+        sampling = Sampling(
+            search.temperature, search.max_output_tokens, search.concurrency, search.replies_per_request
+        )
+        record = Transcript(transcript, self.meta(cfg))
+        kinds = self.meta(cfg)["shaper_types"]
+        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, view.say, kinds)
