@@ -21,7 +21,7 @@ from bench.session import Session, find_sources, make_config  # noqa: E402
 from bench.settings import Physics, engine_model  # noqa: E402
 from bench.tables import table  # noqa: E402
 
-from envcoder_bench.run.prepare import baseline_sources  # noqa: E402
+from envcoder_bench.run.run_files import baseline_sources  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

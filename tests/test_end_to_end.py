@@ -16,7 +16,8 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.prepare import build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.tasks.registry import baseline_path
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.inputs import override_words, read_candidates, run_config
 from envcoder_bench.run.one_group import build_env, prepare_one
-from envcoder_bench.run.prepare import baseline_sources
+from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 APIS = ("gymnasium", "elegantrl", "rl_games", "rsl_rl")

@@ -130,8 +130,9 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
     from envcoder_bench.compile import elsewhere, kernels
     from envcoder_bench.core.groups import GroupLayout
     from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-    from envcoder_bench.run.prepare import build_task, prepare
+    from envcoder_bench.run.prepare import prepare
     from envcoder_bench.run.results import seeds
+    from envcoder_bench.run.run_task import build_task
     from envcoder_bench.tasks.registry import get_spec
 
     torch.set_num_threads(1)

@@ -20,15 +20,9 @@ from envcoder_bench.run.config_checks import share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.inputs import read_candidates, run_config
-from envcoder_bench.run.prepare import (
-    PrepareContext,
-    baseline_sources,
-    build_task,
-    check_and_trace,
-    load,
-    make_context,
-    make_group,
-)
+from envcoder_bench.run.prepare import PrepareContext, check_and_trace, make_context, make_group
+from envcoder_bench.run.run_files import baseline_sources, load
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
 from envcoder_bench.shaping.outputs import TOTAL

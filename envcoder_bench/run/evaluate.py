@@ -29,9 +29,10 @@ from envcoder_bench.run.parallel_rung import ParallelRung
 from envcoder_bench.run.parallel_waves import ParallelWaves
 from envcoder_bench.run.parked import ParkedGroups
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
-from envcoder_bench.run.prepare import baseline_sources, prepare
+from envcoder_bench.run.prepare import prepare
 from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.racing import Race, SequentialRung
+from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_result import RunResult, finished
 from envcoder_bench.run.task_place import find_task
 from envcoder_bench.run.tracking import check_tracking

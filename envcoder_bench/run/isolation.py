@@ -11,7 +11,8 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.prepare import Group, build_task
+from envcoder_bench.run.prepare import Group
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.session import make_trainer
 from envcoder_bench.trainers.base import Trainer, train_iteration
 

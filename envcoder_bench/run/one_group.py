@@ -11,7 +11,8 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import Group, build_task, check_and_trace, make_context, make_group
+from envcoder_bench.run.prepare import Group, check_and_trace, make_context, make_group
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.run.training import ALONE
 from envcoder_bench.shaping.contract import CandidateError

@@ -12,7 +12,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.prepare import Group, brings_its_simulation, build_task, probe_envs
+from envcoder_bench.run.prepare import Group
+from envcoder_bench.run.run_task import brings_its_simulation, build_task, probe_envs
 from envcoder_bench.sim import in_background
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths

@@ -28,9 +28,10 @@ from envcoder_bench.report.table import fixed
 from envcoder_bench.run import session_state
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.no_fitness import FitnessMonitor
-from envcoder_bench.run.prepare import Group, build_task
+from envcoder_bench.run.prepare import Group
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.race import compared_iterations, evaluation_iterations
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.session_logs import log_evaluation, take_curves
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration

@@ -12,7 +12,8 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.isolation import measure_isolation
-from envcoder_bench.run.prepare import Group, build_task
+from envcoder_bench.run.prepare import Group
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.task_probe import TaskProbe
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, Task

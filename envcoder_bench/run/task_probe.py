@@ -10,7 +10,8 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.prepare import Group, baseline_sources, prepare
+from envcoder_bench.run.prepare import Group, prepare
+from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.kinds import TORQUE

@@ -17,7 +17,7 @@ from envcoder_bench.report.words import counted
 from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.policies import open_run
-from envcoder_bench.run.prepare import baseline_sources
+from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import Round, SearchFolder

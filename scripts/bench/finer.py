@@ -19,7 +19,9 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.plan import release
-from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import Group, prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
 
 from . import records
 from .motion import watched

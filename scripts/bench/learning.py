@@ -20,7 +20,8 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.checkpoint import save_state
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.plan import release
-from envcoder_bench.run.prepare import Group, build_task, prepare
+from envcoder_bench.run.prepare import Group, prepare
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.sim import SIMULATORS, pick_simulator
 
 from . import records

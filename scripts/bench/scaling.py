@@ -17,7 +17,9 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.plan import release
-from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.tasks.base import UNSHAPED
 from envcoder_bench.tasks.registry import task_names
 from envcoder_bench.tasks.sim_task import SimTask

@@ -23,7 +23,9 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.plan import release
-from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import Group, prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.session import make_trainer
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator

@@ -13,7 +13,8 @@ from torch import Tensor
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.prepare import build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.terrain.grid import TYPES
 
 from . import records

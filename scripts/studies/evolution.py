@@ -20,7 +20,8 @@ from envcoder_bench.run.devices import use_this_machine
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.plan import release
-from envcoder_bench.run.prepare import baseline_sources, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import Round

@@ -14,7 +14,9 @@ from envcoder_bench.adapters.elegantrl import IsaacOneEnv, IsaacVecEnv
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
 
 pytestmark = pytest.mark.slow  # loading a candidate compiles, which starts processes
 

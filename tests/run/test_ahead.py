@@ -41,7 +41,7 @@ def config(**more):
 
 
 def sources():
-    from envcoder_bench.run.prepare import baseline_sources
+    from envcoder_bench.run.run_files import baseline_sources
 
     own = [CandidateSource(name, f"{name}.py", text) for name, text in TEXTS.items()]
     return [*baseline_sources("Cartpole"), *own]

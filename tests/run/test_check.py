@@ -7,7 +7,7 @@ from envcoder_bench.eval_shapers import main
 from envcoder_bench.report.check import CandidateCheck, render_check
 from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.prepare import build_task
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.tasks.registry import task_names
 
 pytestmark = pytest.mark.slow

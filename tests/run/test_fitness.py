@@ -28,7 +28,8 @@ from envcoder_bench.report.points import read_points
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, read_fitness
 from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.tasks.registry import get_spec
 
 pytestmark = pytest.mark.slow

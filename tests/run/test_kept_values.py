@@ -9,7 +9,8 @@ import pytest
 import envcoder_bench
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.prepare import baseline_sources, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,9 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run import plan as memory
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.plan import MemoryPlanner, parse_size, split
-from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.run import session as training
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import build_task, prepare
+from envcoder_bench.run.prepare import prepare
 from envcoder_bench.run.profile import RunProfile, count_phases
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.trainers.ppo.block import LearnerBlock
 

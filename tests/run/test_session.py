@@ -17,7 +17,9 @@ from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.plan import MemoryPlanner
-from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.session import Session, Wave, make_trainer
 from envcoder_bench.trainers.base import Trainer
 

@@ -7,7 +7,7 @@ import pytest
 import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.prepare import build_task
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.task_probe import TaskProbe
 from envcoder_bench.tasks.registry import get_spec
 

@@ -18,7 +18,9 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.isolation import measure_isolation
-from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks.random_params import read_params
 
 FOLDER = Path(__file__).parent / "isaac_task"

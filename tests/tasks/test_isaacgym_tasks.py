@@ -16,7 +16,9 @@ from envcoder_bench.run.describe import describe
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.isolation import measure_isolation
-from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.registry import get_spec
 
