@@ -33,11 +33,9 @@ import os
 import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError, YAMLError
+from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
@@ -45,9 +43,9 @@ from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TEN
 from envcoder_bench.run import checkpoint
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.jobs import Job
-from envcoder_bench.run.provenance import FREE_KEYS, Provenance, changes, missing, read_provenance, shown
+from envcoder_bench.run.kept_config import read_config
+from envcoder_bench.run.provenance import Provenance, read_provenance
 
-PLACE = "task_source"  # key of config.yaml
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
 
@@ -194,7 +192,10 @@ class RunFolder:
             self.provenance = read_provenance(self.run)
         except ValueError as error:
             self.notes.append(f"{error}: changes of config.yaml cannot be detected")
-        cfg = self._config()
+        try:
+            cfg = read_config(self.config, self.provenance, self.complete, self.notes)
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
         sources = []
         for listed in cfg.candidates:
             sources.append(CandidateSource(listed.name, listed.file, self._text(self.source(listed.name))))
@@ -215,57 +216,6 @@ class RunFolder:
                 f"{file.relative_to(self.path)} was changed after the run: these are results of the text before"
             )
         return text.decode("utf-8", _BYTES)
-
-    def _config(self) -> DictConfig:
-        try:
-            text = self.config.read_text("utf-8")
-            if (
-                self.provenance is not None
-                and text != self.provenance.config
-                and self.provenance.config.startswith(text)
-            ):
-                raise ValueError("its end is missing")
-            if self.provenance is not None and text in self.provenance.before and text != self.provenance.config:
-                raise ValueError("it is that before the run was extended")
-            present = _load_config(text)
-        except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
-            reason = error.strerror if isinstance(error, OSError) else error
-            if self.provenance is None:
-                raise self._damaged(f"config.yaml: {reason}") from error
-            return self._recorded_config(f"config.yaml is damaged ({reason})")
-        if self.provenance is None:
-            return present
-        recorded = OmegaConf.to_container(OmegaConf.create(self.provenance.config))
-        found = changes(_mapping(recorded), _mapping(OmegaConf.to_container(present)))
-        lost = [change for change in found if missing(change)]
-        if lost:
-            return self._recorded_config(f"config.yaml is damaged ({lost[0][0]} is missing)")
-        if found and self.complete:
-            cfg = _load_config(self.provenance.config)
-            if any(key == PLACE for key, *_ in found):  # the task was moved; the results are its own all the same
-                cfg[PLACE] = present[PLACE]
-            other = [change for change in found if change[0] != PLACE]
-            if other:
-                what = f"config.yaml was changed after the run ({shown(other)})"
-                self.notes.append(f"{what}: these are results of the config in run.json")
-            return cfg
-        fixed = [change for change in found if change[0] not in FREE_KEYS]
-        if fixed:
-            raise UserError(
-                f"{self.config} was changed since the run began ({shown(fixed)}): undo that, or begin a new run;"
-                f" to resume a run, only {', '.join(FREE_KEYS)} may be changed"
-            )
-        if found:
-            self.notes.append(f"config.yaml was changed since the run began ({shown(found)}): using the new values")
-        return present
-
-    def _recorded_config(self, why: str) -> DictConfig:
-        """Return the config in run.json instead of a damaged config.yaml; ``why`` describes the damage."""
-        assert self.provenance is not None
-        self.notes.append(f"{why}: using the config in run.json")
-        if not self.complete:
-            write_atomic(self.config, self.provenance.config)
-        return _load_config(self.provenance.config)
 
     def _damaged(self, what: str) -> UserError:
         return UserError(f"--resume {self.path}: the run is damaged: {what}; restore a copy, or begin a new run")
@@ -312,25 +262,3 @@ class RunFolder:
 
 def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
-
-
-def _load_config(text: str) -> DictConfig:
-    """Return the config of a run. Raises ValueError with a one-line message if the text is not one."""
-    try:
-        cfg = OmegaConf.create(text)
-    except MarkedYAMLError as error:
-        place = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
-        raise ValueError(f"{place}{error.problem}") from error
-    except (YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(" ".join(str(error).split())) from error
-    if not isinstance(cfg, DictConfig) or not isinstance(cfg.get("candidates"), ListConfig):
-        raise ValueError("it is not the config of a run, or its end is missing")
-    for listed in cfg.candidates:
-        if not isinstance(listed, DictConfig) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):
-            raise ValueError("the end of its list of candidates is missing")
-    return cfg
-
-
-def _mapping(node: Any) -> dict[str, Any]:
-    assert isinstance(node, dict)
-    return node

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Mapping, Tuple
+from typing import Mapping
 
 import torch
 from omegaconf import OmegaConf
@@ -27,15 +27,6 @@ PACKAGES = {  # packages that results depend on bitwise; name in run.json: distr
     "rl_games": "rl-games",
     "numpy": "numpy",
 }
-# keys of config.yaml that may be changed when a run is resumed, because they do not change its results
-FREE_KEYS = (
-    "task_source", "max_memory", "checkpoint_minutes", "save_state", "log_points", "profile", "device", "devices",
-    "ray", "wandb.enabled", "wandb.project", "wandb.entity", "wandb.group", "wandb.mode", "wandb.tags",
-)  # fmt: skip
-_SHOWN = 3  # number of changed keys that are named
-_MISSING = object()
-
-Change = Tuple[str, Any, Any]  # key, recorded value, present value
 
 
 @dataclass
@@ -154,37 +145,3 @@ def _commit(root: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
-
-
-def changes(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list[Change]:
-    """Return the dotted keys whose values differ, with both values; the value of a missing key is ``_MISSING``."""
-    old, new = _flat(recorded), _flat(present)
-    pairs = [(key, old.get(key, _MISSING), new.get(key, _MISSING)) for key in dict.fromkeys([*old, *new])]
-    return [(key, a, b) for key, a, b in pairs if a != b or type(a) is not type(b)]
-
-
-def missing(change: Change) -> bool:
-    """Return whether a recorded key is missing now, which suggests a truncated file rather than an edit."""
-    return change[2] is _MISSING
-
-
-def shown(found: list[Change]) -> str:
-    """Return changes as text for the user: ``seeds: 1 -> 3, seed: 0 -> 5``."""
-    parts = [f"{key}: {_text(old)} -> {_text(new)}" for key, old, new in found[:_SHOWN]]
-    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return ", ".join(parts + more)
-
-
-def _text(value: Any) -> str:
-    return "(missing)" if value is _MISSING else "null" if value is None else str(value)
-
-
-def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Return leaves by dotted keys; empty mappings and lists are leaves."""
-    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
-    if not items or not len(node):
-        return {prefix[:-1]: node}
-    flat: dict[str, Any] = {}
-    for key, value in items:
-        flat.update(_flat(value, f"{prefix}{key}."))
-    return flat

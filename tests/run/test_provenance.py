@@ -7,7 +7,8 @@ import pytest
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run import provenance
-from envcoder_bench.run.provenance import Provenance, changes, missing, read_provenance, shown, software
+from envcoder_bench.run.kept_config import changes, missing, shown
+from envcoder_bench.run.provenance import Provenance, read_provenance, software
 
 
 @pytest.mark.slow
