@@ -12,7 +12,8 @@ from helpers import CARTPOLE_QUICK, results, run, write_candidates
 from envcoder_bench import eval_shapers
 from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.eval_shapers import main
-from envcoder_bench.run import session
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.run import wave
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
@@ -212,7 +213,7 @@ def test_ctrl_c_in_a_run_prints_the_resume_command(tmp_path, capsys, monkeypatch
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(wave, "GroupedVecTask", interrupted)
     (path,) = write_candidates(tmp_path / "files", {"a": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
     output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", path, *size, expect=130)

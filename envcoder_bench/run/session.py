@@ -6,16 +6,14 @@ import logging
 import math
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.repeats import flush_messages
@@ -28,27 +26,17 @@ from envcoder_bench.report.table import fixed
 from envcoder_bench.run import session_state
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.no_fitness import FitnessMonitor
-from envcoder_bench.run.prepare import Group
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.race import compared_iterations, evaluation_iterations
-from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.session_logs import log_evaluation, take_curves
-from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
-from envcoder_bench.trainers.registry import trainer_class
+
+if TYPE_CHECKING:
+    from envcoder_bench.run.wave import Wave
 
 log = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
-
-
-def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
-    """Create the trainer that the config's ``train.params`` specify. Raises UserError if they are invalid."""
-    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
-    params["config"]["max_epochs"] = cfg.learning_iterations
-    with user_input():
-        make = trainer_class(params)
-        return make(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device(cfg.device))
 
 
 def _point_steps(cfg: DictConfig, env: GroupedVecTask) -> int:
@@ -60,45 +48,6 @@ def _point_steps(cfg: DictConfig, env: GroupedVecTask) -> int:
     if asked is None or cfg.evaluation.record or not has_mean_fitness(env):
         return full
     return min(asked, full)
-
-
-@dataclass(frozen=True)
-class Wave:
-    """Groups that train together.
-
-    Attributes:
-        number, total: it is the ``number``-th of ``total`` waves.
-        best: a candidate and its fitness, of earlier waves, if any.
-        until: the iteration up to which it trains; None: the last one.
-    """
-
-    groups: list[Group]
-    number: int = 1
-    total: int = 1
-    best: tuple[str, float] | None = None
-    until: int | None = None
-
-
-def open_session(
-    cfg: DictConfig,
-    wave: Wave,
-    logs: RunLogs,
-    on_evaluation: Callable[[Session], None],
-    save: Callable[[dict[str, Any]], None],
-    profile: RunProfile | None = None,
-    reporter: Reporter | None = None,
-    stop: StopRequest | None = None,
-) -> Session:
-    """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
-
-    def env(num_envs: int, shapings: list[Shaping]) -> GroupedVecTask:
-        layout = GroupLayout(len(wave.groups), num_envs)
-        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in wave.groups])
-
-    training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
-    evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
-    trainer = make_trainer(cfg, training)
-    return Session(cfg, wave, training, evaluation, trainer, logs, on_evaluation, save, profile, reporter, stop)
 
 
 class Session:

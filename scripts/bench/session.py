@@ -26,7 +26,7 @@ from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_task import build_task
-from envcoder_bench.run.session import make_trainer
+from envcoder_bench.run.wave import make_trainer
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import SPARSE, Task
