@@ -4,41 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
 
-from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, user_input
-from envcoder_bench.core.files import disk_trouble, refuse_taken, stamped_folder
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
-from envcoder_bench.run import ahead, parallel, results
+from envcoder_bench.run import ahead, parallel
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values, share_out
 from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.folder_errors import at_work, stoppable
 from envcoder_bench.run.head import Head
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
 from envcoder_bench.run.parallel_rung import ParallelRung
 from envcoder_bench.run.parallel_waves import ParallelWaves
 from envcoder_bench.run.parked import ParkedGroups
-from envcoder_bench.run.plan import MemoryPlanner, Plan, release
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.race import all_seeds
+from envcoder_bench.run.plan import MemoryPlanner, Plan
 from envcoder_bench.run.racing import Race, SequentialRung
+from envcoder_bench.run.remaining import plan_remaining
 from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_result import RunResult, finished
 from envcoder_bench.run.task_place import find_task
 from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
-from envcoder_bench.shaping.contract import none_asked
-from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import find_spec
 
 log = logging.getLogger(__name__)
@@ -94,7 +91,7 @@ def evaluate(
             if planner.ready:  # else the plan refuses it
                 planner.refuse_too_large()
             saved = Checkpoint()
-            plan = _prepare(cfg, sources, fitness, planner, saved, head)
+            plan = plan_remaining(cfg, sources, fitness, planner, saved, head)
             path = (given or stamped_folder("runs", name)).absolute()
             folder = RunFolder.create(path, cfg, sources, fitness, _device_names(head))
         messages.open(folder.path)
@@ -167,7 +164,7 @@ def go_on(
                 planner = _planner(cfg, head, workers)
         except UserError as error:
             raise UserError(f"{run.config}: {error}") from error
-        plan = _prepare(cfg, sources, fitness, planner, saved, head)
+        plan = plan_remaining(cfg, sources, fitness, planner, saved, head)
         if begin is not None:
             begin()
     reporter.run_began(run.path)
@@ -229,87 +226,9 @@ def _asked(
     return cfg, sources, read_fitness(cfg)
 
 
-def _prepare(
-    cfg: DictConfig,
-    sources: list[CandidateSource],
-    fitness: CandidateSource | None,
-    planner: MemoryPlanner,
-    saved: Checkpoint,
-    head: Head | None,
-) -> Plan:
-    """Load the candidates that are not done, and plan their waves: interrupted ones unchanged, the others anew.
-
-    Candidates that cannot be evaluated are added to the saved results.
-    """
-    done = saved.done
-    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in all_seeds(cfg))]
-    groups: Sequence[Any]
-    if head is None:
-        groups, failed = prepare(cfg, left, fitness, planner.take_probe())
-    else:
-        groups, failed = parallel.check(head, cfg, left)
-    skipped = [name for name, error in failed.items() if none_asked(error)]
-    own = [source.name for source in sources if source.name not in BASELINES]
-    if skipped and set(own) <= set(skipped):
-        raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
-    if skipped:
-        asked = ", ".join(cfg.shaper_types)
-        log.warning("skipped, because they define none of %s: %s", asked, ", ".join(skipped))
-    for name, error in failed.items():
-        if name not in skipped:
-            log.warning("candidate %s cannot be evaluated: %s", name, error)
-        error.__traceback__ = error.__cause__ = error.__context__ = None  # frames keep tensors alive
-    if head is None:
-        release(cfg.device)
-    saved.results += [row for row in results.not_trained(cfg, failed) if (row.candidate, row.seed) not in done]
-    if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
-        groups = []  # there is nothing to rank
-    known = {(group.name, group.seed): group for group in groups}
-    waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
-    interrupted = [[known[key] for key in wave if key in known] for wave in waves_begun]
-    if sum(map(len, interrupted)) < sum(map(len, waves_begun)):
-        lost = sorted({name for wave in waves_begun for name, _ in wave} & set(failed))
-        raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
-    if cfg.race.enabled:  # it continues by itself from the states of the single groups
-        own = results.seeds(cfg)
-        plan = planner.plan([group for key, group in known.items() if key not in done and key[1] in own])
-        return replace(plan, further=[group for key, group in known.items() if key not in done and key[1] not in own])
-    begun = done.union(*saved.waves_begun)
-    devices = 1 if head is None else len(head.workers)
-    return planner.plan([known[key] for key in known if key not in begun], interrupted, devices)
-
-
-@contextlib.contextmanager
-def stoppable(folder: Path | None) -> Iterator[None]:
-    """Convert Ctrl-C to Stopped, with the current step and the folder."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        raise Stopped(str(stop), folder) from None
-
-
-@contextlib.contextmanager
-def at_work(folder: RunFolder) -> Iterator[None]:
-    """Add the run folder to the errors of Ctrl-C, of the disk and of workers."""
-    try:
-        with stoppable(folder.path):
-            yield
-    except NoWorker as error:
-        raise MachineError(str(error), folder.path) from error
-    except OSError as error:
-        trouble = disk_trouble(error, folder.path)
-        if not trouble:
-            raise
-        raise MachineError(trouble, folder.path) from error
-
-
 def _say_notes(folder: RunFolder) -> None:
     for note in folder.notes:
         log.warning("%s: %s", folder.path, note)
-
-
-def _and_others(count: int) -> str:
-    return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} of the same kind"
 
 
 def _configure_torch(cfg: DictConfig) -> None:

@@ -20,8 +20,9 @@ from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, read_results
 from envcoder_bench.run.checkpoint import Checkpoint, SavedJob, load_job, pack_job, save_checkpoint
 from envcoder_bench.run.config import with_defaults
-from envcoder_bench.run.evaluate import at_work, go_on
+from envcoder_bench.run.evaluate import go_on
 from envcoder_bench.run.folder import CandidateSource, RunFolder, digest
+from envcoder_bench.run.folder_errors import at_work
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, read_candidates
 from envcoder_bench.run.run_result import RunResult

@@ -10,8 +10,8 @@ from envcoder_bench.console import resumable
 from envcoder_bench.core.errors import NoWorker, UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.devices import Devices, requested_devices
-from envcoder_bench.run.evaluate import at_work
 from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.folder_errors import at_work
 from envcoder_bench.run.head import Head, JobHandler, Pool
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.jobs import CrashOutcome, Job, JobQueue
