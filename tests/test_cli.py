@@ -12,7 +12,7 @@ from helpers import CARTPOLE_QUICK, results, run, write_candidates
 from envcoder_bench import eval_shapers
 from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.eval_shapers import main
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.eval_shapers_flags import build_parser
 from envcoder_bench.run import wave
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
@@ -242,7 +242,7 @@ def test_help_examples_are_valid_commands(capsys, monkeypatch):
     examples = [line[len(start) :] for line in shown.splitlines() if line.startswith(start)]
     assert len(examples) >= 6
     for example in examples:
-        args = eval_shapers.build_parser().parse(shlex.split(example))
+        args = build_parser().parse(shlex.split(example))
         for path in [*(args.candidates or []), *filter(None, [args.fitness])]:
             assert Path(path).exists(), path
 
