@@ -7,121 +7,20 @@ no request.
 from __future__ import annotations
 
 import base64
-import difflib
 import hashlib
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import Any, Mapping
 
 from envcoder_bench.report import page_data
-from envcoder_bench.report.highlight import code
-from envcoder_bench.report.html import difference, text, visible
+from envcoder_bench.report.html import text, visible
+from envcoder_bench.report.page_candidates import fact_list, render_candidates
+from envcoder_bench.report.page_content import RunPage
 from envcoder_bench.report.page_ranking import fitness_decimals, render_ranking
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import OK, SKIPPED
-from envcoder_bench.report.table import fixed, split_place
-
-if TYPE_CHECKING:
-    import pandas as pd
+from envcoder_bench.report.table import fixed
 
 PAGE = "report.html"
 ASSETS = Path(__file__).parent / "assets"
-MOST_DIFF_LINES = 1000  # of sources that are compared: the time grows with their square
-MOST_SOURCE = 200_000  # characters of a source on the page
-
-
-@dataclass(frozen=True)
-class PageCandidate:
-    """A candidate on the page.
-
-    Attributes:
-        file: where its file was.
-        source: the text of its file; None if it is not known.
-        facts: further lines of its description by title, such as the functions that are compiled.
-        against: name and text of the file that it is compared with; None for no comparison.
-    """
-
-    name: str
-    file: str
-    source: str | None
-    facts: Mapping[str, str] = field(default_factory=dict)
-    against: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class PageEpisode:
-    """An episode on the page.
-
-    Attributes:
-        mp4: the video; None if there is none.
-        summary: one line beneath it, such as its fitness.
-        times: seconds.
-        lines: values at these times by name; the first one is the fitness so far.
-    """
-
-    name: str
-    mp4: bytes | None
-    summary: str
-    times: Sequence[float]
-    lines: Mapping[str, Sequence[float]]
-
-
-@dataclass(frozen=True)
-class PageVideos:
-    """The videos of a page.
-
-    Attributes:
-        seconds: the length of the videos.
-        note: what is said about them, or why there are none.
-    """
-
-    episodes: Sequence[PageEpisode] = ()
-    seconds: float = 0.0
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class PageSection:
-    """A further section of a page.
-
-    Attributes:
-        anchor: the id of its anchor.
-        html: its content, in which every text is escaped.
-        first: whether it is before the ranking; otherwise it is before the videos.
-    """
-
-    anchor: str
-    title: str
-    html: str
-    first: bool = False
-
-
-@dataclass(frozen=True)
-class RunPage:
-    """The content of a page.
-
-    Attributes:
-        facts: short facts for the head of the page.
-        curves, components: tables as ``read_curves`` returns them; None for a run without any.
-        how: how it was run, by title.
-        command: the command that repeats it.
-        sections: further sections.
-        lead: the first words, as HTML, in which every text is escaped; None: the best candidate and the baselines.
-    """
-
-    title: str
-    fitness_meaning: str
-    ranked: Sequence[Ranked]
-    candidates: Sequence[PageCandidate]
-    facts: Sequence[str] = ()
-    curves: pd.DataFrame | None = None
-    components: pd.DataFrame | None = None
-    videos: PageVideos = PageVideos()
-    how: Mapping[str, str] = field(default_factory=dict)
-    command: str = ""
-    sections: Sequence[PageSection] = ()
-    lead: str | None = None
 
 
 @lru_cache(maxsize=None)
@@ -147,7 +46,7 @@ def render_page(run: RunPage) -> str:
         ("videos-section", "Videos", _videos(run)),
         ("curves-section", "Learning curves", _curves(data)),
         ("components-section", "Reward components", _components(data)),
-        ("candidates-section", "Candidates", _candidates(run, anchors)),
+        ("candidates-section", "Candidates", render_candidates(run, anchors)),
         ("how-section", "How it was run", _how(run)),
     ]
     shown = [(anchor, title, body) for anchor, title, body in sections if body]
@@ -256,66 +155,8 @@ def _components(data: Mapping[str, Any]) -> str:
     )
 
 
-def _candidates(run: RunPage, anchors: Mapping[str, str]) -> str:
-    known = {own.name: own for own in run.candidates}
-    parts = []
-    for row in run.ranked:
-        own = known.get(row.candidate) or PageCandidate(row.candidate, "", None)
-        kind = "ok" if row.status == OK else "failed" if row.errors else ""
-        tags = '<span class="tag">baseline</span>' if row.baseline else ""
-        tags += f'<span class="tag {kind}">{text(row.status)}</span>'
-        body = [_facts({**_results(row), **own.facts, "file": own.file})]
-        lines: set[int] = set()
-        for error in row.errors if row.status != SKIPPED else ():
-            place, message = split_place(error)
-            file, _, line = place.rpartition(":")
-            if line.isdigit() and own.file and Path(file).name == Path(own.file).name:
-                lines.add(int(line))
-            body.append(f'<p class="error">{text(f"{place}: {message}" if place else message)}</p>')
-        if own.source is not None:
-            shown = own.source[:MOST_SOURCE]
-            if own.against is not None:
-                body += [f"<h3>Differences to {text(own.against[0])}</h3>", _diff(own, own.against)]
-            body += ["<h3>Source</h3>", code(shown, lines)]
-        name = text(row.candidate)
-        parts.append(
-            f'<details class="candidate" id="{anchors[row.candidate]}"><summary>{name}{tags}</summary>'
-            + "".join(body)
-            + "</details>"
-        )
-    return "".join(parts)
-
-
-def _results(row: Ranked) -> dict[str, str]:
-    facts = {}
-    if row.rank is not None:
-        facts["seeds"] = ", ".join(map(str, row.seeds))
-        facts["episodes"] = f"{row.episodes:,}"
-    if row.env_steps:
-        facts["trained on"] = f"{row.env_steps:,} env-steps"
-    if row.stopped_at:
-        facts["stopped by the race"] = f"at iteration {row.stopped_at:,}: {row.reason}"
-    if row.unstable_resets:
-        facts["unstable physics"] = f"{row.unstable_resets:,} of {row.training_episodes:,} training episodes"
-    return facts
-
-
-def _diff(own: PageCandidate, against: tuple[str, str]) -> str:
-    assert own.source is not None
-    before, after = against[1].splitlines(), own.source.splitlines()
-    if max(len(before), len(after)) > MOST_DIFF_LINES or len(own.source) > MOST_SOURCE:
-        return f'<p class="note">They are not compared: one has more than {MOST_DIFF_LINES:,} lines.</p>'
-    lines = list(difflib.unified_diff(before, after, against[0], own.name, lineterm=""))
-    return difference(lines) if lines else '<p class="note">There are none.</p>'
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    rows = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in facts.items() if value)
-    return f"<dl>{rows}</dl>"
-
-
 def _how(run: RunPage) -> str:
     if not run.how and not run.command:
         return ""
     command = f"<h3>To repeat it</h3><pre>{text(run.command)}</pre>" if run.command else ""
-    return _facts(run.how) + command
+    return fact_list(run.how) + command

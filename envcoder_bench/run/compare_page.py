@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.html import table, text
-from envcoder_bench.report.page import PageCandidate, PageSection, RunPage, render_page
+from envcoder_bench.report.page import render_page
+from envcoder_bench.report.page_content import PageCandidate, PageSection, RunPage
 from envcoder_bench.run.compare import Comparison, full_name, notes, shared_table
 
 if TYPE_CHECKING:

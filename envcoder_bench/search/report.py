@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.highlight import code
 from envcoder_bench.report.html import difference, picture, table, text
-from envcoder_bench.report.page import PageSection, PageVideos, RunPage, render_page
+from envcoder_bench.report.page import render_page
+from envcoder_bench.report.page_content import PageSection, PageVideos, RunPage
 from envcoder_bench.report.table import decimal_places, numbers, shorten
 from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search import report_page

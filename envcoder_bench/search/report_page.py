@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Sequence
 
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.logs import COMPONENTS, CURVES
-from envcoder_bench.report.page import PageCandidate
+from envcoder_bench.report.page_content import PageCandidate
 from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.report.words import listed, without_folders

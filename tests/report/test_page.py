@@ -11,7 +11,8 @@ import pytest
 from page_fakes import HOSTILE, SOURCE, fake_page
 
 from envcoder_bench.report.highlight import code
-from envcoder_bench.report.page import PageVideos, render_page
+from envcoder_bench.report.page import render_page
+from envcoder_bench.report.page_content import PageVideos
 from envcoder_bench.report.page_data import plain_number, script_json
 
 
