@@ -14,16 +14,7 @@ from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .records import Record, latest
-from .task_tables import (
-    TARGETS,
-    UNITS,
-    Points,
-    bounds,
-    curves,
-    mean_fitness,
-    measured,
-    name,
-)
+from .task_tables import TARGETS, UNITS, Points, bounds, curves, mean_fitness, measured, name
 
 TOOL, PROCESSES = COLOURS[:2]
 SINCE = "2026-11-22"  # ANYmal has longer physics steps; records of earlier days are only in the tables

@@ -15,13 +15,7 @@ from bench.task_tables import UNITS, bounds
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.figures import GREY, new_figure, save_figure
-from envcoder_bench.report.statistics import (
-    Interval,
-    bootstrap,
-    mean_interval,
-    pooled_iqm,
-    probability_of_improvement,
-)
+from envcoder_bench.report.statistics import Interval, bootstrap, mean_interval, pooled_iqm, probability_of_improvement
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
 
 from . import analysis

@@ -8,16 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import (
-    CARTPOLE_QUICK,
-    assert_same_weights,
-    results,
-    run,
-    start_process,
-    stop_at,
-    weights,
-    write_candidates,
-)
+from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, start_process, stop_at, weights, write_candidates
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout

@@ -8,7 +8,7 @@ import pytest
 import torch
 from oracle import make_params
 
-from envcoder_bench.trainers.ppo import mlp
+from envcoder_bench.trainers.ppo import architecture, mlp
 from envcoder_bench.trainers.ppo import network as networks
 from envcoder_bench.trainers.ppo.activations import ELU, NONE
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
@@ -133,10 +133,11 @@ def test_layers_that_read_a_copy_of_the_weights_give_the_same(
         return [*found, learner.network.flat, *network.forward(obs), network.policy(obs), network.value(obs)]
 
     if activation == "elu":
-        monkeypatch.setattr(networks, "get_activation", lambda name, device: NONE if name == "None" else ELU)
+        for module in (architecture, networks):
+            monkeypatch.setattr(module, "get_activation", lambda name, device: NONE if name == "None" else ELU)
     wanted = train()
     monkeypatch.setattr(mlp, "has_kernel_of_layers", lambda x: True)
-    for module in (mlp, networks):
+    for module in (mlp, architecture):
         monkeypatch.setattr(module, "is_fused", lambda activation, *args: activation is ELU)
     for name, function in (("linear", linear), ("elu_linear_backward", backward)):
         monkeypatch.setattr(mlp, name, function)

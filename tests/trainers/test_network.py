@@ -14,7 +14,7 @@ from rl_games.algos_torch.model_builder import ModelBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
 
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import mlp, triton_kernels
+from envcoder_bench.trainers.ppo import architecture, mlp, triton_kernels
 from envcoder_bench.trainers.ppo import network as networks
 from envcoder_bench.trainers.ppo.activations import ELU
 from envcoder_bench.trainers.ppo.hyperparameters import ACTIVATIONS
@@ -115,7 +115,8 @@ def test_gradients_that_overwrite_the_activations_are_the_same(
     def backward(grad: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
         out.copy_((grad @ weight.mT) * torch.where(y > 0, 1.0, y + 1.0))
 
-    monkeypatch.setattr(networks, "get_activation", lambda name, device: ELU)
+    for module in (architecture, networks):
+        monkeypatch.setattr(module, "get_activation", lambda name, device: ELU)
     monkeypatch.setattr(mlp, "elu_linear_backward", backward)
     found, sizes = [], []
     for fused in (False, True):

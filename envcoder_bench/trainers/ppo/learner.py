@@ -12,9 +12,10 @@ from torch import Tensor
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.ppo import losses, triton_acting, triton_adam, triton_kernels
+from envcoder_bench.trainers.ppo.architecture import Workspace
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
-from envcoder_bench.trainers.ppo.network import StackedActorCritic, Workspace
+from envcoder_bench.trainers.ppo.network import StackedActorCritic
 from envcoder_bench.trainers.ppo.normalizer import CLIP, Factors, GroupedRunningMeanStd
 from envcoder_bench.trainers.ppo.objective import differentiate
 from envcoder_bench.trainers.ppo.optimizer import GroupedAdam

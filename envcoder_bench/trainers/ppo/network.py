@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import math
-from dataclasses import dataclass
 from typing import Any, Mapping, NamedTuple, Sequence
 
 import torch
@@ -15,123 +13,13 @@ from torch import Tensor
 from envcoder_bench.core import stream
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.ppo.activations import NONE, get_activation
-from envcoder_bench.trainers.ppo.mlp import (
-    Shape,
-    StackedMLP,
-    Tape,
-    carve,
-    is_fused,
-    make_tape,
-    matrices,
-    round_up,
-    tape_shapes,
-    with_one,
-)
+from envcoder_bench.trainers.ppo.architecture import Architecture, Workspace
+from envcoder_bench.trainers.ppo.mlp import StackedMLP
 
 with settings_kept():  # importing rl_games changes how torch prints
     from rl_games.algos_torch.model_builder import ModelBuilder
 
 _PREFIX = "a2c_network."
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """The sizes of a stack. Widths are rounded up, because kernels load 16 bytes at a time.
-
-    Attributes:
-        obs_dim: width of the observations.
-        actions: number of actions.
-        names: the layers of each MLP, by rl_games' keys. A shared network is one MLP, whose last layer has the columns
-            of both heads; separate networks are an actor and a critic.
-        widths: the widths of these layers' outputs.
-        keeps: whether the activation needs a buffer for the backward pass.
-        fused: whether the layers' gradients overwrite their outputs, see ``is_fused``.
-    """
-
-    obs_dim: int
-    actions: int
-    names: tuple[tuple[str, ...], ...]
-    widths: tuple[tuple[int, ...], ...]
-    keeps: bool
-    fused: bool
-
-    @classmethod
-    def of(
-        cls,
-        params: Mapping[str, Any],
-        obs_dim: int,
-        action_dim: int,
-        device: torch.device,
-        dtype: torch.dtype = torch.float32,
-    ) -> Architecture:
-        """Read the ``network`` section of an rl_games YAML."""
-        network = params["network"]
-        units = tuple(network["mlp"]["units"])
-        hidden = range(0, 2 * len(units), 2)  # every second module of rl_games' mlp is an activation
-        actor, critic = (tuple(f"{name}.{i}" for i in hidden) for name in ("actor_mlp", "critic_mlp"))
-        if network.get("separate", False):
-            names = ((*actor, "mu"), (*critic, "value"))
-            widths = ((*units, round_up(action_dim, 16)), (*units, 16))
-        else:
-            names = ((*actor, "mu value"),)
-            widths = ((*units, round_up(action_dim + 1, 16)),)
-        activation = get_activation(network["mlp"]["activation"], device)
-        return cls(obs_dim, action_dim, names, widths, activation.keeps, is_fused(activation, device, dtype))
-
-    @property
-    def inputs(self) -> int:
-        """Width of the networks' input: observations, a 1 for the biases, zeros."""
-        return round_up(self.obs_dim + 1, 4)
-
-    def _shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of all weights, and of sigma."""
-        weights = []
-        for widths in self.widths:
-            weights += list(zip([self.inputs, *map(with_one, widths)], widths))
-        return [*weights, (1, self.actions)]
-
-    @property
-    def size(self) -> int:
-        """Number of elements of a group's row of parameters."""
-        return round_up(self._used, 16)
-
-    @property
-    def _used(self) -> int:
-        return sum(rows * columns for rows, columns in self._shapes())
-
-    def views(self, flat: Tensor) -> tuple[list[list[Tensor]], Tensor]:
-        """Return the weights of each MLP and sigma ``(K, 1, A)`` as views of ``(K, size)``."""
-        views, start = [], 0
-        for rows, columns in self._shapes():
-            views.append(flat[:, start : start + rows * columns].view(-1, rows, columns))
-            start += rows * columns
-        depth = len(self.widths[0])
-        return [views[i : i + depth] for i in range(0, len(views) - 1, depth)], views[-1]
-
-    def workspace_shapes(self, groups: int, samples: int) -> list[Shape]:
-        """Return the shapes of the tensors of ``carve_workspace``."""
-        tapes = [tape_shapes(widths, self.keeps, self.fused, groups, samples) for widths in self.widths]
-        return [(groups, self.size), (groups, samples, self.inputs), *itertools.chain(*tapes)]
-
-    def carve_workspace(self, buffer: Tensor, groups: int, samples: int) -> Workspace:
-        """Create a workspace in a flat tensor of at least ``carved_size(workspace_shapes)`` elements."""
-        grad, obs, *rest = carve(buffer, self.workspace_shapes(groups, samples))
-        grad[:, self._used :] = 0.0  # not used by parameters
-        each = len(rest) // len(self.widths)
-        parts = [rest[i * each : (i + 1) * each] for i in range(len(self.widths))]
-        tapes = [make_tape(obs, part, widths, self.fused) for part, widths in zip(parts, self.widths)]
-        d_weights, d_sigma = self.views(grad)
-        return Workspace(obs, tapes, grad, [[matrices(w) for w in own] for own in d_weights], d_sigma)
-
-
-class Workspace(NamedTuple):
-    """Buffers for learning from a minibatch of K groups and N samples."""
-
-    obs: Tensor  # (K, N, inputs): normalized observations, and the ones
-    tapes: list[Tape]  # one for each MLP
-    grad: Tensor  # (K, P), by all parameters
-    d_weights: list[list[Tensor]]  # views of grad: by the weights of each MLP, in the shapes of ``matrices``
-    d_sigma: Tensor  # (K, 1, A), a view of grad
 
 
 class ActorCriticOutput(NamedTuple):
