@@ -1,0 +1,96 @@
+"""The report on searches without a language model."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from statistics import mean
+
+from bench.records import Record
+from bench.task_tables import bounds
+
+from envcoder_bench.report.statistics import bootstrap, mean_interval, pooled_iqm, probability_of_improvement
+from envcoder_bench.tasks.base import HUMAN
+
+from . import analysis
+from .analysis import known
+from .evolution import BEST
+from .lengths import SPARSE_REWARD
+from .report_words import origins, shown, table
+
+REFERENCE_SIZES = ("envs", "iterations", "overrides")
+SEARCH_SIZES = ("rounds", "per_round", "batch")
+LEAST_SEARCHES = 3  # of a task and method, from which methods are compared
+
+
+def evolve(records: list[Record]) -> list[str]:
+    references = {own[-1]["task"]: own[-1] for own in analysis.trainings(records, "evolve")}
+    searches = [r for r in records if r["kind"] == "evolve" and r["role"] == "search"]
+    searches = _of_one_budget([r for r in searches if r["task"] in references], references)
+    rows: list[list[str]] = []
+    raw: dict[str, dict[str, list[float]]] = {}
+    pooled: dict[str, dict[str, list[float]]] = {}
+    for kinds in dict.fromkeys(r["kinds"] for r in searches):
+        for task in dict.fromkeys(r["task"] for r in searches if r["kinds"] == kinds):
+            fitness = references[task]["fitness"]
+            ends = [known(fitness.get(name, [])) for name in (SPARSE_REWARD, HUMAN)]
+            sparse, human = (mean(own) if own else math.nan for own in ends)
+            for method in dict.fromkeys(map(_method, searches)):
+                own = [r for r in searches if (r["kinds"], r["task"], _method(r)) == (kinds, task, method)]
+                if not own:
+                    continue
+                scores = [mean(known(r["fitness"][BEST])) for r in own if known(r["fitness"][BEST])]
+                scaled = analysis.normalized(scores, sparse, human)
+                if len(scores) >= LEAST_SEARCHES:
+                    raw.setdefault(f"{method}, {kinds}", {})[task] = scores
+                    pooled.setdefault(f"{method}, {kinds}", {})[task] = scaled
+                size = f"{len(own)} x {own[0]['evaluations']}"
+                values = [shown(mean_interval(scores, bounds(task))), shown(mean_interval(scaled))]
+                rows.append(
+                    [
+                        task,
+                        f"{method}, {kinds}",
+                        size,
+                        *values,
+                        *(f"{x:.2f}" if x == x else "" for x in (sparse, human)),
+                    ]
+                )
+    if not rows:
+        return []
+    head = ["task", "method", "searches x evaluations", "fitness of the best on held-out seeds",
+            "human-normalized", "sparse", "human"]  # fmt: skip
+    used = [
+        r for task in dict.fromkeys(row[0] for row in rows) for r in (references[task], *searches) if r["task"] == task
+    ]
+    return [*origins([[r] for r in used]), *table(head, rows), "", *_pooled(raw, pooled)]
+
+
+def _method(record: Record) -> str:
+    """Return a search's method; until 2026-11-26 rewards got no new terms of the state."""
+    return record["method"] if record.get("new_terms") else f"{record['method']} without new terms"
+
+
+def _of_one_budget(searches: list[Record], references: dict[str, Record]) -> list[Record]:
+    """Return the searches of each task with the sizes of its reference, and with the rounds of its last search."""
+    same = [r for r in searches if all(r.get(k) == references[r["task"]].get(k) for k in REFERENCE_SIZES)]
+    last = {(r["task"], r["kinds"]): [r.get(k) for k in SEARCH_SIZES] for r in same}
+    return [r for r in same if [r.get(k) for k in SEARCH_SIZES] == last[r["task"], r["kinds"]]]
+
+
+def _pooled(raw: dict[str, dict[str, list[float]]], scaled: dict[str, dict[str, list[float]]]) -> list[str]:
+    """Return the interquartile mean of each method over its tasks, and the probabilities of improvement."""
+    lines = []
+    for name, scores in scaled.items():
+        own = {task: x for task, x in scores.items() if x}
+        if own:
+            tasks = f"{len(own)} task{'s' * (len(own) > 1)}"
+            lines.append(
+                f"- {name}: human-normalized interquartile mean over {tasks} {shown(bootstrap(pooled_iqm, own))}"
+            )
+    for first, second in combinations(raw, 2):
+        both = [task for task in raw[first] if raw[first][task] and raw[second].get(task)]
+        if both:  # of ranks alone, so that it needs no scale
+            x, y = ({task: raw[name][task] for task in both} for name in (first, second))
+            chance = shown(bootstrap(probability_of_improvement, x, y))
+            lines.append(f"- probability that a search by {first} ends better than one by {second}: {chance}")
+    return lines
