@@ -42,8 +42,8 @@ from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, 
 from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run import checkpoint
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey
+from envcoder_bench.run.folder_config import read_config
 from envcoder_bench.run.jobs import Job
-from envcoder_bench.run.kept_config import read_config
 from envcoder_bench.run.provenance import Provenance, read_provenance
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name

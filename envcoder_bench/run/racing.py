@@ -21,8 +21,9 @@ from envcoder_bench.run.parked import ParkedGroups, rung_state
 from envcoder_bench.run.plan import MemoryPlanner, Planned, release, used_bytes
 from envcoder_bench.run.race import LEAST, Rules, Stop, asked_rungs, contenders, decide
 from envcoder_bench.run.session import Session
+from envcoder_bench.run.session_start import open_session
 from envcoder_bench.run.training import ALONE, Training
-from envcoder_bench.run.wave import Wave, open_session
+from envcoder_bench.run.wave import Wave
 from envcoder_bench.tasks.base import BASELINES
 
 log = logging.getLogger(__name__)

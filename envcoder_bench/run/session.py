@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
@@ -29,10 +29,8 @@ from envcoder_bench.run.no_fitness import FitnessMonitor
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.race import compared_iterations, evaluation_iterations
 from envcoder_bench.run.session_logs import log_evaluation, take_curves
+from envcoder_bench.run.wave import Wave
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
-
-if TYPE_CHECKING:
-    from envcoder_bench.run.wave import Wave
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,9 @@ from envcoder_bench.run.plan import Plan, release, used_bytes
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.run_result import RunResult, finished, unfinished
 from envcoder_bench.run.session import Session
+from envcoder_bench.run.session_start import open_session
 from envcoder_bench.run.tracking import finish_tracking, wandb_log
-from envcoder_bench.run.wave import Wave, open_session
+from envcoder_bench.run.wave import Wave
 
 log = logging.getLogger(__name__)
 

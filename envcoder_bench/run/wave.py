@@ -1,34 +1,10 @@
-"""A wave: groups that train together, and what they need on a device."""
+"""A wave: groups that train together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable
 
-import torch
-from omegaconf import DictConfig, OmegaConf
-
-from envcoder_bench.core.errors import user_input
-from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group
-from envcoder_bench.run.profile import RunProfile
-from envcoder_bench.run.run_task import build_task
-from envcoder_bench.run.session import Session
-from envcoder_bench.shaping.contract import Shaping
-from envcoder_bench.trainers.base import Trainer
-from envcoder_bench.trainers.registry import trainer_class
-
-
-def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
-    """Create the trainer that the config's ``train.params`` specify. Raises UserError if they are invalid."""
-    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
-    params["config"]["max_epochs"] = cfg.learning_iterations
-    with user_input():
-        make = trainer_class(params)
-        return make(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device(cfg.device))
 
 
 @dataclass(frozen=True)
@@ -46,25 +22,3 @@ class Wave:
     total: int = 1
     best: tuple[str, float] | None = None
     until: int | None = None
-
-
-def open_session(
-    cfg: DictConfig,
-    wave: Wave,
-    logs: RunLogs,
-    on_evaluation: Callable[[Session], None],
-    save: Callable[[dict[str, Any]], None],
-    profile: RunProfile | None = None,
-    reporter: Reporter | None = None,
-    stop: StopRequest | None = None,
-) -> Session:
-    """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
-
-    def env(num_envs: int, shapings: list[Shaping]) -> GroupedVecTask:
-        layout = GroupLayout(len(wave.groups), num_envs)
-        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in wave.groups])
-
-    training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
-    evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
-    trainer = make_trainer(cfg, training)
-    return Session(cfg, wave, training, evaluation, trainer, logs, on_evaluation, save, profile, reporter, stop)

@@ -46,8 +46,9 @@ from envcoder_bench.run.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.run.provenance import software
 from envcoder_bench.run.session import Session
+from envcoder_bench.run.session_start import open_session
 from envcoder_bench.run.training import keeps_state
-from envcoder_bench.run.wave import Wave, open_session
+from envcoder_bench.run.wave import Wave
 from envcoder_bench.tasks.registry import find_spec
 
 

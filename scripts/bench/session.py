@@ -26,7 +26,7 @@ from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_task import build_task
-from envcoder_bench.run.wave import make_trainer
+from envcoder_bench.run.session_start import make_trainer
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import SPARSE, Task
@@ -88,7 +88,7 @@ class Session:
         groups, failed = prepare(cfg, candidates, read_fitness(cfg))
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
-        release(cfg.device)  # as evaluate.py: memory of the checks
+        release(cfg.device)  # as remaining.py: memory of the checks
         layout = GroupLayout(len(groups), envs)
         shapings, own_seeds = [group.shaping for group in groups], [group.seed for group in groups]
         env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own_seeds)

@@ -21,7 +21,7 @@ from helpers import CARTPOLE_QUICK, assert_same_weights, run, write_candidates
 import envcoder_bench
 from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate, resume
 from envcoder_bench.core.errors import Stopped
-from envcoder_bench.run import wave
+from envcoder_bench.run import session_start
 from envcoder_bench.run.folder import RunFolder
 
 TEXTS = {
@@ -294,7 +294,7 @@ def test_ctrl_c_between_waves_raises_stopped_with_the_run_folder(tmp_path, monke
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(wave, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(session_start, "GroupedVecTask", interrupted)
     with pytest.raises(Stopped) as stop:
         cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False)
     assert stop.value.folder == tmp_path / "run" and isinstance(stop.value, KeyboardInterrupt)

@@ -1,4 +1,4 @@
-"""run.json: the provenance of a run, and later changes of its config."""
+"""run.json: the provenance of a run."""
 
 import json
 import subprocess
@@ -7,7 +7,6 @@ import pytest
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run import provenance
-from envcoder_bench.run.kept_config import changes, missing, shown
 from envcoder_bench.run.provenance import Provenance, read_provenance, software
 
 
@@ -66,12 +65,3 @@ def test_record_of_a_newer_format_is_refused(tmp_path):
     (tmp_path / "run.json").write_text('{"format": 4, "anything": 1}')
     with pytest.raises(UserError, match=r"run\.json has format 4, and this version .* up to 3"):
         read_provenance(tmp_path / "run.json")
-
-
-def test_changes_lists_the_keys_of_differing_leaves():
-    old = {"a": {"b": 1, "c": [1, 2]}, "d": None, "e": []}
-    assert changes(old, {"a": {"b": 1, "c": [1, 2]}, "d": None, "e": []}) == []
-    found = changes(old, {"a": {"b": True, "c": [1, 3, 4]}, "d": 0})
-    assert [key for key, *_ in found] == ["a.b", "a.c.1", "d", "e", "a.c.2"]
-    assert [missing(change) for change in found] == [False, False, False, True, False]
-    assert shown(found) == "a.b: 1 -> True, a.c.1: 2 -> 3, d: null -> 0, 2 more"

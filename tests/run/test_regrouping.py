@@ -13,7 +13,8 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.run.results import trained
-from envcoder_bench.run.wave import Wave, open_session
+from envcoder_bench.run.session_start import open_session
+from envcoder_bench.run.wave import Wave
 
 SPLIT_AT, ITERATIONS = 3, 6
 CARTPOLE = {

@@ -21,7 +21,8 @@ from envcoder_bench.run.prepare import prepare
 from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.session import Session
-from envcoder_bench.run.wave import Wave, make_trainer
+from envcoder_bench.run.session_start import make_trainer
+from envcoder_bench.run.wave import Wave
 from envcoder_bench.trainers.base import Trainer
 
 CANDIDATES = {

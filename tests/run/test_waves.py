@@ -20,7 +20,7 @@ from helpers import (
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run import wave
+from envcoder_bench.run import session_start
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.plan import MemoryPlanner, split
 from envcoder_bench.run.prepare import prepare
@@ -80,7 +80,7 @@ def _assert_alike(output, together):
 
 
 def test_results_in_waves_equal_one_wave_and_memory_is_released(tmp_path, together, limit, capsys, monkeypatch):
-    alive, modules, build_task = [], [], wave.build_task
+    alive, modules, build_task = [], [], session_start.build_task
 
     def counting(*args):
         alive.append(_alive())
@@ -89,7 +89,7 @@ def test_results_in_waves_equal_one_wave_and_memory_is_released(tmp_path, togeth
 
     gc.collect()
     before = _alive()
-    monkeypatch.setattr(wave, "build_task", counting)
+    monkeypatch.setattr(session_start, "build_task", counting)
     output = run(tmp_path / "run", *_words(tmp_path), *limit)
     told = capsys.readouterr().err
     assert "4 waves, of up to 3 groups" in told
