@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import unicodedata
-from typing import Sequence
+from typing import Mapping, Sequence
 
 _INVISIBLE = ("Cc", "Cf", "Cs")  # Unicode categories: control, format, surrogate
 
@@ -32,6 +32,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Sequence[
         cells = [f'<td class="{kind}">{text(cell)}</td>' for cell, kind in zip(row, kinds)]
         lines.append(f"<tr{' class=strong' if k == strong else ''}>{''.join(cells)}</tr>")
     return "<table>" + "\n".join(lines) + "</table>"
+
+
+def fact_list(facts: Mapping[str, str]) -> str:
+    """Return facts by title as an HTML list, without empty ones."""
+    rows = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in facts.items() if value)
+    return f"<dl>{rows}</dl>"
 
 
 def picture(png: bytes, description: str) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from envcoder_bench.report import page_data
-from envcoder_bench.report.html import text, visible
-from envcoder_bench.report.page_candidates import fact_list, render_candidates
+from envcoder_bench.report.html import fact_list, text, visible
+from envcoder_bench.report.page_candidates import render_candidates
 from envcoder_bench.report.page_content import RunPage
 from envcoder_bench.report.page_ranking import fitness_decimals, render_ranking
 from envcoder_bench.report.table import fixed

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Mapping
 
 from envcoder_bench.report.highlight import code
-from envcoder_bench.report.html import difference, text
+from envcoder_bench.report.html import difference, fact_list, text
 from envcoder_bench.report.page_content import PageCandidate, RunPage
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import OK, SKIPPED
@@ -69,9 +69,3 @@ def _diff(own: PageCandidate, against: tuple[str, str]) -> str:
         return f'<p class="note">They are not compared: one has more than {MOST_DIFF_LINES:,} lines.</p>'
     lines = list(difflib.unified_diff(before, after, against[0], own.name, lineterm=""))
     return difference(lines) if lines else '<p class="note">There are none.</p>'
-
-
-def fact_list(facts: Mapping[str, str]) -> str:
-    """Return facts by title as an HTML list, without empty ones."""
-    rows = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in facts.items() if value)
-    return f"<dl>{rows}</dl>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envcoder_bench.report.table import shorten
-from envcoder_bench.search.scores import digits_of, scored
+from envcoder_bench.search.report_scores import digits_of, scored
 
 if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt

@@ -17,7 +17,7 @@ from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search import report_page
 from envcoder_bench.search.family import ancestry, family, first_parent
 from envcoder_bench.search.report_plot import plot_search
-from envcoder_bench.search.scores import above_reference, digits_of, fixed_or_none, scored
+from envcoder_bench.search.report_scores import above_reference, digits_of, fixed_or_none, scored
 from envcoder_bench.search.source_diff import diff
 
 if TYPE_CHECKING:
