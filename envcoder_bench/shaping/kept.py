@@ -10,30 +10,49 @@ import array
 import enum
 import functools
 import itertools
+import random
 from argparse import Namespace
 from collections import UserDict, UserList, defaultdict, deque
-from types import CellType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, SimpleNamespace
-from typing import Any, Iterable, Mapping
+from types import (
+    BuiltinMethodType,
+    CellType,
+    FunctionType,
+    GeneratorType,
+    MemberDescriptorType,
+    MethodType,
+    SimpleNamespace,
+)
+from typing import Any, Callable, Iterable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 MOST, FIRST = 20_000, 1_000  # values of a module that are compared, and of one container
 LARGEST = 1 << 22  # bytes of an array whose numbers are compared
 _PLAIN = {type(None), bool, int, str, bytes}
 _SEQUENCES: tuple[Any, ...] = (list, tuple, deque)
 _SETS: tuple[Any, ...] = (set, frozenset)
-_OPEN = (SimpleNamespace, Namespace, UserDict, UserList, torch.nn.Module)  # objects that hold what users put in
+_OPEN = (SimpleNamespace, Namespace, UserDict, UserList, torch.nn.Module, SobolEngine)  # attributes change
 _POSITIONS = {type(iter([])), type(iter(())), type(iter(range(1)))}
 _COUNTS = (itertools.count, itertools.repeat)
+# random generators, and how to read their states
+_GENERATORS: dict[type, Callable[[Any], Any]] = {
+    torch.Generator: lambda x: x.get_state(),
+    random.Random: lambda x: x.getstate(),
+    np.random.RandomState: lambda x: x.get_state(legacy=False),
+    np.random.Generator: lambda x: x.bit_generator,
+    np.random.BitGenerator: lambda x: (x.state, getattr(x, "seed_seq", None)),
+    np.random.SeedSequence: lambda x: x.state,
+}
 
 
 def contents(module: Mapping[str, Any]) -> list[object]:
     """Return a description of the values that a module's functions, classes and variables hold.
 
     Two descriptions are equal if nothing was stored in between. Objects of other modules' classes are not entered,
-    except containers, arrays and neural networks: a logger keeps values, too. Does not raise.
+    except containers, arrays, neural networks and random generators; a logger keeps values, too. Does not raise.
 
     Args:
         module: the module's globals.
@@ -90,6 +109,8 @@ def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]
         return (id(x), x.gi_frame and x.gi_frame.f_lasti), ()
     if kind in _POSITIONS:
         return (id(x), x.__length_hint__()), ()
+    if issubclass(kind, tuple(_GENERATORS)) and not _is_shared(x):
+        return id(x), [*(state(x) for base, state in _GENERATORS.items() if issubclass(kind, base)), *own]
     return repr(x) if kind in _COUNTS else id(x), own
 
 
@@ -103,6 +124,8 @@ def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
         return [x.func, x.args, x.keywords]
     if kind is MethodType:
         return [x.__self__, x.__func__]
+    if kind is BuiltinMethodType:
+        return [x.__self__]
     if kind is staticmethod or kind is classmethod:
         return [x.__func__]
     if kind is property:
@@ -142,6 +165,12 @@ def _slot(slot: MemberDescriptorType, x: Any) -> list[Any]:
         return [slot.__get__(x)]
     except AttributeError:  # it has no value
         return []
+
+
+def _is_shared(x: Any) -> bool:
+    """Return whether a generator is one of the process's, which core/stream.py restores after each call."""
+    shared = (torch.default_generator, *torch.cuda.default_generators, random.random.__self__, np.random.rand.__self__)
+    return any(x is own for own in shared)
 
 
 def _is_default(value: Any, factory: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+import torch
 
 import envcoder_bench
 from envcoder_bench.run.folder import CandidateSource
@@ -46,6 +47,13 @@ def compute_fitness(pole_angle):
     count(COUNTER)
     return torch.cos(pole_angle) * COUNTER.calls
 """
+GENERATORS = {
+    "numpy": ("RNG = np.random.default_rng(3)", "RNG.normal()"),
+    "numpy, older": ("RNG = np.random.RandomState(3)", "RNG.normal()"),
+    "Python": ("import random\nRNG = random.Random(3)", "RNG.gauss(0.0, 1.0)"),
+    "torch": ("RNG = torch.Generator().manual_seed(3)", "torch.randn(1, generator=RNG)"),
+    "Sobol": ("RNG = torch.quasirandom.SobolEngine(1, scramble=True, seed=3)", "RNG.draw(1)[0]"),
+}
 NOTE = "keeps values between calls, which --resume cannot restore"
 
 
@@ -69,6 +77,29 @@ def test_training_equals_that_of_plain_calls(tmp_path, caplog):
     fitness, weight = trained(tmp_path / "compiled", caplog)
     assert weight == [5.0, 5.0]
     assert (fitness, weight) == trained(tmp_path / "called", caplog, compile_shapers=False)
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_each_group_draws_from_generators_of_its_own(name, caplog):
+    before, draw = GENERATORS[name]
+    text = f"{before}\ndef compute_reward(pole_angle):\n    return pole_angle + {draw}\n"
+    human = next(source for source in baseline_sources("Cartpole") if source.name == "human")
+    human = CandidateSource("human", "human.py", f"{human.source}\n{text}")
+    plain = "def compute_observation(pole_angle):\n    return pole_angle.unsqueeze(1)\n"
+    cfg = run_config("Cartpole", ["device=cpu", "seeds=2", "num_envs_per_candidate=4"])
+    sources = [CandidateSource("own", "own.py", text), *(CandidateSource(x, f"{x}.py", plain) for x in ("a", "b"))]
+    with caplog.at_level(logging.WARNING, logger="envcoder_bench"):
+        groups, failed = prepare(cfg, [*sources, human])
+    assert not failed and len(groups) == 8
+    assert sum(NOTE in record.getMessage() for record in caplog.records) == 4
+    assert all("reward" not in group.shaping.programs for group in groups)
+    alone = {}
+    exec(f"import numpy as np, torch\n{text}", alone)
+    expected = [alone["compute_reward"](torch.zeros(4)) for _ in range(3)]
+    for group in groups:
+        reward = group.shaping.functions["reward"]
+        drawn = [reward.call(torch.zeros(4)) for _ in range(3)]
+        assert all(torch.equal(x, y) for x, y in zip(drawn, expected)), group.name
 
 
 def test_fitness_that_keeps_values_is_loaded_for_each_group(caplog):

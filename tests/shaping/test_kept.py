@@ -1,6 +1,11 @@
 """Values that functions keep between calls in ways that their text does not show."""
 
+import random
+import threading
+
+import numpy as np
 import pytest
+import torch
 from shaping_fakes import FakeTask, shaping
 
 from envcoder_bench.compile.trace import trace
@@ -156,7 +161,68 @@ def compute_reward(dof_pos):
     return NORM(dof_pos)[:, 0]
 """,
 }
+# (definition, a draw of one number)
+GENERATORS = {
+    "numpy's generator": ("RNG = np.random.default_rng(0)", "RNG.normal()"),
+    "numpy's older generator": ("RNG = np.random.RandomState(0)", "RNG.rand()"),
+    "numpy's generator of another kind": (
+        "RNG = np.random.Generator(np.random.Philox(0))",
+        "RNG.normal(size=2).sum()",
+    ),
+    "bits of numpy's generator": ("BITS = np.random.MT19937(0)", "np.random.Generator(BITS).normal()"),
+    "children of numpy's generator": (
+        "SEEDS = np.random.SeedSequence(0)",
+        "np.random.default_rng(SEEDS.spawn(1)[0]).normal()",
+    ),
+    "children of a generator": ("RNG = np.random.default_rng(0)", "len(RNG.bit_generator.seed_seq.spawn(1))"),
+    "Python's generator": ("import random\nRNG = random.Random(0)", "RNG.gauss(0, 1)"),
+    "Python's generator, derived": (
+        "import random\nclass Own(random.Random):\n    pass\nRNG = Own(0)",
+        "RNG.random()",
+    ),
+    "torch's generator": ("RNG = torch.Generator().manual_seed(0)", "torch.rand(1, generator=RNG)"),
+    "Sobol sequence": ("SOBOL = torch.quasirandom.SobolEngine(1)", "SOBOL.draw(1)[0]"),
+    "generator of an object": (
+        "class Noise:\n    def __init__(self):\n        self.rng = np.random.default_rng(0)\nNOISE = Noise()",
+        "NOISE.rng.normal()",
+    ),
+    "generator of a closure": (
+        "def made():\n    rng = np.random.default_rng(0)\n    return lambda: rng.normal()\nDRAW = made()",
+        "DRAW()",
+    ),
+    "generator of a default": ("def draw(rng=np.random.default_rng(0)):\n    return rng.normal()", "draw()"),
+    "method of a generator": ("DRAW = np.random.default_rng(0).normal", "DRAW()"),
+    "built-in method of a generator": ("import random\nDRAW = random.Random(0).random", "DRAW()"),
+    "generator of a list": ("ALL = [np.random.default_rng(0)]", "ALL[0].normal()"),
+}
+KEEPING.update(
+    {
+        name: f"{before}\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] * {draw}\n"
+        for name, (before, draw) in GENERATORS.items()
+    }
+)
 ORDINARY = {
+    "generators of the process": """
+import random
+from random import gauss, uniform
+INSTANCE, OLDER, DEFAULT, NORMAL = random._inst, np.random.mtrand._rand, torch.default_generator, np.random.normal
+def compute_reward(dof_pos):
+    drawn = INSTANCE.random() + OLDER.rand() + gauss(0, 1) + NORMAL() + torch.rand(1, generator=DEFAULT)
+    return dof_pos[:, 0] * (drawn + torch.randperm(3)[0] + uniform(0, 1))
+""",
+    "generators that each call makes": """
+def compute_reward(dof_pos):
+    rng, sobol = np.random.default_rng(0), torch.quasirandom.SobolEngine(1)
+    return dof_pos[:, 0] * rng.normal() * sobol.draw(1)[0]
+""",
+    "generators that are not drawn from": """
+import random
+ONE, TWO, THREE = np.random.default_rng(0), random.Random(0), torch.Generator()
+FOUR, FIVE, SIX = np.random.RandomState(0), torch.quasirandom.SobolEngine(1), random.SystemRandom()
+DRAW, FIRST = ONE.normal, np.random.RandomState(1).rand(3)
+def compute_reward(dof_pos):
+    return dof_pos[:, 0] * FIRST[0] * SIX.random()
+""",
     "constants of all sorts": """
 import collections, enum, functools, logging, warnings
 LOG = logging.getLogger("mine")
@@ -264,3 +330,12 @@ def test_action_that_stores_once_is_found_whatever_width_is_tried_first():
     """
     with pytest.warns(RuntimeWarning, match="takes actions of any width"):
         assert shaping(code).functions["command"].stateful_line == 7
+
+
+def test_draws_of_other_threads_are_not_stored_values():
+    module = {"a": random.random, "b": np.random.normal, "c": torch.default_generator}
+    before = contents(module)
+    other = threading.Thread(target=lambda: (random.random(), np.random.normal(), torch.rand(1)))
+    other.start()
+    other.join()
+    assert contents(module) == before
