@@ -194,6 +194,8 @@ class Recorder(TorchDispatchMode):
         """Record that the function takes the numbers of ``tensor`` out of torch by the method ``name``."""
 
         def check() -> None:
+            if name in _CALLERS:
+                raise Untraceable(f"calls a Python function for each number (.{name}())")
             if self.value(tensor).own or not self.is_known(tensor):  # a tensor that the call created may still change
                 raise Untraceable(f"takes numbers of the state out of torch (.{name}())")
 
@@ -377,7 +379,8 @@ def _signature(func: Any) -> tuple[str, list[str], dict[str, Any]]:
     return func._schema.name.split("::")[-1], [x.name for x in arguments], defaults
 
 
-_EXITS = {getattr(Tensor, name): name for name in ("numpy", "tolist", "__array__", "__dlpack__")}
+_CALLERS = ("apply_", "map_", "map2_")
+_EXITS = {getattr(Tensor, name): name for name in ("numpy", "tolist", "__array__", "__dlpack__", *_CALLERS)}
 _SIZES = {
     *(getattr(Tensor, name) for name in ("size", "__len__", "numel", "nelement", "stride", "__iter__", "__repr__")),
     *(getattr(Tensor, name).__get__ for name in ("shape", "nbytes")),

@@ -94,6 +94,23 @@ REFUSED = {
         2,
         "out of torch (.numpy())",
     ),
+    "apply": ("x = dof_pos.clone()\nx.apply_(lambda v: 2 * v)\nreturn x[:, 0]", 2, "for each number (.apply_())"),
+    "map": ("x = dof_pos.clone()\nx.map_(dof_vel, lambda a, b: a + b)\nreturn x[:, 0]", 2, "each number (.map_())"),
+    "map of two": (
+        "x = dof_pos.clone()\nx.map2_(dof_vel, dof_vel, lambda a, b, c: a + b * c)\nreturn x[:, 0]",
+        2,
+        "for each number (.map2_())",
+    ),
+    "apply to constants": (
+        "x = torch.ones(3).apply_(lambda v: 2 * v)\nreturn (dof_pos * x).sum(-1)",
+        1,
+        "for each number (.apply_())",
+    ),
+    "map by what is unknown": (
+        "x = torch.zeros(3)\nx.map_(dof_pos.mean(0), lambda a, b: a + b)\nreturn (dof_pos * x).sum(-1)",
+        2,
+        "for each number (.map_())",
+    ),
     "half precision": ("return (dof_pos.half() * 2).sum(-1).float()", 1, "torch.float16"),
     "brain float": ("return dof_pos.bfloat16().float().sum(-1)", 1, "torch.bfloat16"),
     "complex": ("return torch.complex(dof_pos, dof_vel).abs().sum(-1)", 1, "no rule"),
