@@ -196,7 +196,9 @@ class Recorder(TorchDispatchMode):
         def check() -> None:
             if name in _CALLERS:
                 raise Untraceable(f"calls a Python function for each number (.{name}())")
-            if self.value(tensor).own or not self.is_known(tensor):  # a tensor that the call created may still change
+            # an array shares the memory of a tensor that the call created, and may change it; a list is a copy
+            shared = name != "tolist" and self.value(tensor).own
+            if shared or not self.is_known(tensor):
                 raise Untraceable(f"takes numbers of the state out of torch (.{name}())")
 
         self._attempt(name, check, [tensor])

@@ -84,6 +84,16 @@ REFUSED = {
     "numpy": ("return dof_vel[:, 0] * float(dof_pos.numpy().max())", 1, "out of torch (.numpy())"),
     "numpy function": ("return torch.from_numpy(np.sin(np.asarray(dof_pos[:, 0])))", 1, "out of torch (.__array__())"),
     "tolist": ("return torch.tensor([sum(x) for x in dof_pos.tolist()])", 1, "out of torch (.tolist())"),
+    "tolist of a changed tensor": (
+        "x = torch.ones(3)\nx[0] = dof_pos[0, 0]\nreturn dof_pos[:, 0] * sum(x.tolist())",
+        2,
+        "picks single environments",
+    ),
+    "tolist of environments": (
+        "i = torch.arange(len(dof_pos)).tolist()\nreturn torch.tensor(i) * dof_pos[:, 0]",
+        1,
+        "out of torch",
+    ),
     "numpy decides": (
         "scale = 2.0 if dof_pos.detach().numpy().max() > 100 else 1.0\nreturn dof_vel[:, 0] * scale",
         1,
@@ -283,6 +293,11 @@ ACCEPTED = {
     "feet": ("return state_dict['contact_forces'][:, state_dict['feet_indices'], 2].sum(-1)", ""),
     "feet as numbers": (
         "i = state_dict['feet_indices'].tolist()\nreturn state_dict['contact_forces'][:, i, 2].sum(-1)",
+        "",
+    ),
+    "constants of the call as numbers": (
+        "w = torch.tensor([1.0, 2.0, 3.0])\nw[1] = 5.0\na = w.tolist()\nw[1] = 7.0\n"
+        "return sum(x * dof_pos[:, i] for i, x in enumerate(a)) * torch.arange(4).tolist()[3] + w[1]",
         "",
     ),
     "tensor on the device": (

@@ -233,6 +233,7 @@ BODIES = [
     "o = m.clone(); o.transpose_(1, 2); o[:, 0] = v; return o",
     "o = torch.tensor([1.0, 2.0, 3.0]); o[1] = 5.0; o *= 2.0; return o * v",
     "o = torch.zeros(3); o[0] += 2.0; return o + v",
+    "o = torch.tensor([1.0, 2.0, 3.0]); w = o.tolist(); o[1] = 5.0; return v * o + w[1] * s.unsqueeze(1)",
     "o = x.clone(); o[:, 1:] += o[:, :-1].clone(); return o",
     "total = torch.zeros_like(s)\nfor n in range(x.shape[1]):\n    total = total + x[:, n] * 0.1 * n\nreturn total",
     "total = 0\nfor part, scale in zip(x.unbind(-1), (0.1, 0.2, 0.3, 0.4)):\n    total += scale * part\nreturn total",
