@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
+from typing import Any, Iterator
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from envcoder_bench.compile.program import Escape, Untraceable, Value, kind_of
+from envcoder_bench.compile.program import Escape, Untraceable, Value, env_axis, kind_of
 from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
 _PICKS = "picks single environments of the group"
+_MASKS = ("b", "u8")  # kinds of an index that is a mask
 
 
 def _places(rec: Recorder, tensor: Tensor) -> np.ndarray:
@@ -21,7 +23,7 @@ def _places(rec: Recorder, tensor: Tensor) -> np.ndarray:
     if not rec.is_known(tensor):
         raise Untraceable("indexes with numbers of the state")
     numbers = [rec.program.nodes[int(node)].value for node in value.nodes.reshape(-1)]
-    return np.array(numbers, dtype=bool if value.kind == "b" else np.int64).reshape(value.index.shape)
+    return np.array(numbers, dtype=bool if value.kind in _MASKS else np.int64).reshape(value.index.shape)
 
 
 def _indexed(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> tuple[Any, ...]:
@@ -30,7 +32,7 @@ def _indexed(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> tup
     for dim, index in enumerate(indices):
         if index is None:
             key.append(slice(None))
-        elif rec.value(index).kind == "b" and (rec.axis(index) is not None or index.dim() > 1):
+        elif rec.value(index).kind in _MASKS and (rec.axis(index) is not None or index.dim() > 1):
             raise Escape("reads where a mask is True (torch.where keeps one row for every environment)")
         elif dim == rec.axis(source) or rec.axis(index) is not None:
             raise Untraceable(_PICKS)
@@ -42,12 +44,19 @@ def _indexed(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> tup
 @rule("index")
 def _index(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     source, indices, value = a["self"], list(a["indices"]), rec.value(a["self"])
-    axis = rec.axis(source)
-    if axis is not None and axis < len(indices) and _is_lanes(rec, indices[axis]):
-        nodes = _picked(rec, source, axis, indices, value.kind)
-    else:
-        nodes = value.nodes[_indexed(rec, source, indices)]
-    return Value.of(nodes, value.kind)
+    if _is_within(rec, source, indices):
+        return Value.of(_picked(rec, source, indices), value.kind)
+    return Value.of(value.nodes[_indexed(rec, source, indices)], value.kind)
+
+
+def _is_within(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> bool:
+    """Return whether an index names places within each environment, ``x[torch.arange(n), index]``, or of a table."""
+    axis, given = rec.axis(source), [index for index in indices if index is not None]
+    if any(rec.value(index).kind in _MASKS for index in given):
+        return False
+    if axis is None:
+        return any(rec.axis(index) is not None for index in given)
+    return axis < len(indices) and rec.shape(source)[axis] == 1 and _is_lanes(rec, indices[axis])
 
 
 def _is_lanes(rec: Recorder, index: Tensor | None) -> bool:
@@ -57,48 +66,68 @@ def _is_lanes(rec: Recorder, index: Tensor | None) -> bool:
     return all(rec.program.nodes[int(node)].op == "lane" for node in rec.nodes(index).reshape(-1))
 
 
-def _picked(rec: Recorder, source: Tensor, axis: int, indices: list[Tensor | None], kind: str) -> np.ndarray:
-    """``x[torch.arange(n), index]``: select each environment's number by comparing its index with every position."""
-    p, nodes, given = rec.program, rec.nodes(source), [i for i, index in enumerate(indices) if index is not None]
-    wanted = [rec.nodes(indices[i], "i64") for i in given if i != axis]  # type: ignore[arg-type]
-    shape = np.broadcast_shapes(*(rec.shape(indices[i]) for i in given))  # type: ignore[arg-type]
+def _places_within(
+    rec: Recorder, source: Tensor, indices: list[Tensor | None]
+) -> Iterator[tuple[tuple[Any, ...], np.ndarray | None]]:
+    """Yield each place that an index can name, as a numpy index, and nodes that say whether it is named.
+
+    The nodes broadcast to the numbers of the place. They are None where the index only names the environments.
+    """
+    p, axis, size = rec.program, rec.axis(source), rec.shape(source)
+    given = {i: index for i, index in enumerate(indices) if index is not None}
+    env_axis(tuple(torch.broadcast_shapes(*(x.shape for x in given.values()))), rec.rows)  # raises if there are two
+    shape = np.broadcast_shapes(*(rec.shape(x) for x in given.values()))
+    wanted = {i: np.broadcast_to(rec.nodes(x, "i64"), shape) for i, x in given.items() if i != axis}
+    together = max(given) - min(given) < len(given)  # else numpy and torch put the axes of the index first
+    after = (1,) * (len(size) - (max(given) + 1 if together else len(given)))
+    for place in itertools.product(*(range(size[i]) for i in wanted)):
+        at = dict(zip(wanted, place))
+        key = tuple(slice(None) if x is None else np.full(shape, at.get(i, 0)) for i, x in enumerate(indices))
+        tests = [
+            [p.add("or", "b", *(p.add("eq", "b", node, p.const(k, "i64")) for k in (number, number - size[i])))
+             for node in wanted[i].reshape(-1).tolist()]
+            for i, number in at.items()
+        ]  # fmt: skip
+        named = [functools.reduce(lambda x, y: p.add("and", "b", x, y), row) for row in zip(*tests)]
+        yield key, np.array(named, dtype=np.int64).reshape(shape + after) if tests else None
+
+
+def _picked(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> np.ndarray:
+    """Select each environment's numbers by comparing its index with every place."""
+    nodes, kind = rec.nodes(source), rec.value(source).kind
     made: np.ndarray | None = None
-    for place in itertools.product(*(range(nodes.shape[i]) for i in given if i != axis)):
-        at = dict(zip([i for i in given if i != axis], place))
-        key = [slice(None) if index is None else np.full(shape, at.get(i, 0)) for i, index in enumerate(indices)]
-        option = nodes[tuple(key)]
-        if made is None:
-            made = option
-            continue
-        together = given == list(range(given[0], given[-1] + 1))  # else numpy and torch put their axes first
-        before = given[0] if together else 0
-        after = (1,) * (option.ndim - before - len(shape))
-        here = []
-        for own, number, dim in zip(wanted, place, at):
-            same = (number, number - nodes.shape[dim])
-            found = [
-                p.add("or", "b", *(p.add("eq", "b", int(x), p.const(k, "i64")) for k in same))
-                for x in np.broadcast_to(own, shape).reshape(-1)
-            ]
-            here.append(np.array(found, dtype=np.int64).reshape(shape + after))
-        flat = [np.broadcast_to(x, option.shape).reshape(-1).tolist() for x in (*here, option, made)]
-        chosen = [
-            p.add("select", kind, functools.reduce(lambda u, v: p.add("and", "b", u, v), row[:-2]), row[-2], row[-1])
-            for row in zip(*flat)
-        ]
-        made = np.array(chosen, dtype=np.int64).reshape(option.shape)
+    for key, named in _places_within(rec, source, indices):
+        option = nodes[key]
+        if made is not None and named is not None:
+            rows = zip(*(np.broadcast_to(x, option.shape).reshape(-1).tolist() for x in (named, option, made)))
+            option = np.array([rec.program.add("select", kind, *row) for row in rows]).reshape(option.shape)
+        made = option
     return nodes if made is None else made
+
+
+def _put(rec: Recorder, source: Tensor, indices: list[Tensor | None], nodes: np.ndarray, new: np.ndarray) -> None:
+    """Write ``new`` to ``nodes`` where each environment's index names them; of two entries, the later one counts."""
+    kind, order = kind_of(source.dtype), np.arange(nodes.size).reshape(nodes.shape)
+    for key, named in _places_within(rec, source, indices):
+        spots = order[key]
+        values = np.broadcast_to(new, spots.shape).reshape(-1).tolist()
+        tests = [None] * spots.size if named is None else np.broadcast_to(named, spots.shape).reshape(-1).tolist()
+        for spot, test, x in zip(spots.reshape(-1), tests, values):
+            nodes.flat[spot] = x if test is None else rec.program.add("select", kind, test, x, int(nodes.flat[spot]))
 
 
 @rule("index_select")
 def _index_select(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
-    return Value.of(np.take(rec.nodes(a["self"]), _places(rec, a["index"]), axis=dim), rec.value(a["self"]).kind)
+    source, dim, kind = a["self"], rec.inner_axis(a["self"], a["dim"], _PICKS), rec.value(a["self"]).kind
+    indices = [*[None] * dim, a["index"]]
+    if _is_within(rec, source, indices):
+        return Value.of(_picked(rec, source, indices), kind)
+    return Value.of(np.take(rec.nodes(source), _places(rec, a["index"]), axis=dim), kind)
 
 
 @rule("index_put", "_index_put_impl")
 def _index_put(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """``x[mask] = number`` and ``x[:, [1, 2]] = y``."""
+    """``x[mask] = number``, ``x[:, [1, 2]] = y`` and ``x[torch.arange(n), index] = y``."""
     kind, indices = kind_of(result.dtype), list(a["indices"])
     nodes, new = rec.nodes(a["self"], kind).copy(), rec.nodes(a["values"], kind)
     mask = indices[0] if len(indices) == 1 else None
@@ -112,7 +141,10 @@ def _index_put(rec: Recorder, a: Arguments, result: Tensor) -> Result:
         return rec.elementwise(arrays, kind, lambda *x: rec.program.add("select", kind, *x), result)
     if a.get("accumulate"):
         raise Untraceable("adds to places of an index")
-    nodes[_indexed(rec, a["self"], indices)] = new
+    if rec.axis(a["self"]) is not None and _is_within(rec, a["self"], indices):
+        _put(rec, a["self"], indices, nodes, new)
+    else:
+        nodes[_indexed(rec, a["self"], indices)] = new
     return Value.of(nodes, kind)
 
 

@@ -60,11 +60,12 @@ def _select(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
 @_view("slice")
 def _slice(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
     dim = a["dim"] % index.ndim
-    if dim == rec.axis(a["self"]):
+    if dim == rec.axis(a["self"]):  # all environments, or every k-th of the entries of each, as in ``flat[1::2]``
         size = a["self"].shape[dim]
-        if len(range(*slice(a["start"], a["end"], a["step"]).indices(size))) != size:
+        kept = range(size)[slice(a["start"], a["end"], a["step"])]
+        if len(kept) * kept.step != size or index.shape[dim] % kept.step:
             raise Untraceable(_PICKS)
-        return index
+        return index[(slice(None),) * dim + (slice(kept.start, None, kept.step),)]
     return index[(slice(None),) * dim + (slice(a["start"], a["end"], a["step"]),)]
 
 

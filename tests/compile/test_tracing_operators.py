@@ -17,6 +17,7 @@ from envcoder_bench.compile.program import Program
 from envcoder_bench.compile.recorder import RULES
 from envcoder_bench.core.folders import project_folder
 
+pytestmark = pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
 # not met from Python with this version of torch, or with known numbers alone
 ELSEWHERE = {
     "_conj", "_index_put_impl", "_neg_view", "_reshape_alias", "_reshape_copy", "alias", "bitwise_right_shift", "dot",

@@ -60,6 +60,34 @@ REFUSED = {
         1,
         "picks single environments",
     ),
+    "places of all environments": (
+        "x = torch.zeros_like(dof_pos)\nx[torch.arange(len(x)).unsqueeze(1), dof_vel.argmax(1)] = 1.0\nreturn x[:, 0]",
+        2,
+        "environments twice",
+    ),
+    "first rows of several": (
+        "f = state_dict['contact_forces'].reshape(-1, 3)\nreturn f[torch.arange(len(dof_pos)), 0]",
+        2,
+        "picks single environments",
+    ),
+    "first rows of several, written": (
+        "f = state_dict['contact_forces'].reshape(-1, 3) * 1\nf[torch.arange(len(dof_pos)), 0] = 5.0\n"
+        "return f.view(len(dof_pos), -1).sum(1)",
+        2,
+        "picks single environments",
+    ),
+    "table that all write": (
+        "t = torch.zeros(3)\nt[dof_pos.argmax(1)] = 1.0\nreturn (dof_pos * t).sum(1)",
+        2,
+        "picks single environments",
+    ),
+    "every other one": ("x = dof_pos[:, 0].clone()\nx[::2] = 0.0\nreturn x", 2, "picks single environments"),
+    "every other number of three": (
+        "f = dof_pos.reshape(-1)\nreturn torch.cat((f[::2], f[1::2]))[: len(dof_pos)]",
+        2,
+        "picks single environments",
+    ),
+    "all but one": ("f = dof_pos[:, :2].reshape(-1)\nreturn f[2:].sum() * dof_pos[:, 0]", 2, "picks single"),
     "mean over all": ("return dof_pos[:, 0] - dof_pos[:, 0].mean()", 1, "joins the environments"),
     "standardised": ("return (dof_pos / dof_pos.std(dim=0)).sum(-1)", 1, "joins the environments"),
     "sorted over all": ("return dof_pos[:, 0].sort().values", 1, "puts the environments"),
