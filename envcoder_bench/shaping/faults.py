@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from contextlib import contextmanager
+from inspect import Parameter
 from typing import Iterator
 
 import torch
@@ -67,7 +68,19 @@ def from_exception(
     if isinstance(error, (BadReturn, Mutation)):
         return CandidateError(f"{error}{when}", function.file, function.line, function.type)
     line = line_in(error, function.file) or function.line
-    return CandidateError(f"raised {one_line(error)}{when}", function.file, line, function.type)
+    return CandidateError(f"raised {one_line(error)}{when}{_hint(error, function)}", function.file, line, function.type)
+
+
+def _hint(error: BaseException, function: CandidateFunction) -> str:
+    """Return what to change if a function without named parameters did not find its arguments."""
+    kinds = {parameter.kind for parameter in function.parameters}
+    unnamed = kinds and kinds <= {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+    if not unnamed or not isinstance(error, (TypeError, IndexError)):
+        return ""
+    return (
+        "; *args is empty and **kwargs has every key of the state: name the parameters, and decorate a function that"
+        " wraps another with functools.wraps"
+    )
 
 
 @contextmanager

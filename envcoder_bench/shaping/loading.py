@@ -164,10 +164,14 @@ def _unload_after(functions: Iterable[CandidateFunction], module: str) -> None:
 def _parameters(call: Any, name: str, file: str, line: int) -> tuple[inspect.Parameter, ...]:
     if not callable(call):
         raise CandidateError(f"{name} must be a function, not {type(call).__name__}", file, line)
+    if inspect.isclass(call):
+        raise CandidateError(f"{name} must be a function or an object, not a class", file, line)
     unawaited = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     if any(is_kind(call) for is_kind in unawaited):
         raise CandidateError("must return its result at once: write it without async and yield", file, line, name)
-    if isinstance(call, torch.jit.ScriptFunction):
+    if isinstance(call, torch.nn.Module):
+        call = _called_by(call, name, file, line)
+    if isinstance(call, (torch.jit.ScriptFunction, torch.ScriptMethod)):
         return _script_parameters(call)
     try:
         return tuple(inspect.signature(call).parameters.values())
@@ -175,8 +179,18 @@ def _parameters(call: Any, name: str, file: str, line: int) -> tuple[inspect.Par
         raise CandidateError("has no readable parameters: define it with def", file, line, name) from None
 
 
+def _called_by(module: torch.nn.Module, name: str, file: str, line: int) -> Any:
+    """Return what receives the arguments of a call of ``module``: its ``forward``, or a ``__call__`` of its class."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        if type(module).__call__ is not torch.nn.Module.__call__:
+            return module
+        if getattr(module.forward, "__func__", None) is torch.nn.Module.forward:
+            raise CandidateError(f"{name} is a {type(module).__name__}, which has no forward", file, line)
+    return module.forward
+
+
 def _script_parameters(call: Any) -> tuple[inspect.Parameter, ...]:
-    """Parameters of a TorchScript function, which ``inspect`` cannot see."""
+    """Parameters of a TorchScript function or method, which ``inspect`` cannot see."""
     return tuple(
         inspect.Parameter(
             argument.name,
@@ -184,7 +198,7 @@ def _script_parameters(call: Any) -> tuple[inspect.Parameter, ...]:
             default=argument.default_value if argument.has_default_value() else inspect.Parameter.empty,
             annotation=_SCRIPT_NUMBERS.get(argument.type.kind(), inspect.Parameter.empty),
         )
-        for argument in call.schema.arguments
+        for argument in call.schema.arguments[isinstance(call, torch.ScriptMethod) :]  # without self
     )
 
 

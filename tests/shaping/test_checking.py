@@ -7,8 +7,10 @@ import torch
 from shaping_fakes import BASELINE, FakeTask, load, shaping
 
 from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.state import StateDict
 
 
 def fault(code, **kwargs):
@@ -41,6 +43,55 @@ def test_parameters_are_bound_by_name(signature):
     x = own if own == "dof_pos" else f"{own}['dof_pos']"
     checked = shaping(f"def compute_reward({signature}):\n    return {x}.sum(dim=-1)\n")
     assert checked.functions["reward"].line == 1
+
+
+NETWORK = """
+class Network(torch.nn.Module):
+    def forward(self, dof_pos, dof_vel_scale: float, weight: float = 2.0):
+        return dof_pos[:, 0] * dof_vel_scale * weight
+"""
+CALLED = """
+class Network(torch.nn.Module):
+    def __call__(self, state_dict):
+        return state_dict["dof_pos"][:, 0] * 0.1
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"{NETWORK}compute_reward = Network()",
+        f"{NETWORK}compute_reward = torch.jit.script(Network())",
+        f"{NETWORK}compute_reward = torch.jit.script(Network()).forward",
+        f"{CALLED}compute_reward = Network()",
+        "def f(dof_pos):\n    return dof_pos[:, 0] * 0.1\ncompute_reward = torch.jit.trace(f, torch.zeros(2, 3))",
+        "class Network(torch.nn.Module):\n    def forward(self, dof_pos):\n        return dof_pos[:, 0] * 0.1\n"
+        "compute_reward = torch.jit.trace(Network(), torch.zeros(2, 3))",
+    ],
+)
+def test_modules_and_scripts_are_functions(code):
+    task = FakeTask(4)
+    given = StateDict({**task.state, **task.constants, "actions": torch.zeros(4, 3)})
+    reward = bind(shaping(code, task=task).functions["reward"], given)()
+    torch.testing.assert_close(reward, 0.1 * task.state["dof_pos"][:, 0])
+
+
+@pytest.mark.parametrize("signature", ["*args", "**kwargs", "*args, **kwargs"])
+def test_wrapper_without_named_parameters_is_explained(signature):
+    inside = "def compute_reward(dof_pos):\n    return dof_pos[:, 0]\n"
+    code = f"""
+import functools
+def twice(f):
+    def wrapped({signature}):
+        return 2 * f({signature})
+    return wrapped
+@twice
+{inside}"""
+    told = fault(code)
+    assert told.startswith("mine.py:5: in compute_reward: raised TypeError: ") and "functools.wraps" in told
+    if signature == "*args, **kwargs":
+        shaping(code.replace("    def wrapped", "    @functools.wraps(f)\n    def wrapped"))
 
 
 def test_parameters_receive_state_actions_and_constants():

@@ -210,6 +210,10 @@ def test_async_and_generator_functions_are_refused(code):
 
 def test_non_function_is_refused():
     assert fault("\ncompute_reward = 3\n") == "mine.py:2: compute_reward must be a function, not int"
+    told = "mine.py:1: compute_reward must be a function or an object, not a class"
+    assert fault("class compute_reward(torch.nn.Module):\n    def forward(self, dof_pos): return dof_pos\n") == told
+    told = "mine.py:1: compute_reward is a ModuleList, which has no forward"
+    assert fault("compute_reward = torch.nn.ModuleList()\n") == told
 
 
 def test_torch_settings_are_restored_after_loading():
