@@ -105,6 +105,20 @@ def test_state_views_are_live_and_actions_are_cut_to_the_group_width():
     assert groups.dispatch.reward(1)[:2].tolist() == [10.0, 28.0]
 
 
+@pytest.mark.parametrize("stored, expected", [("dof_pos", 0.0), ("dof_pos.clone()", 3.0)])
+def test_stored_tensors_of_the_state_change_with_it(stored, expected):
+    code = """
+    LAST = []
+    def compute_reward(dof_pos):
+        LAST.append({})
+        return (dof_pos - LAST[-2 if len(LAST) > 1 else -1]).sum(dim=1)
+    """
+    groups = Groups([code.format(stored)], n=2)
+    groups.dispatch.reward(0)
+    groups.task.state["dof_pos"] += 1.0
+    torch.testing.assert_close(groups.dispatch.reward(1), torch.full((2,), expected))
+
+
 def test_initial_state_and_goal_keep_unset_values():
     sets = "def compute_initial_state(dof_pos):\n    return {'dof_vel': dof_pos * 0 + 7.0}\n"
     goal = "def compute_goal(commands):\n    return {'commands': commands.double() * 0 + 3.0}\n"
