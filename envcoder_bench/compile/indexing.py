@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import Any, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.program import Escape, Untraceable, Value, env_axis, kind_of
+from envcoder_bench.compile.program import FLOATS, Escape, Untraceable, Value, env_axis, kind_of
 from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
 _PICKS = "picks single environments of the group"
@@ -95,7 +96,7 @@ def _places_within(
 def _picked(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> np.ndarray:
     """Select each environment's numbers by comparing its index with every place."""
     nodes, kind = rec.nodes(source), rec.value(source).kind
-    made: np.ndarray | None = None
+    made = _nowhere(rec, kind)
     for key, named in _places_within(rec, source, indices):
         option = nodes[key]
         if made is not None and named is not None:
@@ -103,6 +104,14 @@ def _picked(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> np.n
             option = np.array([rec.program.add("select", kind, *row) for row in rows]).reshape(option.shape)
         made = option
     return nodes if made is None else made
+
+
+def _nowhere(rec: Recorder, kind: str) -> np.ndarray | None:
+    """Return the number at a place that does not exist: NaN; None if the kind has none, and the first place counts.
+
+    A function that reads there raises. Its compiled form gives NaN, which stops the candidate where it is returned.
+    """
+    return np.array(rec.program.const(math.nan, kind)) if kind in FLOATS else None
 
 
 def _put(rec: Recorder, source: Tensor, indices: list[Tensor | None], nodes: np.ndarray, new: np.ndarray) -> None:
@@ -155,11 +164,13 @@ def _gather(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     source, index = rec.nodes(a["self"]), rec.nodes(a["index"], "i64")
     if any(source.shape[i] != index.shape[i] for i in range(source.ndim) if i != dim):
         raise Untraceable("gathers from a part of a tensor")
-    made = np.empty(index.shape, dtype=np.int64)
+    made, nowhere = np.empty(index.shape, dtype=np.int64), _nowhere(rec, kind)
     for place in np.ndindex(*index.shape):
-        options = source[(*place[:dim], slice(None), *place[dim + 1 :])]
-        picked = int(options[0])
-        for i, option in enumerate(options[1:].tolist(), start=1):
+        options = source[(*place[:dim], slice(None), *place[dim + 1 :])].tolist()
+        picked = options[0] if nowhere is None else int(nowhere)
+        for i, option in enumerate(options):
+            if nowhere is None and i == 0:
+                continue
             chosen = program.add("eq", "b", int(index[place]), program.const(i, "i64"))
             picked = program.add("select", kind, chosen, option, picked)
         made[place] = picked

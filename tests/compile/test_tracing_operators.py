@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -106,6 +107,23 @@ def rounded_after_every_operation(device):
 
 def test_arithmetic_is_rounded_after_every_operation():
     assert rounded_after_every_operation("cpu") == [True] * 4
+
+
+def test_numbers_read_beyond_a_tensor_are_nan():
+    """Torch raises there. A number of another place would be a wrong result that nobody sees."""
+
+    def f(x, i):
+        table, n = torch.tensor([1.0, 2.0, 3.0]), torch.arange(x.shape[0])
+        return table[i], x.gather(1, i.unsqueeze(1)), x[n, i], table.index_select(0, i)
+
+    x, inside = torch.arange(15.0).view(5, 3) + 10, torch.tensor([0, 1, 2, 1, 0])
+    program = record(f, dict(x=x, i=inside))
+    assert isinstance(program, Program), program
+    state = dict(x=x, i=torch.tensor([0, 3, 2, -4, 1]))
+    nan = math.nan
+    want = [[1, 10, 10, 1], [nan] * 4, [3, 18, 18, 3], [nan] * 4, [2, 23, 23, 2]]
+    got = Compiled([program], 5, state=state).run(state)[0].floats.float()
+    torch.testing.assert_close(got, torch.tensor(want), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.slow
