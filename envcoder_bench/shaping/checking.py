@@ -81,9 +81,7 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
 
 
-def check_fitness(
-    function: CandidateFunction, trial: TrialState, task: AnyTask, action_dim: int
-) -> CandidateFunction:
+def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask, action_dim: int) -> CandidateFunction:
     """Call ``compute_fitness`` once, with actions of width ``action_dim`` in the state; return it as ``check`` does.
 
     Raises:
