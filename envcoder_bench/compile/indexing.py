@@ -111,7 +111,10 @@ def _nowhere(rec: Recorder, kind: str) -> np.ndarray | None:
 
     A function that reads there raises. Its compiled form gives NaN, which stops the candidate where it is returned.
     """
-    return np.array(rec.program.const(math.nan, kind)) if kind in FLOATS else None
+    if kind not in FLOATS:
+        return None
+    inf = rec.program.const(math.inf, kind)
+    return np.array(rec.program.add("sub", kind, inf, inf))  # as a constant, NaN would differ from itself
 
 
 def _put(rec: Recorder, source: Tensor, indices: list[Tensor | None], nodes: np.ndarray, new: np.ndarray) -> None:
