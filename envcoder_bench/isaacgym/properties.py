@@ -24,7 +24,8 @@ DOF_PROPERTIES = np.dtype(
         ("damping", "f4"),
         ("friction", "f4"),
         ("armature", "f4"),
-    ]
+    ],
+    align=True,  # as in Isaac Gym, so that torch.from_numpy takes a column
 )
 
 

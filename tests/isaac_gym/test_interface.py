@@ -103,6 +103,16 @@ def test_dof_properties_accept_scalars_arrays_and_tensors(tmp_path):
     assert rows["lower"].tolist() == pytest.approx([0.1, -5]) and rows["stiffness"].tolist() == [4, 4]
 
 
+def test_columns_of_dof_properties_are_tensors_without_a_copy(tmp_path):
+    """Isaac Gym's rows are 10 fields of 4 bytes; torch takes no strides that are no multiple of an element."""
+    rows = gym.get_asset_dof_properties(load(tmp_path, TREE))
+    assert rows.dtype.itemsize == 40 and rows.dtype.fields["lower"][1] == 4
+    lower = torch.from_numpy(rows["lower"])
+    assert lower.tolist() == pytest.approx(rows["lower"].tolist()) and lower.stride() == (10,)
+    rows["lower"][1] = -3.0
+    assert lower[1] == -3.0
+
+
 def test_rigid_transform_is_available_before_and_after_prepare_sim(tmp_path):
     arm = load(tmp_path, ARM, fix_base_link=True)
     params = gymapi.SimParams()
