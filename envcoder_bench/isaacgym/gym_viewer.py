@@ -1,4 +1,4 @@
-"""Methods of ``gym`` for viewers, colours and the placement of cameras, which do nothing: there are no pictures."""
+"""Methods of ``gym`` for viewers, colours, textures and the placement of cameras, which do nothing: there are no pictures."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ class ViewerMethods:
     def create_camera_sensor(self, env: Any, properties: Any) -> int:
         """Return no camera, as Isaac Gym does without graphics; methods that take its pictures raise an error."""
         tell_ignored("create_camera_sensor", ["the camera"])
+        return INVALID_HANDLE
+
+    def create_texture_from_file(self, sim: Any, filename: str) -> int:
+        """Return no texture; the file is not read."""
+        return INVALID_HANDLE
+
+    def create_texture_from_buffer(self, sim: Any, width: int, height: int, buffer: Any) -> int:
+        """Return no texture."""
         return INVALID_HANDLE
 
     def query_viewer_has_closed(self, viewer: Any) -> bool:

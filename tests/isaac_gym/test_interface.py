@@ -26,6 +26,17 @@ def test_camera_handle_is_invalid_and_images_are_refused():
         gym.get_camera_image_gpu_tensor(None, None, camera, gymapi.IMAGE_DEPTH)
 
 
+def test_textures_are_accepted_and_have_no_effect(tmp_path):
+    scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()))
+    handles = [
+        gym.create_texture_from_file(scene.sim, "no/such/stone.jpg"),
+        gym.create_texture_from_buffer(scene.sim, 1, 1, np.zeros(4, np.uint8)),
+    ]
+    for handle in handles:
+        gym.set_rigid_body_texture(scene.envs[0], 0, 0, gymapi.MESH_VISUAL, handle)
+    assert handles == [gymapi.INVALID_HANDLE] * 2
+
+
 def test_keys_have_distinct_values():
     names = ("KEY_V", "KEY_LEFT_BRACKET", "KEY_RIGHT_BRACKET", "KEY_NUMPAD_5", "KEY_F1", "KEY_ESCAPE")
     assert len({getattr(gymapi, name) for name in names}) == len(names)
