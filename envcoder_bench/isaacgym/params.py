@@ -7,6 +7,8 @@ from enum import IntEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from envcoder_bench.isaacgym.transforms import Transform, Vec3
 
 SIM_FLEX, SIM_PHYSX = 0, 1
@@ -113,9 +115,16 @@ class FlexParams(Params):
 
 
 class SimParams(Params):
-    """Time step, substeps, gravity, and parameters of the physics engines."""
+    """Time step, substeps, gravity, and parameters of the physics engines.
+
+    The time step has single precision, as in Isaac Gym. Tasks divide times by it and round: 20 s are 1001 steps of
+    4 * 0.005 s, rounded up.
+    """
 
     HONOURED = frozenset(("dt", "substeps", "gravity", "up_axis", "physx", "flex", "use_gpu_pipeline"))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, float(np.float32(value)) if name == "dt" else value)
 
     def __init__(self) -> None:
         super().__init__(

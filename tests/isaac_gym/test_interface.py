@@ -124,6 +124,16 @@ def test_columns_of_dof_properties_are_tensors_without_a_copy(tmp_path):
     assert lower[1] == -3.0
 
 
+def test_time_step_has_single_precision():
+    """As legged_gym prints it on Isaac Gym. Its episodes of 20 s have 1001 steps there, not 1000."""
+    params = gymapi.SimParams()
+    assert params.dt == 0.01666666753590107 and isinstance(params.dt, float)
+    params.dt = 0.005
+    assert params.dt == 0.004999999888241291 and np.ceil(20 / (4 * params.dt)) == 1001
+    sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
+    assert gym.get_sim_params(sim).dt == params.dt
+
+
 def test_rigid_transform_is_available_before_and_after_prepare_sim(tmp_path):
     arm = load(tmp_path, ARM, fix_base_link=True)
     params = gymapi.SimParams()
@@ -227,7 +237,7 @@ def test_gymutil_and_torch_utils_helpers_match_isaac_gym(monkeypatch):
     assert gymutil.parse_device_str("cuda:1") == ("cuda", 1)
     params = gymapi.SimParams()
     gymutil.parse_sim_config({"dt": 0.01, "gravity": [0, 0, -3], "up_axis": "z", "physx": {"num_threads": 4}}, params)
-    assert (params.dt, params.gravity.z, params.up_axis, params.physx.num_threads) == (0.01, -3, 1, 4)
+    assert (params.dt, params.gravity.z, params.up_axis, params.physx.num_threads) == (np.float32(0.01), -3, 1, 4)
     monkeypatch.setattr("sys.argv", ["train.py", "--headless", "--task=a1", "--num_envs", "8"])
     own = [{"name": "--task", "type": str, "default": "x"}, {"name": "--num_envs", "type": int}]
     args = gymutil.parse_arguments(custom_parameters=[*own, {"name": "--headless", "action": "store_true"}])

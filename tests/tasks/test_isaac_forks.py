@@ -79,7 +79,7 @@ def test_robot_with_a_custom_step_method_is_stepped_by_it(fork):
     env.reset()
     before = env.task.state["dof_vel"].clone()
     env.step(torch.ones(env.actions.shape))
-    assert bool((env.task.state["dof_vel"] > before).all()) and env.task.dt == 0.02
+    assert bool((env.task.state["dof_vel"] > before).all()) and env.task.dt == np.float32(0.02)
     env.task.isaac.dof_pos.fill_(2.0)
     env.task.isaac.gym.set_dof_state_tensor(env.task.isaac.sim, env.task.isaac.dof_state)
     env.step(torch.ones(env.actions.shape))
