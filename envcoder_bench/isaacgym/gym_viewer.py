@@ -1,4 +1,4 @@
-"""Methods of ``gym`` for viewers, colours, textures and the placement of cameras, which do nothing: there are no pictures."""
+"""Methods of ``gym`` for viewers, colours, textures and placing cameras, which do nothing: there are no pictures."""
 
 from __future__ import annotations
 

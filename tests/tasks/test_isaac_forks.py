@@ -198,6 +198,16 @@ def test_rows_drawn_after_an_environment_loop_are_independent_of_other_groups(fo
     assert torch.equal(beside.task.state["strength"], strength.repeat(3, 1)) and len(set(strength[:, 0].tolist())) == 4
 
 
+def test_tensor_that_the_first_step_replaces_by_one_of_another_shape_is_in_the_state(fork):
+    env = environment("legged_gym:stepper")
+    assert env.task.state["heights"].shape == (4, 2) and not bool(env.task.isaac.episode_length_buf.any())
+    env.reset()
+    for _ in range(3):
+        env.step(torch.ones(env.actions.shape))
+        angles = env.task.state["dof_pos"]
+        assert torch.equal(env.task.state["heights"], torch.cat((angles, angles + 1.0), dim=1))
+
+
 def test_task_with_its_reward_in_step_is_stepped_by_its_own_step():
     env = environment(f"{FOLDER}/flyer.py:Flyer")
     assert env.task.dt == pytest.approx(4 * 0.02) and env.task.num_dofs == 0

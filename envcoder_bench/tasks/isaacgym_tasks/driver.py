@@ -132,10 +132,16 @@ class Driver:
         try:
             self.observe()
         except (AttributeError, RuntimeError, IndexError, TypeError):
-            self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
-            self.judge(torch.zeros_like(everyone))
-            self.reset(everyone)
-            self.observe()
+            self.settle()
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Take a step, in which tasks make tensors, and begin the first episodes again."""
+        everyone = torch.arange(self.num_envs, device=self.device)
+        self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
+        self.judge(torch.zeros_like(everyone))
+        self.reset(everyone)
+        self.observe()
 
     @torch.no_grad()
     def observe(self) -> None:

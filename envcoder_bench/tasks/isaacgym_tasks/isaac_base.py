@@ -66,6 +66,8 @@ class IsaacBase(Task):
         self.driver: Driver = make_driver(self.isaac, self._gym)
         with self.source.errors_of_code(), self._draws.call("reset", None, True):
             self.driver.first()  # here, because some tasks make tensors when they observe
+            if not all(tensors.fits(self.isaac, place, self.rows[place], num_envs) for place in self.keys.values()):
+                self.driver.settle()  # some replace tensors by others of another shape in a step
         self.scene = Scene(self._gym, self.isaac.sim, num_envs)
         with user_input():
             self._randomizer = make_randomizer(self.cfg, self.isaac, self._gym, self.scene, self.driver.repeats)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -49,7 +48,7 @@ class Mirror:
     def row(self, place: Place) -> Tensor | None:
         """Return the task's tensor at a place as ``(num_envs, ...)``; None if it has another size, or is missing."""
         x, row = tensors.read(self._task, place), self._rows[place]
-        if not isinstance(x, Tensor) or x.numel() != self._num_envs * math.prod(row.shape):
+        if not isinstance(x, Tensor) or not tensors.fits(self._task, place, row, self._num_envs):
             return None
         return tensors.view(x, row, self._num_envs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from dataclasses import dataclass
@@ -78,6 +79,12 @@ def rows_of(task: Any, num_envs: int) -> dict[Place, Row]:
         shape = tuple(x.shape[1:]) if repeats == 1 else (repeats, *x.shape[1:])
         found[place] = Row(repeats, shape, x.dtype)
     return found
+
+
+def fits(task: Any, place: Place, row: Row, num_envs: int) -> bool:
+    """Return whether a tensor has the rows that are expected of it, or is missing."""
+    x = read(task, place)
+    return not isinstance(x, Tensor) or x.numel() == num_envs * math.prod(row.shape)
 
 
 def view(x: Tensor, row: Row, num_envs: int) -> Tensor:

@@ -1,4 +1,4 @@
-from walker_gym.envs.walker import Courser, Keeper, Settler, Sharer, Walker, WalkerCfg
+from walker_gym.envs.walker import Courser, Keeper, Settler, Sharer, Stepper, Walker, WalkerCfg
 from walker_gym.utils.task_registry import task_registry
 
 task_registry.register("walker", Walker, WalkerCfg())
@@ -6,3 +6,4 @@ task_registry.register("settler", Settler, WalkerCfg())
 task_registry.register("courser", Courser, WalkerCfg())
 task_registry.register("keeper", Keeper, WalkerCfg())
 task_registry.register("sharer", Sharer, WalkerCfg())
+task_registry.register("stepper", Stepper, WalkerCfg())

@@ -198,3 +198,15 @@ class Sharer(Walker):
     def reset_idx(self, env_ids):
         super().reset_idx(env_ids)
         self.commands[env_ids, 0] = (env_ids < 0.5 * self.num_envs).float()
+
+
+class Stepper(Walker):
+    """Replaces a tensor of positions by one of heights in its first step."""
+
+    def _create_envs(self):
+        super()._create_envs()
+        self.heights = torch.zeros(self.num_envs, 2, 3)
+
+    def post_physics_step(self):
+        super().post_physics_step()
+        self.heights = torch.cat((self.dof_pos, self.dof_pos + 1.0), dim=1)
