@@ -49,8 +49,8 @@ class AssetMethods:
     def create_box(
         self, sim: Simulation, width: float, height: float, depth: float, options: AssetOptions | None = None
     ) -> Asset:
-        """Return a box with sides along x, y, z."""
-        return assets.primitive("box", [0.5 * width, 0.5 * height, 0.5 * depth], options)
+        """Return a box with sides along x, y, z; a side of 0 becomes 0.1 mm, because MuJoCo has no flat boxes."""
+        return assets.primitive("box", [0.5 * max(side, 1e-4) for side in (width, height, depth)], options)
 
     def create_sphere(self, sim: Simulation, radius: float, options: AssetOptions | None = None) -> Asset:
         """Return a ball."""

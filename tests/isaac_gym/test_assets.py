@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from isaacgym_scene import LOPSIDED, TREE, gym, load, options, pose
+from isaacgym_scene import LOPSIDED, TREE, Scene, gym, load, options, pose
 
 from envcoder_bench.isaacgym import gymapi
 
@@ -138,6 +138,15 @@ def test_primitives_have_the_mass_of_their_volume():
     ball = gym.create_sphere(None, 0.3, options(density=100.0))
     assert masses(box)["box"] == pytest.approx(100 * 0.2 * 0.4 * 0.6)
     assert masses(ball)["sphere"] == pytest.approx(100 * 4 / 3 * math.pi * 0.3**3)
+
+
+def test_box_without_height_is_a_thin_plate(tmp_path):
+    flat = gym.create_box(None, 0.3, 0.2, 0.0, options(fix_base_link=True))
+    ball = gym.create_sphere(None, 0.05, options(density=1000.0))
+    scene = Scene((flat, pose(0, 0, 0.4)), (ball, pose(0, 0, 0.46)))
+    scene.step(100)
+    assert scene.root[1::2, 2].tolist() == pytest.approx([0.45] * 2, abs=1e-3)
+    assert masses(flat)["box"] == pytest.approx(1000 * 0.3 * 0.2 * 1e-4)
 
 
 @pytest.mark.parametrize(
