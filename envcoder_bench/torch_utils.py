@@ -39,6 +39,8 @@ def get_axis_params(value: float, axis_idx: int, x_value: float = 0.0, dtype=flo
 
 @torch.jit.ignore  # type: ignore[arg-type]
 def _uniform(rows: int, columns: int, device: str) -> Tensor:
+    if isinstance(rows, Tensor):  # some tasks give the sum of a mask
+        rows = int(rows)
     return stream.uniform((rows, columns), device)
 
 

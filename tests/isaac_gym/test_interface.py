@@ -7,6 +7,7 @@ import pytest
 import torch
 from isaacgym_scene import ARM, SLIDER, TREE, Scene, gym, load, options, pose
 
+from envcoder_bench.core import stream
 from envcoder_bench.isaacgym import gymapi, gymtorch, gymutil, torch_utils
 from envcoder_bench.isaacgym import params as params_module
 
@@ -51,6 +52,15 @@ def test_old_randomization_functions_are_importable_and_refused(name):
 def test_random_signs_have_equal_probability():
     drawn = torch_utils.torch_rand_sign((2000, 1), "cpu")
     assert drawn.shape == (2000, 1) and set(drawn.flatten().tolist()) == {-1.0, 1.0} and abs(drawn.mean()) < 0.1
+
+
+def test_uniform_rows_can_be_counted_by_a_tensor():
+    """As TorchScript converts it in Isaac Gym."""
+    count = torch.tensor([True, False, True, True]).sum()
+    with stream.use(5, 0, 0):
+        drawn = torch_utils.torch_rand_float(0.0, 1.0, (count, 2), "cpu")
+    with stream.use(5, 0, 0):
+        assert torch.equal(drawn, torch_utils.torch_rand_float(0.0, 1.0, (3, 2), "cpu")) and drawn.shape == (3, 2)
 
 
 def test_elapsed_time_is_non_negative_and_increases():
