@@ -1,5 +1,6 @@
 """Tasks as other repositories write them: what differs from IsaacGymEnvs and legged_gym themselves."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -252,6 +253,32 @@ def test_file_of_a_package_is_imported_with_its_package(tmp_path):
     (inside / "rod.yaml").write_text((FOLDER / "pendulum.yaml").read_text())
     source = find_source(f"{inside}/rod.py:Rod")
     assert source.task_class.__module__ == "hands.tasks.rod" and tmp_path in source.folders
+
+
+def test_helpers_beside_the_package_of_the_robot_are_found(tmp_path, monkeypatch):
+    """As in forks that are no package: their folders envs and utils are on top, and a script registers tasks."""
+    for name in ("envs", "utils"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    walker = (CHECKOUT / "walker_gym" / "envs" / "walker.py").read_text()
+    config = (
+        "class TrotterCfg(WalkerCfg):\n    class init_state:\n        pass\n    class asset:\n        file = 'a.urdf'\n"
+    )
+    (tmp_path / "envs" / "robot.py").write_text(f"{walker}\n\n{config}")
+    (tmp_path / "utils" / "helpers.py").write_text((CHECKOUT / "walker_gym" / "utils" / "helpers.py").read_text())
+    (tmp_path / "train.py").write_text("from envs.robot import TrotterCfg, Walker\n")
+    try:
+        assert find_source(f"{tmp_path}/train.py:Walker").config["sim"]["dt"] == 0.02
+        (tmp_path / "utils" / "helpers.py").write_text("import no_such_module\n")
+        del sys.modules["utils.helpers"]
+        with pytest.raises(
+            ValueError, match=r"needs envs\.utils\.helpers of legged_gym: No module named 'no_such_module'"
+        ):
+            find_source(f"{tmp_path}/train.py:Walker")
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("envs", "utils")]:
+            del sys.modules[name]
 
 
 def test_robot_without_its_own_config_class_is_refused(tmp_path):

@@ -64,7 +64,7 @@ def legged_file_source(
     package = homes[0] if homes else "legged_gym"
     with isaac_imports(*folders):
         try:
-            helpers: Any = importlib.import_module(f"{package}.utils.helpers")
+            helpers = _helpers(package)
         except ImportError as error:
             raise ValueError(f"--task {path}:{name} needs {package}.utils.helpers of legged_gym: {error}") from error
     defaults = found[chosen]()
@@ -73,6 +73,19 @@ def legged_file_source(
     values, mark = _plain(helpers.class_to_dict(defaults)), "" if config is None else CONFIG_MARK + config
     construct = _legged(task_class, defaults, helpers)
     return Source(f"{path}:{name}{mark}", name, task_class, values, None, path, folders, construct)
+
+
+def _helpers(package: str) -> Any:
+    """Import the helpers of a package, or those beside it, as in forks whose folders envs and utils are on top."""
+    try:
+        return importlib.import_module(f"{package}.utils.helpers")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.utils":
+            raise
+        try:
+            return importlib.import_module("utils.helpers")
+        except ModuleNotFoundError as second:
+            raise (error if second.name == "utils" else second) from None
 
 
 def _legged(task_class: Any, defaults: Any, helpers: Any) -> Callable[[Config, int, str], Any]:
