@@ -1,4 +1,4 @@
-"""Convex decomposition of concave collision meshes, if ``vhacdx`` is installed."""
+"""Convex parts of collision meshes: of concave ones, if ``vhacdx`` is installed, and plates for flat ones."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false, reportMissingImports=false
@@ -16,6 +16,7 @@ from envcoder_bench.isaacgym.urdf import Link, Shape, walk
 
 CONVEX = 0.5  # least fraction of its hull that a mesh must fill to be kept as one shape
 MAX_PARTS, MAX_VERTICES, RESOLUTION = 32, 64, 100_000
+FLAT, THICKNESS = 1e-5, 1e-4  # relative extent of a mesh that counts as flat; of the plate in its place, m
 
 
 def available() -> bool:
@@ -39,11 +40,32 @@ def decompose(root: Link, options: AssetOptions) -> None:
         link.shapes = shapes
 
 
+def thicken(root: Link) -> None:
+    """Replace the flat meshes of all links by plates, because MuJoCo computes no hull of coplanar vertices."""
+    for link in walk(root):
+        for shape in link.shapes:
+            if shape.mesh is not None and shape.part is None:
+                shape.part = plate(shape.mesh, tuple(shape.size))
+
+
+@lru_cache(maxsize=None)
+def plate(mesh: Path, scale: tuple[float, ...]) -> np.ndarray | None:
+    """Return the vertices of a flat mesh on both sides of its plane, ``(2 n, 3)``, scaled; None if it is not flat."""
+    vertices, _ = read(mesh, scale)
+    _, extents, axes = np.linalg.svd(vertices - vertices.mean(axis=0), full_matrices=False)
+    if extents[2] > FLAT * extents[0]:
+        return None
+    return np.concatenate([vertices + side * 0.5 * THICKNESS * axes[2] for side in (-1.0, 1.0)])
+
+
 @lru_cache(maxsize=None)
 def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
     """Return the vertices of a mesh's convex parts, each ``(n, 3)``, scaled; none where the mesh is nearly convex."""
     import vhacdx
 
+    flat = plate(mesh, scale)
+    if flat is not None:
+        return (flat,)
     vertices, triangles = read(mesh, scale)
     a, b, c = (vertices[triangles[:, k]] for k in range(3))
     volume = abs(np.einsum("ij,ij->i", a, np.cross(b, c)).sum()) / 6
@@ -78,5 +100,6 @@ def _alone(mesh: Path, scale: tuple[float, ...], inertia: mujoco.mjtMeshInertia)
     spec = mujoco.MjSpec()
     spec.add_mesh(name="mesh", file=str(mesh), scale=scale, inertia=inertia)
     body = spec.worldbody.add_body()
-    body.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname="mesh", density=1.0)
+    # a geom that collides with nothing needs no hull, which flat meshes have not
+    body.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname="mesh", density=1.0, contype=0, conaffinity=0)
     return spec.compile()

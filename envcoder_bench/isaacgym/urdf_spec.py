@@ -30,7 +30,13 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> tuple[mujoco.Mj
     root = urdf.read(path, asset_root, options.replace_cylinder_with_capsule)
     if options.vhacd_enabled and decompose.available():
         decompose.decompose(root, options)
-    weigh(root, options)
+    try:
+        weigh(root, options)
+    except ValueError as error:
+        if "coplanar" not in str(error):
+            raise
+        decompose.thicken(root)
+        weigh(root, options)
     if options.collapse_fixed_joints:
         urdf.collapse(root)
     spec = new_spec()

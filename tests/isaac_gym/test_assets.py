@@ -149,6 +149,18 @@ def test_box_without_height_is_a_thin_plate(tmp_path):
     assert masses(flat)["box"] == pytest.approx(1000 * 0.3 * 0.2 * 1e-4)
 
 
+def test_flat_mesh_is_a_thin_plate(tmp_path):
+    (tmp_path / "flat.obj").write_text("v 0 0 1\nv 2 0 1\nv 2 1 1\nv 0 1 1\nf 1 2 3\nf 1 3 4\n")
+    text = """<robot name="r"><link name="lid"><collision><origin xyz="0 0 0.3"/><geometry>
+        <mesh filename="flat.obj" scale="0.1 0.1 0.1"/></geometry></collision></link></robot>"""
+    lid = load(tmp_path, text, fix_base_link=True, density=1000.0)
+    assert masses(lid)["lid"] == pytest.approx(1000 * 0.2 * 0.1 * 1e-4, rel=1e-3)
+    ball = gym.create_sphere(None, 0.02, options(density=1000.0))
+    scene = Scene((lid, pose()), (ball, pose(0.1, 0.05, 0.43)))
+    scene.step(100)
+    assert scene.root[1::2, 2].tolist() == pytest.approx([0.3 + 0.1 + 0.02] * 2, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     "text, words",
     [
