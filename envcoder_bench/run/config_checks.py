@@ -101,8 +101,8 @@ def check_deterministic(cfg: DictConfig) -> None:
 
 def check_task(cfg: DictConfig) -> None:
     """Raise UserError for a value of the task's YAML that has the wrong type or range."""
-    shipped = OmegaConf.load(find_spec(cfg.task.name).config)
-    _check_node(shipped, cfg.task, "task")
+    spec = find_spec(cfg.task.name)
+    _check_node(OmegaConf.load(spec.config), cfg.task, "task", issubclass(spec.task_class, SimTask))
     for key, least in _TASK_WHOLE.items():
         value = OmegaConf.select(cfg.task, key)
         if value is not None and (type(value) is not int or value < least):
@@ -117,15 +117,21 @@ def check_task(cfg: DictConfig) -> None:
         raise UserError(f"task.sim.mujoco.integrator: unknown '{integrator}'{hint}; there are {', '.join(INTEGRATORS)}")
 
 
-def _check_node(shipped: Any, given: Any, key: str) -> None:
-    """Compare the type of a value with the shipped value's: a mapping, a list of numbers, or a number."""
+def _check_node(shipped: Any, given: Any, key: str, native: bool) -> None:
+    """Compare the type of a value with the shipped value's: a mapping, a list of numbers, or a number.
+
+    What lists of a task of Isaac Gym code may hold is for that code to say.
+    """
     if given == shipped:
         return
     if isinstance(shipped, DictConfig):
         if not isinstance(given, DictConfig):
             raise UserError(f"{key} must hold the keys {', '.join(map(str, shipped))}, got {given}")
         for name in shipped:
-            _check_node(shipped[name], given.get(name), f"{key}.{name}")
+            _check_node(shipped[name], given.get(name), f"{key}.{name}", native)
+    elif isinstance(shipped, ListConfig) and not native:
+        if not isinstance(given, ListConfig):
+            raise UserError(f"{key} must be a list, such as {shipped}, got {given}")
     elif isinstance(shipped, ListConfig):
         if not isinstance(given, ListConfig) or len(given) != len(shipped) or not all(map(_is_number, given)):
             raise UserError(f"{key} must be a list of {len(shipped)} numbers, such as {shipped}, got {given}")

@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.isaacgym.compat import Missing
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.describe import describe
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.run.run_files import baseline_sources
@@ -58,6 +60,14 @@ def test_config_values_keep_their_types_unless_overridden(fork):
     assert isinstance(own.spread, np.ndarray) and own.signs == (1, -1)
     own = build_task(compose_config(WALKER, [*SETTINGS, "task.init_state.signs=[1,1]"]), 3).isaac.cfg.init_state
     assert list(own.signs) == [1, 1] and isinstance(own.spread, np.ndarray)
+
+
+def test_lists_of_a_config_can_get_another_length(fork):
+    cfg = compose_config(WALKER, [*SETTINGS, "task.init_state.signs=[1,1,-1]"])
+    check_task(cfg)
+    assert list(build_task(cfg, 3).isaac.cfg.init_state.signs) == [1, 1, -1]
+    with pytest.raises(UserError, match=r"task\.init_state\.signs must be a list, such as \[1, -1\], got 5"):
+        check_task(compose_config(WALKER, [*SETTINGS, "task.init_state.signs=5"]))
 
 
 def test_reset_does_not_change_histories_of_other_environments(fork):
