@@ -98,6 +98,7 @@ def _hull_volume(mesh: Path, scale: tuple[float, ...]) -> float:
 
 def _alone(mesh: Path, scale: tuple[float, ...], inertia: mujoco.mjtMeshInertia) -> mujoco.MjModel:
     spec = mujoco.MjSpec()
+    spec.compiler.balanceinertia = True  # that of a plate is at its limit
     spec.add_mesh(name="mesh", file=str(mesh), scale=scale, inertia=inertia)
     body = spec.worldbody.add_body()
     # a geom that collides with nothing needs no hull, which flat meshes have not

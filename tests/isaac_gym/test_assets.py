@@ -161,6 +161,23 @@ def test_flat_mesh_is_a_thin_plate(tmp_path):
     assert scene.root[1::2, 2].tolist() == pytest.approx([0.3 + 0.1 + 0.02] * 2, abs=1e-3)
 
 
+def test_flat_hexagon_is_a_thin_plate(tmp_path):
+    """The moments of inertia of a flat body are A + B = C, which fails by rounding."""
+    corners = [
+        (round(0.05 * math.cos(k * math.pi / 3), 6), round(0.05 * math.sin(k * math.pi / 3), 6)) for k in range(6)
+    ]
+    lines = [f"v {x} 0 {z}" for x, z in corners] + [f"f 1 {k} {k + 1}" for k in range(2, 6)]
+    (tmp_path / "flat.obj").write_text("\n".join(lines))
+    lid = load(
+        tmp_path,
+        """<robot name="r"><link name="lid"><collision><geometry>
+        <mesh filename="flat.obj"/></geometry></collision></link></robot>""",
+        fix_base_link=True,
+        density=1000.0,
+    )
+    assert masses(lid)["lid"] == pytest.approx(1000 * 1.5 * 3**0.5 * 0.05**2 * 1e-4, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     "text, words",
     [
