@@ -14,7 +14,7 @@ from envcoder_bench.isaacgym.asset import Asset
 from envcoder_bench.isaacgym.collisions import ShapeClass, masks
 from envcoder_bench.isaacgym.contacts import Pairs
 from envcoder_bench.isaacgym.layout import Actor, ActorPlace, Layout
-from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
+from envcoder_bench.isaacgym.params import AssetOptions, AttractorProperties, PlaneParams, SimParams, tell_ignored
 from envcoder_bench.isaacgym.properties import MAX_FLOAT
 from envcoder_bench.isaacgym.terrain import Terrain
 from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
@@ -237,6 +237,14 @@ def _describe(
 
 
 def _root_damping(asset: Asset) -> tuple[float, float]:
-    if asset.fixed or len(asset.body_names) > 1:
+    options = asset.options
+    if len(asset.body_names) > 1:
+        lost = {
+            "linear_damping": options.linear_damping > 0,
+            "angular_damping": options.angular_damping > AssetOptions.DEFAULTS["angular_damping"],
+        }
+        tell_ignored("AssetOptions", [f"{name} of actors of several bodies" for name, given in lost.items() if given])
         return 0.0, 0.0
-    return float(asset.options.linear_damping), float(asset.options.angular_damping)
+    if asset.fixed:
+        return 0.0, 0.0
+    return float(options.linear_damping), float(options.angular_damping)
