@@ -133,7 +133,7 @@ class SceneMethods:
         name: str = "",
         group: int = -1,
         filter: int = -1,
-        seg_id: int = 0,
+        segmentationId: int = 0,
     ) -> int:
         """Add an actor to an environment; return its index there."""
         env.sim.record("create_actor")

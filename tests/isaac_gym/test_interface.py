@@ -63,6 +63,15 @@ def test_uniform_rows_can_be_counted_by_a_tensor():
         assert torch.equal(drawn, torch_utils.torch_rand_float(0.0, 1.0, (3, 2), "cpu")) and drawn.shape == (3, 2)
 
 
+def test_actors_are_created_with_the_keywords_of_isaac_gym():
+    sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
+    env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+    ball = gym.create_sphere(sim, 0.1, None)
+    assert gym.create_actor(env, ball, pose(), "first", group=0, filter=1, segmentationId=2) == 0
+    assert gym.create_actor(env, ball, pose(), name="second", group=0, filter=1, segmentationId=3) == 1
+    assert gym.find_actor_handle(env, "second") == 1
+
+
 def test_elapsed_time_is_non_negative_and_increases():
     sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
     first = gym.get_elapsed_time(sim)
