@@ -148,6 +148,11 @@ class Asset:
             )
         return joints, found
 
+    @property
+    def slides(self) -> list[bool]:
+        """Whether each DOF is a translation."""
+        return [bool(self.model.jnt_type[j] == _SLIDE) for j in self._joints]
+
     def _read_dofs(self, joints: dict[str, Joint]) -> np.ndarray:
         model = self.model
         rows = np.zeros(len(self._joints), DOF_PROPERTIES)

@@ -8,7 +8,7 @@ import numpy as np
 
 from envcoder_bench.isaacgym import asset as assets
 from envcoder_bench.isaacgym.asset import Asset
-from envcoder_bench.isaacgym.params import AssetOptions, ForceSensorProperties, tell_ignored
+from envcoder_bench.isaacgym.params import AssetOptions, DofType, ForceSensorProperties, tell_ignored
 from envcoder_bench.isaacgym.properties import ActuatorProperties, RigidShapeProperties, TendonProperties
 from envcoder_bench.isaacgym.simulation import Simulation, copied
 from envcoder_bench.isaacgym.transforms import Transform
@@ -64,6 +64,12 @@ class AssetMethods:
 
     def get_asset_dof_name(self, asset: Asset, index: int) -> str:
         return asset.dof_names[index]
+
+    def get_asset_dof_type(self, asset: Asset, index: int) -> DofType:
+        return DofType.DOF_TRANSLATION if asset.slides[index] else DofType.DOF_ROTATION
+
+    def get_dof_type_string(self, kind: DofType) -> str:
+        return {DofType.DOF_ROTATION: "Rotation", DofType.DOF_TRANSLATION: "Translation"}.get(kind, "Invalid")
 
     def get_asset_dof_dict(self, asset: Asset) -> dict[str, int]:
         return {name: k for k, name in enumerate(asset.dof_names)}

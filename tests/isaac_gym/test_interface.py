@@ -133,6 +133,13 @@ def test_dof_properties_accept_scalars_arrays_and_tensors(tmp_path):
     assert rows["lower"].tolist() == pytest.approx([0.1, -5]) and rows["stiffness"].tolist() == [4, 4]
 
 
+def test_dof_types_are_those_of_the_joints(tmp_path):
+    for text, kind, name in ((ARM, gymapi.DOF_ROTATION, "Rotation"), (SLIDER, gymapi.DOF_TRANSLATION, "Translation")):
+        asset = load(tmp_path, text)
+        kinds = [gym.get_asset_dof_type(asset, k) for k in range(gym.get_asset_dof_count(asset))]
+        assert kinds and set(kinds) == {gymapi.DofType(kind)} and gym.get_dof_type_string(kinds[0]) == name
+
+
 def test_columns_of_dof_properties_are_tensors_without_a_copy(tmp_path):
     """Isaac Gym's rows are 10 fields of 4 bytes; torch takes no strides that are no multiple of an element."""
     rows = gym.get_asset_dof_properties(load(tmp_path, TREE))
