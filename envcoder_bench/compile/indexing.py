@@ -169,11 +169,9 @@ def _gather(rec: Recorder, a: Arguments, result: Tensor) -> Result:
         raise Untraceable("gathers from a part of a tensor")
     made, nowhere = np.empty(index.shape, dtype=np.int64), _nowhere(rec, kind)
     for place in np.ndindex(*index.shape):
-        options = source[(*place[:dim], slice(None), *place[dim + 1 :])].tolist()
-        picked = options[0] if nowhere is None else int(nowhere)
-        for i, option in enumerate(options):
-            if nowhere is None and i == 0:
-                continue
+        options = list(enumerate(source[(*place[:dim], slice(None), *place[dim + 1 :])].tolist()))
+        picked = options.pop(0)[1] if nowhere is None else int(nowhere)
+        for i, option in options:
             chosen = program.add("eq", "b", int(index[place]), program.const(i, "i64"))
             picked = program.add("select", kind, chosen, option, picked)
         made[place] = picked
