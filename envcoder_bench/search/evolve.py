@@ -16,7 +16,7 @@ from envcoder_bench.report.results import OK
 from envcoder_bench.search.genome import Genome, UnsupportedCode
 from envcoder_bench.search.records import Archive, Attempt, Proposal, proposal_name
 from envcoder_bench.search.terms import Quantity, quantities
-from envcoder_bench.search.vary import mutate, recombine
+from envcoder_bench.search.vary import add_term, mutate, recombine
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import Key
@@ -24,6 +24,7 @@ from envcoder_bench.tasks.contract import Key
 TOURNAMENT = 3  # parents are the best of this many drawn at random
 ELITE = 0.25  # share of a round whose parent is the best so far
 RECOMBINED = 0.4  # share of proposals with two parents
+NEW_TERM = 0.1  # share of proposals with a new term; most improve with numbers and need several changes of them
 MORE = 0.5  # probability of one more mutation, up to MAX_MUTATIONS
 MAX_MUTATIONS = 4
 TRIES = 200  # to find a proposal that is not in the archive
@@ -170,7 +171,7 @@ def _vary(
 ) -> tuple[Genome, list[str], tuple[str, ...]]:
     """Return a changed copy of a parent, perhaps combined with another, its changes, and the names of its parents.
 
-    Raises UnsupportedCode if a change cannot be applied.
+    A new term is the first of the mutations. Raises UnsupportedCode if a change cannot be applied.
     """
     genome, changes, names = population[parent], [], (parent,)
     if other != parent and rng.random() < RECOMBINED:
@@ -181,8 +182,9 @@ def _vary(
     mutations = 0 if changes and rng.random() < 0.5 else 1
     while mutations and mutations < MAX_MUTATIONS and rng.random() < MORE:
         mutations += 1
-    for _ in range(mutations):
-        change = mutate(genome, rng, quantities)
+    new_term = bool(quantities) and rng.random() < NEW_TERM
+    for number in range(mutations):
+        change = add_term(genome, quantities, rng) if new_term and number == 0 else mutate(genome, rng)
         if change is not None:
             genome = change[0]
             changes.append(change[1])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import math
 import textwrap
-from functools import partial
 from random import Random
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
@@ -46,7 +45,6 @@ Recombination = Callable[[Genome, Genome, str, Random], Change]
 SPREADS = (0.2, 0.6, 0.6, 1.5)  # standard deviations of a factor's logarithm: mostly small steps, sometimes large
 MIN_LOG_FACTOR = 0.05
 ZERO = 0.04  # probability that a number becomes zero
-ADDED = 3.0  # weight of a new term among the mutations of a reward
 STATE = "state_dict"
 _SIZE_FUNCTIONS = {
     "range", "arange", "zeros", "ones", "full", "empty", "rand", "randn", "view", "reshape", "expand", "repeat",
@@ -54,21 +52,19 @@ _SIZE_FUNCTIONS = {
 }  # fmt: skip
 
 
-def mutate(genome: Genome, rng: Random, quantities: Sequence[Quantity] = ()) -> Change:
-    """Change one of the functions, chosen at random; the reward, which may get ``quantities``, has twice the weight."""
+def mutate(genome: Genome, rng: Random) -> Change:
+    """Change one of the functions, chosen at random; the reward has twice the weight."""
     names = [function.name for function in genome.shapers()]
     if not names:
         return None
     name = rng.choice(names + [REWARD] * (REWARD in names))
-    mutations = [*MUTATIONS.get(name, [(scale_number, 1.0)])]
-    if name == REWARD and quantities:
-        mutations.append((partial(add_term, quantities), ADDED))
+    mutations = MUTATIONS.get(name, [(scale_number, 1.0)])
     mutation = rng.choices([x for x, _ in mutations], [weight for _, weight in mutations])[0]
     return mutation(genome, name, rng)
 
 
-def add_term(quantities: Sequence[Quantity], genome: Genome, name: str, rng: Random) -> Change:
-    """Add a term of the task's state, which is computed in a helper function."""
+def add_term(genome: Genome, quantities: Sequence[Quantity], rng: Random) -> Change:
+    """Add a term of the task's state to the reward, which is computed in a helper function."""
     return graft(genome, Genome(draw(quantities, rng), [REWARD]), "the state", rng)
 
 

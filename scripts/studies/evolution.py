@@ -23,7 +23,7 @@ from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_result import RunResult
-from envcoder_bench.search.evolve import EvolveProposer
+from envcoder_bench.search.evolve import NEW_TERM, EvolveProposer
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.providers.choice import RANDOM
 from envcoder_bench.search.records import Archive, Attempt, Proposal
@@ -84,7 +84,7 @@ def _searches(study: Study, about: Record, sizes: Mapping[str, Any]) -> None:
     """Run the searches that are not recorded, and record them."""
     args, task = study.args, about["task"]
     about = {**about, "rounds": args.rounds, "per_round": args.per_round, "seeds": args.final_seeds}
-    about.update(batch=True, new_terms=True)  # other searches are recorded without these
+    about.update(batch=True, new_terms=NEW_TERM)  # other searches are recorded without these
     about.update(overrides=list(args.overrides), settings=dict(sizes))
     facts = [{**about, "method": method, "search": k} for k in range(args.searches) for method in args.methods]
     types = [REWARD] if about["kinds"] == "reward" else None

@@ -66,8 +66,11 @@ def evolve(records: list[Record]) -> list[str]:
 
 
 def _method(record: Record) -> str:
-    """Return a search's method; until 2026-11-26 rewards got no new terms of the state."""
-    return record["method"] if record.get("new_terms") else f"{record['method']} without new terms"
+    """Return a search's method, and how often rewards got a new term of the state, where this is not the default."""
+    share = record.get("new_terms")  # True: a weight of 3 among the mutations, more than half of all candidates
+    if share is None or share is True:
+        return f"{record['method']} {'without' if share is None else 'with many'} new terms"
+    return record["method"] if share == NEW_TERM else f"{record['method']} with {share:.0%} new terms"
 
 
 def _of_one_budget(searches: list[Record], references: dict[str, Record]) -> list[Record]:
