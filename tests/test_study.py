@@ -20,6 +20,7 @@ from studies.components import COMPONENTS, variants  # noqa: E402
 from envcoder_bench.core.errors import UserError  # noqa: E402
 from envcoder_bench.run.config import compose_config  # noqa: E402
 from envcoder_bench.run.policies import open_run  # noqa: E402
+from envcoder_bench.search.evolve import NEW_TERM  # noqa: E402
 from envcoder_bench.search.folder import SearchFolder  # noqa: E402
 from envcoder_bench.search.genome import Genome  # noqa: E402
 from envcoder_bench.search.launch import start  # noqa: E402
@@ -351,7 +352,7 @@ def test_methods_are_compared_from_three_searches_on():
     fitness = {"no_reward": [0.0], "human": [2.0]}
     reference = {**about, "role": "reference", "iteration": 2, "seeds": 1, "fitness": fitness}
     search = {**about, "role": "search", "kinds": "reward", "rounds": 3, "per_round": 4, "evaluations": 12}
-    search["new_terms"] = True
+    search["new_terms"] = NEW_TERM
     better = {**search, "method": "evolve", "fitness": {"best": [2.0]}}
     worse = {**search, "method": "random", "fitness": {"best": [1.0]}}
 
@@ -364,11 +365,16 @@ def test_methods_are_compared_from_three_searches_on():
         "- random, reward: human-normalized interquartile mean over 1 task 0.50 [0.50, 0.50]",
         "- probability that a search by evolve, reward ends better than one by random, reward: 1.00 [1.00, 1.00]",
     ]
-    older = {key: value for key, value in better.items() if key != "new_terms"}  # rewards got no new terms then
-    assert told(*[older] * 3, *[worse] * 3)[-1] == (
-        "- probability that a search by evolve without new terms, reward ends better than one by random, reward:"
-        " 1.00 [1.00, 1.00]"
-    )
+    many = {**better, "new_terms": True}
+    without = {key: value for key, value in better.items() if key != "new_terms"}  # rewards got no new terms then
+    lines = told(*[better] * 3, *[many] * 3, *[without] * 3, *[worse] * 3)
+    pairs = [line.split(" search by ")[1].split(":")[0] for line in lines if "probability" in line]
+    assert pairs == [  # of searches that differ in one thing
+        "evolve, reward ends better than one by evolve with many new terms, reward",
+        "evolve, reward ends better than one by evolve without new terms, reward",
+        "evolve, reward ends better than one by random, reward",
+        "evolve with many new terms, reward ends better than one by evolve without new terms, reward",
+    ]
 
 
 def test_parts_without_records_stay_empty(tmp_path):
