@@ -291,6 +291,20 @@ def test_helpers_beside_the_package_of_the_robot_are_found(tmp_path, monkeypatch
             del sys.modules[name]
 
 
+def test_checkout_that_is_no_package_is_refused_with_the_remedy(tmp_path, monkeypatch):
+    """As zgszhygzhl/ddt_tita_rl_isaacgym, whose modules import each other from the checkout's folder."""
+    for file, text in {
+        "envs/__init__.py": "from utils.task_registry import task_registry\n",
+        "utils/__init__.py": "",
+        "utils/task_registry.py": "task_registry = None\n",
+    }.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    monkeypatch.setenv("LEGGED_GYM_PATH", str(tmp_path))
+    with pytest.raises(ValueError, match=r"No module named 'utils'; .* is no package: .* --task FILE.py:CLASS"):
+        find_source("legged_gym:a1")
+
+
 def test_robot_without_its_own_config_class_is_refused(tmp_path):
     (tmp_path / "walk.py").write_text(
         "class LeggedRobotCfg:\n    class init_state:\n        pass\n    class asset:\n        file = ''\n\n"

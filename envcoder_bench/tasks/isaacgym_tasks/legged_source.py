@@ -36,7 +36,14 @@ def legged_gym_source(address: str, name: str) -> Source:
             helpers: Any = importlib.import_module(f"{package}.utils.helpers")
             registry: Any = importlib.import_module(f"{package}.utils.task_registry").task_registry
         except Exception as error:
-            raise ValueError(f"--task {address}: {package} cannot be imported: {one_line(error)}") from error
+            hint = ""
+            if (
+                folder is not None
+                and isinstance(error, ModuleNotFoundError)
+                and (folder / package / str(error.name)).is_dir()
+            ):
+                hint = f"; {folder / package} is no package: name the file of a task, --task FILE.py:CLASS"
+            raise ValueError(f"--task {address}: {package} cannot be imported: {one_line(error)}{hint}") from error
         task_class = pick(registry.task_classes, name, package)
         defaults = registry.env_cfgs[name]
         config = _plain(helpers.class_to_dict(defaults))
