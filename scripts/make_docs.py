@@ -6,6 +6,7 @@ the baselines.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import textwrap
 from pathlib import Path
@@ -104,5 +105,6 @@ def tasks_page() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     PAGE.write_text(tasks_page(), encoding="utf-8")
     print(PAGE)
