@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from typing import Any, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.program import FLOATS, Escape, Untraceable, Value, env_axis, kind_of
-from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
+from envcoder_bench.compile.program import Escape, Untraceable, Value, env_axis, kind_of
+from envcoder_bench.compile.rules import Arguments, Result, rule
+from envcoder_bench.compile.values import Values
 
 _PICKS = "picks single environments of the group"
 _MASKS = ("b", "u8")  # kinds of an index that is a mask
 
 
-def _places(rec: Recorder, tensor: Tensor) -> np.ndarray:
+def _places(rec: Values, tensor: Tensor) -> np.ndarray:
     """Return the numbers of an index that does not depend on the state."""
     value = rec.value(tensor)
     if not rec.is_known(tensor):
@@ -27,7 +27,7 @@ def _places(rec: Recorder, tensor: Tensor) -> np.ndarray:
     return np.array(numbers, dtype=bool if value.kind in _MASKS else np.int64).reshape(value.index.shape)
 
 
-def _indexed(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> tuple[Any, ...]:
+def _indexed(rec: Values, source: Tensor, indices: list[Tensor | None]) -> tuple[Any, ...]:
     """Return the numpy index that corresponds to torch's."""
     key: list[Any] = []
     for dim, index in enumerate(indices):
@@ -43,14 +43,14 @@ def _indexed(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> tup
 
 
 @rule("index")
-def _index(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _index(rec: Values, a: Arguments, result: Tensor) -> Result:
     source, indices, value = a["self"], list(a["indices"]), rec.value(a["self"])
     if _is_within(rec, source, indices):
         return Value.of(_picked(rec, source, indices), value.kind)
     return Value.of(value.nodes[_indexed(rec, source, indices)], value.kind)
 
 
-def _is_within(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> bool:
+def _is_within(rec: Values, source: Tensor, indices: list[Tensor | None]) -> bool:
     """Return whether an index names places within each environment, ``x[torch.arange(n), index]``, or of a table."""
     axis, given = rec.axis(source), [index for index in indices if index is not None]
     if any(rec.value(index).kind in _MASKS for index in given):
@@ -60,7 +60,7 @@ def _is_within(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> b
     return axis < len(indices) and rec.shape(source)[axis] == 1 and _is_lanes(rec, indices[axis])
 
 
-def _is_lanes(rec: Recorder, index: Tensor | None) -> bool:
+def _is_lanes(rec: Values, index: Tensor | None) -> bool:
     """Return whether an index is that of all environments in order, ``torch.arange(n)``."""
     if index is None or rec.axis(index) is None:
         return False
@@ -68,7 +68,7 @@ def _is_lanes(rec: Recorder, index: Tensor | None) -> bool:
 
 
 def _places_within(
-    rec: Recorder, source: Tensor, indices: list[Tensor | None]
+    rec: Values, source: Tensor, indices: list[Tensor | None]
 ) -> Iterator[tuple[tuple[Any, ...], np.ndarray | None]]:
     """Yield each place that an index can name, as a numpy index, and nodes that say whether it is named.
 
@@ -79,6 +79,9 @@ def _places_within(
     env_axis(tuple(torch.broadcast_shapes(*(x.shape for x in given.values()))), rec.rows)  # raises if there are two
     shape = np.broadcast_shapes(*(rec.shape(x) for x in given.values()))
     wanted = {i: np.broadcast_to(rec.nodes(x, "i64"), shape) for i, x in given.items() if i != axis}
+    for i, numbers in wanted.items():
+        for node in numbers.reshape(-1).tolist():
+            rec.within(node, -size[i], size[i])
     together = max(given) - min(given) < len(given)  # else numpy and torch put the axes of the index first
     after = (1,) * (len(size) - (max(given) + 1 if together else len(given)))
     for place in itertools.product(*(range(size[i]) for i in wanted)):
@@ -93,10 +96,10 @@ def _places_within(
         yield key, np.array(named, dtype=np.int64).reshape(shape + after) if tests else None
 
 
-def _picked(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> np.ndarray:
+def _picked(rec: Values, source: Tensor, indices: list[Tensor | None]) -> np.ndarray:
     """Select each environment's numbers by comparing its index with every place."""
     nodes, kind = rec.nodes(source), rec.value(source).kind
-    made = _nowhere(rec, kind)
+    made = None
     for key, named in _places_within(rec, source, indices):
         option = nodes[key]
         if made is not None and named is not None:
@@ -106,18 +109,7 @@ def _picked(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> np.n
     return nodes if made is None else made
 
 
-def _nowhere(rec: Recorder, kind: str) -> np.ndarray | None:
-    """Return the number at a place that does not exist: NaN; None if the kind has none, and the first place counts.
-
-    A function that reads there raises. Its compiled form gives NaN, which stops the candidate where it is returned.
-    """
-    if kind not in FLOATS:
-        return None
-    inf = rec.program.const(math.inf, kind)
-    return np.array(rec.program.add("sub", kind, inf, inf))  # as a constant, NaN would differ from itself
-
-
-def _put(rec: Recorder, source: Tensor, indices: list[Tensor | None], nodes: np.ndarray, new: np.ndarray) -> None:
+def _put(rec: Values, source: Tensor, indices: list[Tensor | None], nodes: np.ndarray, new: np.ndarray) -> None:
     """Write ``new`` to ``nodes`` where each environment's index names them; of two entries, the later one counts."""
     kind, order = kind_of(source.dtype), np.arange(nodes.size).reshape(nodes.shape)
     for key, named in _places_within(rec, source, indices):
@@ -129,16 +121,18 @@ def _put(rec: Recorder, source: Tensor, indices: list[Tensor | None], nodes: np.
 
 
 @rule("index_select")
-def _index_select(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _index_select(rec: Values, a: Arguments, result: Tensor) -> Result:
     source, dim, kind = a["self"], rec.inner_axis(a["self"], a["dim"], _PICKS), rec.value(a["self"]).kind
     indices = [*[None] * dim, a["index"]]
     if _is_within(rec, source, indices):
+        for node in rec.nodes(a["index"], "i64").reshape(-1).tolist():
+            rec.within(node, 0, rec.shape(source)[dim])
         return Value.of(_picked(rec, source, indices), kind)
     return Value.of(np.take(rec.nodes(source), _places(rec, a["index"]), axis=dim), kind)
 
 
 @rule("index_put", "_index_put_impl")
-def _index_put(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _index_put(rec: Values, a: Arguments, result: Tensor) -> Result:
     """``x[mask] = number``, ``x[:, [1, 2]] = y`` and ``x[torch.arange(n), index] = y``."""
     kind, indices = kind_of(result.dtype), list(a["indices"])
     nodes, new = rec.nodes(a["self"], kind).copy(), rec.nodes(a["values"], kind)
@@ -161,17 +155,17 @@ def _index_put(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("gather")
-def _gather(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _gather(rec: Values, a: Arguments, result: Tensor) -> Result:
     """Gather along an axis; an index that depends on the state is compared with every position."""
     dim, kind, program = rec.inner_axis(a["self"], a["dim"], _PICKS), kind_of(result.dtype), rec.program
     source, index = rec.nodes(a["self"]), rec.nodes(a["index"], "i64")
     if any(source.shape[i] != index.shape[i] for i in range(source.ndim) if i != dim):
         raise Untraceable("gathers from a part of a tensor")
-    made, nowhere = np.empty(index.shape, dtype=np.int64), _nowhere(rec, kind)
+    made = np.empty(index.shape, dtype=np.int64)
     for place in np.ndindex(*index.shape):
-        options = list(enumerate(source[(*place[:dim], slice(None), *place[dim + 1 :])].tolist()))
-        picked = options.pop(0)[1] if nowhere is None else int(nowhere)
-        for i, option in options:
+        picked, *options = source[(*place[:dim], slice(None), *place[dim + 1 :])].tolist()
+        rec.within(int(index[place]), 0, len(options) + 1)
+        for i, option in enumerate(options, 1):
             chosen = program.add("eq", "b", int(index[place]), program.const(i, "i64"))
             picked = program.add("select", kind, chosen, option, picked)
         made[place] = picked
@@ -179,7 +173,7 @@ def _gather(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("index_fill")
-def _index_fill(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _index_fill(rec: Values, a: Arguments, result: Tensor) -> Result:
     dim, kind = rec.inner_axis(a["self"], a["dim"], _PICKS), kind_of(result.dtype)
     nodes = rec.nodes(a["self"], kind).copy()
     nodes[(slice(None),) * dim + (_places(rec, a["index"]),)] = rec.nodes(a["value"], kind)
@@ -187,7 +181,7 @@ def _index_fill(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("scatter")
-def _scatter(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _scatter(rec: Values, a: Arguments, result: Tensor) -> Result:
     """Scatter along an axis; an index that depends on the state is compared with every position."""
     dim, kind, p = rec.inner_axis(a["self"], a["dim"], _PICKS), kind_of(result.dtype), rec.program
     made, index = rec.nodes(a["self"], kind).copy(), rec.nodes(a["index"], "i64")

@@ -14,13 +14,14 @@ import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
+from envcoder_bench.compile.rules import Arguments, Result, rule
+from envcoder_bench.compile.values import Values
 
 Matrix = List[List[int]]  # nodes, row by row
 MAX_WIDTH = 16  # of a matrix; the number of operations grows with its cube
 
 
-def _matrices(rec: Recorder, x: Tensor, kind: str) -> np.ndarray:
+def _matrices(rec: Values, x: Tensor, kind: str) -> np.ndarray:
     """Return the nodes of (a batch of) matrices, ``(..., rows, columns)``.
 
     Neither axis of a square matrix is the axis of environments, because the recorder refuses tensors with two of them.
@@ -39,7 +40,7 @@ def _each(change: Callable[..., Any], *batches: np.ndarray) -> list[Any]:
     return [change(*(x[place].tolist() for x in wide)) for place in np.ndindex(*lead)]
 
 
-def _value(rec: Recorder, nodes: Any, result: Tensor) -> Value:
+def _value(rec: Values, nodes: Any, result: Tensor) -> Value:
     return Value.of(np.array(nodes, dtype=np.int64).reshape(rec.shape(result)), kind_of(result.dtype))
 
 
@@ -117,14 +118,14 @@ def _identity(p: Program, kind: str, n: int) -> Matrix:
 
 
 @rule("linalg_inv_ex")
-def _inverse(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _inverse(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind, n = rec.program, kind_of(result[0].dtype), a["A"].shape[-1]
     made = _each(lambda x: _solved(p, kind, x, _identity(p, kind, n)), _matrices(rec, a["A"], kind))
     return [_value(rec, [x for x, _ in made], result[0]), _value(rec, [info for _, info in made], result[1])]
 
 
 @rule("_linalg_solve_ex")
-def _solve(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _solve(rec: Values, a: Arguments, result: Any) -> Result:
     """Return the solution and ``info``; the factors, which torch returns for derivatives, have no value."""
     p, kind, left, right = rec.program, kind_of(result[0].dtype), a["A"], a["B"]
     x = _matrices(rec, left, kind)
@@ -140,7 +141,7 @@ def _solve(rec: Recorder, a: Arguments, result: Any) -> Result:
 
 
 @rule("_linalg_check_errors")
-def _check_errors(rec: Recorder, a: Arguments, result: None) -> Result:
+def _check_errors(rec: Values, a: Arguments, result: None) -> Result:
     """Record nothing: torch raises for ``info`` here, and in a kernel the results are not finite."""
     return []
 
@@ -152,7 +153,7 @@ def _diagonal_of(p: Program, kind: str, square: Matrix) -> tuple[list[int], int]
 
 
 @rule("_linalg_det")
-def _determinant(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _determinant(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind = rec.program, kind_of(result[0].dtype)
 
     def make(square: Matrix) -> int:
@@ -167,7 +168,7 @@ def _determinant(rec: Recorder, a: Arguments, result: Any) -> Result:
 
 
 @rule("_linalg_slogdet")
-def _sign_and_log_of_determinant(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _sign_and_log_of_determinant(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind = rec.program, kind_of(result[0].dtype)
 
     def make(square: Matrix) -> tuple[int, int]:
@@ -203,14 +204,14 @@ def _cholesky(p: Program, kind: str, square: Matrix) -> tuple[Matrix, int]:
     return factor, _first(p, wrong)
 
 
-def _lower(rec: Recorder, x: Tensor, kind: str, upper: bool) -> np.ndarray:
+def _lower(rec: Values, x: Tensor, kind: str, upper: bool) -> np.ndarray:
     """Return the nodes of a matrix given by its lower (or ``upper``) triangle, as a lower triangle."""
     nodes = _matrices(rec, x, kind)
     return np.swapaxes(nodes, -1, -2) if upper else nodes
 
 
 @rule("linalg_cholesky_ex")
-def _cholesky_ex(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _cholesky_ex(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind = rec.program, kind_of(result[0].dtype)
     made = _each(lambda x: _cholesky(p, kind, x), _lower(rec, a["self"], kind, a["upper"]))
     factors = [_transposed(factor) if a["upper"] else factor for factor, _ in made]
@@ -223,7 +224,7 @@ def _with_factor(p: Program, kind: str, lower: Matrix, right: Matrix) -> Matrix:
 
 
 @rule("cholesky_solve")
-def _cholesky_solve(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _cholesky_solve(rec: Values, a: Arguments, result: Tensor) -> Result:
     p, kind = rec.program, kind_of(result.dtype)
     lower = _lower(rec, a["input2"], kind, a["upper"])
     made = _each(lambda x, y: _with_factor(p, kind, x, y), lower, _matrices(rec, a["self"], kind))
@@ -231,14 +232,14 @@ def _cholesky_solve(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("cholesky_inverse")
-def _cholesky_inverse(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _cholesky_inverse(rec: Values, a: Arguments, result: Tensor) -> Result:
     p, kind, n = rec.program, kind_of(result.dtype), result.shape[-1]
     lower = _lower(rec, a["self"], kind, a["upper"])
     return _value(rec, _each(lambda x: _with_factor(p, kind, x, _identity(p, kind, n)), lower), result)
 
 
 @rule("linalg_solve_triangular")
-def _solve_triangular(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _solve_triangular(rec: Values, a: Arguments, result: Tensor) -> Result:
     p, kind, upper, left = rec.program, kind_of(result.dtype), a["upper"], a["left"]
     x, y = (_matrices(rec, a[name], kind) for name in ("self", "B"))
     if not left:  # x @ A = B
@@ -249,7 +250,7 @@ def _solve_triangular(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("diag_embed")
-def _diag_embed(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _diag_embed(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind = kind_of(result.dtype)
     made = np.full(rec.shape(result), rec.program.const(0, kind), dtype=np.int64)
     diagonal = np.diagonal(made, a["offset"], a["dim1"], a["dim2"])

@@ -8,7 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
+from envcoder_bench.compile.rules import Arguments, Result, rule
+from envcoder_bench.compile.values import Values
 
 Row = List[int]
 MAX_SORTED = 32  # numbers; the number of comparisons grows with its square
@@ -58,7 +59,7 @@ def _median(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
     return [own[0]], [own[1]]
 
 
-def _pair(rec: Recorder, a: Arguments, result: Any, change: Callable[[Program, str, Row], tuple[Row, Row]]) -> Result:
+def _pair(rec: Values, a: Arguments, result: Any, change: Callable[[Program, str, Row], tuple[Row, Row]]) -> Result:
     """Return the values and positions that ``change`` computes from each row along ``dim``."""
     x: Tensor = a["self"]
     kind = rec.value(x).kind
@@ -73,12 +74,12 @@ def _pair(rec: Recorder, a: Arguments, result: Any, change: Callable[[Program, s
 
 
 @rule("sort")
-def _sort(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _sort(rec: Values, a: Arguments, result: Any) -> Result:
     return _pair(rec, a, result, lambda p, kind, row: _sorted(p, kind, row, a["descending"]))
 
 
 @rule("topk")
-def _topk(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _topk(rec: Values, a: Arguments, result: Any) -> Result:
     def change(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
         values, places = _sorted(p, kind, row, a["largest"])
         return values[: a["k"]], places[: a["k"]]
@@ -87,7 +88,7 @@ def _topk(rec: Recorder, a: Arguments, result: Any) -> Result:
 
 
 @rule("kthvalue")
-def _kthvalue(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _kthvalue(rec: Values, a: Arguments, result: Any) -> Result:
     def change(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
         values, places = _sorted(p, kind, row, False)
         return values[a["k"] - 1 : a["k"]], places[a["k"] - 1 : a["k"]]
@@ -96,17 +97,17 @@ def _kthvalue(rec: Recorder, a: Arguments, result: Any) -> Result:
 
 
 @rule("median")
-def _median_of(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _median_of(rec: Values, a: Arguments, result: Any) -> Result:
     if isinstance(result, Tensor):
         raise Untraceable(_JOINS)
     return _pair(rec, a, result, _median)
 
 
 @rule("cummax")
-def _cummax(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _cummax(rec: Values, a: Arguments, result: Any) -> Result:
     return _pair(rec, a, result, lambda p, kind, row: _running(p, kind, row, "ge"))
 
 
 @rule("cummin")
-def _cummin(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _cummin(rec: Values, a: Arguments, result: Any) -> Result:
     return _pair(rec, a, result, lambda p, kind, row: _running(p, kind, row, "le"))

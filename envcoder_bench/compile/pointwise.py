@@ -8,7 +8,8 @@ from typing import Any, Callable, Sequence
 from torch import Tensor
 
 from envcoder_bench.compile.program import FLOATS, Program, Untraceable, kind_of
-from envcoder_bench.compile.recorder import Arguments, Recorder, Result, result_kind, rule
+from envcoder_bench.compile.rules import Arguments, Result, rule
+from envcoder_bench.compile.values import Values, result_kind
 
 Make = Callable[..., int]  # (program, kind to compute in, arguments by name, nodes...) to a node
 INF = float("inf")
@@ -38,7 +39,7 @@ def define(names: Sequence[str], operands: Sequence[str], make: Make, kind: str 
     """
 
     @rule(*names)
-    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    def _(rec: Values, a: Arguments, result: Tensor) -> Result:
         given = [a[name] for name in operands if a.get(name) is not None]
         own = kind_of(result.dtype)
         inner = result_kind(*given) if kind == "operands" else kind or own
@@ -219,7 +220,7 @@ define(["isnan"], ["self"], lambda p, k, a, x: p.add("ne", "b", x, x), "operands
 
 
 @rule("round")
-def _round(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _round(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind, p = kind_of(result.dtype), rec.program
     factor = p.const(10.0 ** abs(a.get("decimals") or 0), kind)
     there, back = ("mul", "div") if (a.get("decimals") or 0) >= 0 else ("div", "mul")
@@ -233,16 +234,16 @@ def _round(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("where")
-def _where(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _where(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _choose(rec, a["condition"], a["self"], a["other"], result)
 
 
 @rule("masked_fill")
-def _masked_fill(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _masked_fill(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _choose(rec, a["mask"], a["value"], a["self"], result)
 
 
-def _choose(rec: Recorder, condition: Any, yes: Any, no: Any, result: Tensor) -> Result:
+def _choose(rec: Values, condition: Any, yes: Any, no: Any, result: Tensor) -> Result:
     kind = kind_of(result.dtype)
     arrays = [rec.nodes(condition, "b"), rec.nodes(yes, kind), rec.nodes(no, kind)]
     return rec.elementwise(arrays, kind, lambda *nodes: rec.program.add("select", kind, *nodes), result)

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from envcoder_bench.compile.pointwise import power
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
+from envcoder_bench.compile.rules import Arguments, Result, rule
+from envcoder_bench.compile.values import Values
 
 Fold = Callable[[List[int]], int]
 _JOINS = "joins the environments of the group (a sum or mean over all of them, say)"
 
 
-def _reduced(rec: Recorder, x: Tensor, dims: Any, kind: str, fold: Fold, result: Tensor) -> Value:
+def _reduced(rec: Values, x: Tensor, dims: Any, kind: str, fold: Fold, result: Tensor) -> Value:
     """Reduce the numbers along ``dims`` (None: all), in order, to one."""
     nodes = rec.nodes(x, kind)
     chosen = list(range(x.dim())) if dims is None or dims == [] else [dims] if isinstance(dims, int) else list(dims)
@@ -40,7 +41,7 @@ def _define(name: str, fold: Callable[[Program, str, Arguments, list[int]], int]
     """Define a reduction over ``dim``, computed in ``kind`` (None: the result's; "own": the operand's)."""
 
     @rule(name)
-    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    def _(rec: Values, a: Arguments, result: Tensor) -> Result:
         inner = rec.value(a["self"]).kind if kind == "own" else kind or kind_of(result.dtype)
         return _reduced(rec, a["self"], a.get("dim"), inner, lambda row: fold(rec.program, inner, a, row), result)
 
@@ -82,7 +83,7 @@ _define("var", _variance)
 
 
 @rule("var_mean")
-def _variance_and_mean(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _variance_and_mean(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind, dim = rec.program, rec.value(a["self"]).kind, a.get("dim")
     return [
         _reduced(rec, a["self"], dim, kind, lambda row, f=fold: f(p, kind, a, row), made)
@@ -102,7 +103,7 @@ def _extreme(p: Program, kind: str, op: str, row: Sequence[int]) -> list[int]:
 
 def _define_extreme(name: str, op: str, arg: bool) -> None:
     @rule(name)
-    def _(rec: Recorder, a: Arguments, result: Any) -> Result:
+    def _(rec: Values, a: Arguments, result: Any) -> Result:
         p, kind, fold = rec.program, rec.value(a["self"]).kind, "maximum" if op == "gt" else "minimum"
         if isinstance(result, Tensor) and not arg:  # over everything
             return _reduced(rec, a["self"], None, kind, lambda row: _folded(p, fold, kind, row), result)
@@ -120,7 +121,7 @@ for _name, _op in (("max", "gt"), ("min", "lt")):
     _define_extreme(f"arg{_name}", _op, arg=True)
 
 
-def _along(rec: Recorder, x: Tensor, dim: int, kind: str, change: Callable[[list[int]], list[int]]) -> Value:
+def _along(rec: Values, x: Tensor, dim: int, kind: str, change: Callable[[list[int]], list[int]]) -> Value:
     """Replace the numbers along ``dim`` by as many others."""
     moved = np.moveaxis(rec.nodes(x, kind), rec.inner_axis(x, dim, _JOINS), -1)
     made = np.array([change(row) for row in moved.reshape(-1, moved.shape[-1]).tolist()], dtype=np.int64)
@@ -129,7 +130,7 @@ def _along(rec: Recorder, x: Tensor, dim: int, kind: str, change: Callable[[list
 
 def _define_cumulated(name: str, op: str) -> None:
     @rule(name)
-    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    def _(rec: Values, a: Arguments, result: Tensor) -> Result:
         kind = kind_of(result.dtype)
 
         def change(row: list[int]) -> list[int]:
@@ -143,7 +144,7 @@ _define_cumulated("cumprod", "mul")
 
 
 @rule("_softmax")
-def _softmax(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _softmax(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind, p = kind_of(result.dtype), rec.program
 
     def change(row: list[int]) -> list[int]:
@@ -156,7 +157,7 @@ def _softmax(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("_log_softmax")
-def _log_softmax(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _log_softmax(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind, p = kind_of(result.dtype), rec.program
 
     def change(row: list[int]) -> list[int]:
@@ -168,17 +169,17 @@ def _log_softmax(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("mm", "bmm")
-def _matmul(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _matmul(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _product(rec, a["self"], a["mat2"], result)
 
 
 @rule("mv")
-def _mv(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _mv(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _product(rec, a["self"], a["vec"], result, vector=True)
 
 
 @rule("addmv")
-def _addmv(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _addmv(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind, p = kind_of(result.dtype), rec.program
     product = _product(rec, a["mat"], a["vec"], result, vector=True)
 
@@ -190,7 +191,7 @@ def _addmv(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("dot")
-def _dot(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _dot(rec: Values, a: Arguments, result: Tensor) -> Result:
     if rec.axis(a["self"]) is not None:
         raise Untraceable(_JOINS)
     kind, p = kind_of(result.dtype), rec.program
@@ -198,7 +199,7 @@ def _dot(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return Value.of(np.array(_total(p, kind, [p.add("mul", kind, x, y) for x, y in pairs])), kind)
 
 
-def _product(rec: Recorder, left: Tensor, right: Tensor, result: Tensor, vector: bool = False) -> Value:
+def _product(rec: Values, left: Tensor, right: Tensor, result: Tensor, vector: bool = False) -> Value:
     """Multiply (batches of) matrices, number by number."""
     kind, p = kind_of(result.dtype), rec.program
     if rec.axis(left) == left.dim() - 1 or rec.axis(right) == max(right.dim() - 2, 0):
@@ -215,7 +216,7 @@ def _product(rec: Recorder, left: Tensor, right: Tensor, result: Tensor, vector:
 
 
 @rule("linalg_cross")
-def _cross(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _cross(rec: Values, a: Arguments, result: Tensor) -> Result:
     dim, kind, p = a.get("dim"), kind_of(result.dtype), rec.program
     dim = rec.inner_axis(result, result.shape.index(3) if dim is None else dim, _JOINS)
     x, y = (np.moveaxis(np.broadcast_to(rec.nodes(a[n], kind), rec.shape(result)), dim, 0) for n in ("self", "other"))
@@ -230,7 +231,7 @@ def _cross(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("_cdist_forward")
-def _distances(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _distances(rec: Values, a: Arguments, result: Tensor) -> Result:
     """Distances between all pairs of points, ``(..., P, M)`` and ``(..., R, M)``."""
     kind, p = kind_of(result.dtype), rec.program
     if {x.dim() - 2 for x in (a["x1"], a["x2"]) if rec.axis(x) == x.dim() - 2}:
@@ -243,7 +244,7 @@ def _distances(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("native_layer_norm")
-def _layer_norm(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _layer_norm(rec: Values, a: Arguments, result: Any) -> Result:
     """Normalize over the last axes; return the result, the means and the inverse deviations."""
     kind, p, lead = kind_of(result[0].dtype), rec.program, a["input"].dim() - len(a["normalized_shape"])
     if rec.axis(a["input"]) is not None and rec.axis(a["input"]) >= lead:  # type: ignore[operator]

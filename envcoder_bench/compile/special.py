@@ -9,7 +9,8 @@ from torch import Tensor
 
 from envcoder_bench.compile.pointwise import INF, Arguments, define
 from envcoder_bench.compile.program import FLOATS, Program, Untraceable, kind_of
-from envcoder_bench.compile.recorder import Recorder, Result, result_kind, rule
+from envcoder_bench.compile.rules import Result, rule
+from envcoder_bench.compile.values import Values, result_kind
 
 
 def _select(p: Program, k: str, condition: int, yes: int, no: int) -> int:
@@ -128,7 +129,7 @@ define(["isneginf"], ["self"], _infinite(-1), "operands")
 
 
 @rule("huber_loss")
-def _huber_loss(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _huber_loss(rec: Values, a: Arguments, result: Tensor) -> Result:
     if a.get("reduction", 1) != 0:
         raise Untraceable("joins the environments of the group (give the loss reduction='none')")
     kind, p = kind_of(result.dtype), rec.program
@@ -137,7 +138,7 @@ def _huber_loss(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("isin")
-def _isin(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _isin(rec: Values, a: Arguments, result: Tensor) -> Result:
     if rec.axis(a["test_elements"]) is not None:
         raise Untraceable("looks for numbers among those of all environments")
     kind, p = result_kind(a["elements"], a["test_elements"]), rec.program
@@ -153,7 +154,7 @@ def _isin(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("bucketize")
-def _bucketize(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _bucketize(rec: Values, a: Arguments, result: Tensor) -> Result:
     """Count the boundaries below (or, with ``right``, not above) each number."""
     kind, p, own = kind_of(a["self"].dtype), rec.program, kind_of(result.dtype)
     edges: list[int] = rec.nodes(a["boundaries"], kind).tolist()

@@ -8,18 +8,19 @@ import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import FLOATS, Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
+from envcoder_bench.compile.rules import Arguments, Result, rule
+from envcoder_bench.compile.values import Values
 
 _PICKS = "picks single environments of the group"
 _MIXES = "mixes the axis of environments with others"
 
 
-def _view(*names: str) -> Callable[[Callable[[Recorder, Arguments, np.ndarray], np.ndarray]], None]:
+def _view(*names: str) -> Callable[[Callable[[Values, Arguments, np.ndarray], np.ndarray]], None]:
     """Define a view by its effect on an array of the same shape, in which the axis of environments has length 1."""
 
-    def register(move: Callable[[Recorder, Arguments, np.ndarray], np.ndarray]) -> None:
+    def register(move: Callable[[Values, Arguments, np.ndarray], np.ndarray]) -> None:
         @rule(*names)
-        def _(rec: Recorder, a: Arguments, result: Any) -> Result:
+        def _(rec: Values, a: Arguments, result: Any) -> Result:
             value = rec.value(a["self"])
             return value.view(move(rec, a, value.index))
 
@@ -27,38 +28,38 @@ def _view(*names: str) -> Callable[[Callable[[Recorder, Arguments, np.ndarray], 
 
 
 @_view("alias", "detach", "_conj", "_neg_view")
-def _alias(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _alias(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     return index
 
 
 @_view("unsqueeze")
-def _unsqueeze(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _unsqueeze(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     return np.expand_dims(index, a["dim"] % (index.ndim + 1))
 
 
 @_view("permute")
-def _permute(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _permute(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     return np.transpose(index, [dim % index.ndim for dim in a["dims"]])
 
 
 @_view("transpose")
-def _transpose(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _transpose(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     return np.swapaxes(index, a["dim0"], a["dim1"]) if index.ndim else index
 
 
 @_view("t")
-def _t(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _t(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     return index.T
 
 
 @_view("select")
-def _select(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _select(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
     return np.take(index, a["index"], axis=dim)
 
 
 @_view("slice")
-def _slice(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _slice(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     dim = a["dim"] % index.ndim
     if dim == rec.axis(a["self"]):  # all environments, or every k-th of the entries of each, as in ``flat[1::2]``
         size = a["self"].shape[dim]
@@ -70,12 +71,12 @@ def _slice(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
 
 
 @_view("diagonal")
-def _diagonal(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _diagonal(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     dims = [rec.inner_axis(a["self"], a[name], _MIXES) for name in ("dim1", "dim2")]
     return np.diagonal(index, a["offset"], dims[0], dims[1])
 
 
-def _reshaped(rec: Recorder, source: Tensor, result: Tensor, index: np.ndarray) -> np.ndarray:
+def _reshaped(rec: Values, source: Tensor, result: Tensor, index: np.ndarray) -> np.ndarray:
     """Reshape in C order; the environments must remain an axis, with the same number of entries before it."""
     old, new = rec.axis(source), rec.axis(result)
     if (old is None) != (new is None):
@@ -86,7 +87,7 @@ def _reshaped(rec: Recorder, source: Tensor, result: Tensor, index: np.ndarray) 
 
 
 @rule("view", "_unsafe_view", "_reshape_alias", "squeeze")
-def _reshape(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _reshape(rec: Values, a: Arguments, result: Tensor) -> Result:
     value = rec.value(a["self"])
     if "dtype" in a:
         raise Untraceable("looks at the bits of numbers")
@@ -94,7 +95,7 @@ def _reshape(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("_reshape_copy", "view_copy")
-def _reshape_copy(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _reshape_copy(rec: Values, a: Arguments, result: Tensor) -> Result:
     value = rec.value(a["self"])
     return Value.of(value.nodes.reshape(-1)[_reshaped(rec, a["self"], result, _count(value.nodes))], value.kind)
 
@@ -104,13 +105,13 @@ def _count(nodes: np.ndarray) -> np.ndarray:
 
 
 @rule("expand")
-def _expand(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _expand(rec: Values, a: Arguments, result: Tensor) -> Result:
     value = rec.value(a["self"])
     return value.view(np.broadcast_to(value.index, rec.shape(result)))
 
 
 @rule("split", "split_with_sizes", "unsafe_split")
-def _split(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _split(rec: Values, a: Arguments, result: Any) -> Result:
     value = rec.value(a["self"])
     dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
     ends = np.cumsum([part.shape[dim] for part in result])[:-1]
@@ -118,14 +119,14 @@ def _split(rec: Recorder, a: Arguments, result: Any) -> Result:
 
 
 @rule("unbind")
-def _unbind(rec: Recorder, a: Arguments, result: Any) -> Result:
+def _unbind(rec: Values, a: Arguments, result: Any) -> Result:
     value = rec.value(a["self"])
     dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
     return [value.view(np.take(value.index, i, axis=dim)) for i in range(len(result))]
 
 
 @_view("unfold")
-def _unfold(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+def _unfold(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     dim = rec.inner_axis(a["self"], a["dimension"], _MIXES)
     windows = np.lib.stride_tricks.sliding_window_view(index, a["size"], axis=dim)
     return windows[(slice(None),) * dim + (slice(None, None, a["step"]),)]
@@ -135,7 +136,7 @@ def _unfold(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
 
 
 @rule("lift", "lift_fresh")
-def _lift(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _lift(rec: Values, a: Arguments, result: Tensor) -> Result:
     """The result of torch.tensor(...), which is new, so that the call may write to it."""
     value = rec.value(a["self"])
     value.own = True
@@ -143,18 +144,18 @@ def _lift(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("clone", "_to_copy", "to")
-def _copy_of(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _copy_of(rec: Values, a: Arguments, result: Tensor) -> Result:
     return rec.cast(Value.of(rec.nodes(a["self"]), rec.value(a["self"]).kind), kind_of(result.dtype))
 
 
 @rule("copy")
-def _copy(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _copy(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind = kind_of(result.dtype)
     return Value.of(np.broadcast_to(rec.nodes(a["src"], kind), rec.shape(result)), kind)
 
 
 @rule("cat")
-def _cat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _cat(rec: Values, a: Arguments, result: Tensor) -> Result:
     # torch.cat ignores empty 1-d tensors
     parts = [x for x in a["tensors"] if not (x.dim() == 1 and x.numel() == 0)]
     if len(parts) == 1:
@@ -167,13 +168,13 @@ def _cat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("stack")
-def _stack(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _stack(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind = kind_of(result.dtype)
     return Value.of(np.stack([rec.nodes(x, kind) for x in a["tensors"]], axis=a["dim"] % result.dim()), kind)
 
 
 @rule("repeat")
-def _repeat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _repeat(rec: Values, a: Arguments, result: Tensor) -> Result:
     value, axis, new = rec.value(a["self"]), rec.axis(a["self"]), rec.axis(result)
     lead = result.dim() - a["self"].dim()
     counts = list(a["repeats"])
@@ -185,7 +186,7 @@ def _repeat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("flip")
-def _flip(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _flip(rec: Values, a: Arguments, result: Tensor) -> Result:
     dims = tuple(rec.inner_axis(a["self"], dim, _MIXES) for dim in a["dims"])
     return Value.of(np.flip(rec.nodes(a["self"]), dims), rec.value(a["self"]).kind)
 
@@ -193,33 +194,33 @@ def _flip(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 # new tensors
 
 
-def _filled(rec: Recorder, number: Any, result: Tensor) -> Value:
+def _filled(rec: Values, number: Any, result: Tensor) -> Value:
     kind = kind_of(result.dtype)
     return Value.of(np.broadcast_to(rec.nodes(number, kind), rec.shape(result)), kind)
 
 
 @rule("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided")
-def _zeros(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _zeros(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _filled(rec, 0, result)
 
 
 @rule("ones", "ones_like", "new_ones")
-def _ones(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _ones(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _filled(rec, 1, result)
 
 
 @rule("full", "full_like", "new_full")
-def _full(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _full(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _filled(rec, a["fill_value"], result)
 
 
 @rule("fill")
-def _fill(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _fill(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _filled(rec, a["value"], result)
 
 
 @rule("scalar_tensor")
-def _scalar_tensor(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _scalar_tensor(rec: Values, a: Arguments, result: Tensor) -> Result:
     return _filled(rec, a["s"], result)
 
 
@@ -229,7 +230,7 @@ def _line(p: Program, kind: str, x: int, factor: float, start: float) -> int:
     return x if start == 0 else p.add("add", kind, x, p.const(start, kind))
 
 
-def _known(rec: Recorder, result: Tensor) -> Value:
+def _known(rec: Values, result: Tensor) -> Value:
     """Return the numbers of a tensor without an axis of environments as constants."""
     kind = kind_of(result.dtype)
     nodes = [rec.program.const(x, kind) for x in result.reshape(-1).tolist()]
@@ -237,7 +238,7 @@ def _known(rec: Recorder, result: Tensor) -> Value:
 
 
 @rule("arange", "logspace", "eye")
-def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _arange(rec: Values, a: Arguments, result: Tensor) -> Result:
     """Return constants, or, along the axis of environments, a number that depends on the lane."""
     kind, p = kind_of(result.dtype), rec.program
     if rec.axis(result) is None:
@@ -251,7 +252,7 @@ def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 @rule("linspace")
-def _linspace(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _linspace(rec: Values, a: Arguments, result: Tensor) -> Result:
     """As in torch, the first half is computed from the start and the second from the end."""
     kind, p = kind_of(result.dtype), rec.program
     if rec.axis(result) is None:
@@ -271,7 +272,7 @@ def _linspace(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 def _define_triangle(name: str, keep: Callable[[np.ndarray, int], np.ndarray]) -> None:
     @rule(name)
-    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    def _(rec: Values, a: Arguments, result: Tensor) -> Result:
         if rec.axis(result) in (result.dim() - 2, result.dim() - 1):
             raise Untraceable(_MIXES)
         nodes, kind = rec.nodes(a["self"]), kind_of(result.dtype)
@@ -284,7 +285,7 @@ _define_triangle("triu", np.triu)
 
 
 @rule("constant_pad_nd")
-def _pad(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+def _pad(rec: Values, a: Arguments, result: Tensor) -> Result:
     nodes, kind = rec.nodes(a["self"]), kind_of(result.dtype)
     widths = [(0, 0)] * nodes.ndim
     for i in range(len(a["pad"]) // 2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 import os
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tracing_table import SOLVERS, TABLE
 from envcoder_bench.compile import recorder
 from envcoder_bench.compile.decompositions import DECOMPOSED
 from envcoder_bench.compile.program import Program
-from envcoder_bench.compile.recorder import RULES
+from envcoder_bench.compile.rules import RULES
 from envcoder_bench.core.folders import project_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
@@ -109,21 +109,42 @@ def test_arithmetic_is_rounded_after_every_operation():
     assert rounded_after_every_operation("cpu") == [True] * 4
 
 
-def test_numbers_read_beyond_a_tensor_are_nan():
-    """Torch raises there. A number of another place would be a wrong result that nobody sees."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, i: torch.tensor([5, 6, 7], dtype=x.dtype)[i],
+        lambda x, i: torch.tensor([5, 6, 7], dtype=x.dtype).index_select(0, i),
+        lambda x, i: x[torch.arange(x.shape[0]), i],
+        lambda x, i: x.gather(1, i.unsqueeze(1)).squeeze(1),
+        lambda x, i: torch.where(i < 3, x.gather(1, i.unsqueeze(1)).squeeze(1), 0),  # torch reads it all the same
+        lambda x, i: torch.zeros_like(x).index_put((torch.arange(x.shape[0]), i), x[:, 0]).sum(dim=1),
+    ],
+    ids=["table", "index_select", "index", "gather", "where", "index_put"],
+)
+def test_results_are_nan_where_torch_raises_for_an_index_beyond_its_tensor(read, dtype):
+    """A number of another place would be a wrong result that nobody sees."""
+    x = torch.arange(15.0).view(5, 3).to(dtype)
 
     def f(x, i):
-        table, n = torch.tensor([1.0, 2.0, 3.0]), torch.arange(x.shape[0])
-        return table[i], x.gather(1, i.unsqueeze(1)), x[n, i], table.index_select(0, i)
+        return read(x, i) + 0.5, torch.ones(x.shape[0])
 
-    x, inside = torch.arange(15.0).view(5, 3) + 10, torch.tensor([0, 1, 2, 1, 0])
+    inside = torch.tensor([0, 1, 2, 1, 0])
     program = record(f, dict(x=x, i=inside))
     assert isinstance(program, Program), program
-    state = dict(x=x, i=torch.tensor([0, 3, 2, -4, 1]))
-    nan = math.nan
-    want = [[1, 10, 10, 1], [nan] * 4, [3, 18, 18, 3], [nan] * 4, [2, 23, 23, 2]]
-    got = Compiled([program], 5, state=state).run(state)[0].floats.float()
-    torch.testing.assert_close(got, torch.tensor(want), rtol=0, atol=0, equal_nan=True)
+    compiled, found = Compiled([program], 5, state=dict(x=x, i=inside)), set()
+    for row, index in itertools.product(range(5), range(-4, 5)):
+        places = inside.clone()
+        places[row] = index
+        state = dict(x=x, i=places)
+        got = compiled.run(state)[0].floats
+        want = eager(f, dict(x=x, i=inside)).floats  # of the other rows
+        try:
+            want[row] = eager(f, state).floats[row]
+        except (RuntimeError, IndexError):
+            want[row], found = torch.nan, found | {index}
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    assert found >= {-4, 3, 4}
 
 
 @pytest.mark.slow
