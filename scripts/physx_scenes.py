@@ -38,6 +38,16 @@ SCENES: dict[str, dict[str, Any]] = {
     "pendulum": {"links": [UPPER, LOWER], "drives": [DRIVE, DRIVE], "steps": 120, "start": [1.0, -0.5]},
     "pendulum with armature": {"links": [UPPER, LOWER], "drives": [{**DRIVE, "armature": 0.05}] * 2, "steps": 120,
                                "start": [1.0, -0.5]},
+    "damped arm": {"links": [{**UPPER, "linear_damping": 3.0, "angular_damping": 8.0},
+                             {**LOWER, "linear_damping": 3.0, "angular_damping": 8.0}],
+                   "drives": [DRIVE, DRIVE], "steps": 120, "start": [1.0, -0.5], "start_velocity": [2.0, -3.0]},
+    "arm that damping holds": {"links": [{**UPPER, "linear_damping": 150.0, "angular_damping": 200.0}],
+                               "drives": [DRIVE], "steps": 30, "start": [1.0], "start_velocity": [3.0]},
+    "damped drive": {"links": [{**UPPER, "linear_damping": 100.0, "angular_damping": 100.0}], "drives": [
+        {**DRIVE, "stiffness": 40.0, "damping": 2.0, "target": 0.5}], "steps": 480, "start": [0.0]},
+    "damped free arm": {"links": [{**LOWER, "linear_damping": 2.0, "angular_damping": 5.0}], "free": True,
+                        "base": {"linear_damping": 2.0, "angular_damping": 5.0}, "drives": [DRIVE], "steps": 60,
+                        "start": [0.3], "start_velocity": [4.0], "velocity": [1.0, 0.5, 0.0, 0.5, 0.0, 1.0]},
     "soft drive": {"links": [UPPER], "drives": [{**DRIVE, "stiffness": 40.0, "damping": 2.0, "target": 0.5}],
                    "steps": 120, "start": [0.0]},
     "stiff drive": {"links": [LIGHT], "drives": [{**DRIVE, "stiffness": 400.0, "damping": 1.0, "target": 0.5}],
@@ -114,14 +124,16 @@ ARM = """
         float physxArticulation:sleepThreshold = 0
         int physxArticulation:solverPositionIterationCount = 4
         int physxArticulation:solverVelocityIterationCount = 1
+%s
+    }
+"""
+FIXED = """
         def PhysicsFixedJoint "root"
         {
             rel physics:body1 = </World/arm/base>
             point3f physics:localPos0 = (0, 0, 2)
             point3f physics:localPos1 = (0, 0, 0)
         }
-%s
-    }
 """
 GROUND = """
     def Plane "ground" (apiSchemas = ["PhysicsCollisionAPI", "MaterialBindingAPI"])
@@ -175,14 +187,14 @@ def box_text(scene: dict[str, Any]) -> str:
 
 
 def arm_text(scene: dict[str, Any]) -> str:
-    base = {"mass": 1.0, "com": [0, 0, 0], "inertia": [0.1, 0.1, 0.1]}
+    base = {"mass": 1.0, "com": [0, 0, 0], "inertia": [0.1, 0.1, 0.1], **scene.get("base", {})}
     parts, parent, place = body("base", base, [0, 0, 2]), "base", np.array([0.0, 0.0, 2.0])
     for number, link in enumerate(scene["links"]):
         child, place = f"link{number}", place + link["at"]
         parts += body(child, link, place)
         parts += JOINT % {"number": number, "parent": parent, "child": child, "place": vector(link["at"])}
         parent = child
-    return ARM % parts
+    return ARM % (parts if scene.get("free") else FIXED + parts)
 
 
 def simulate(text: str, run: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -233,6 +245,8 @@ def run_box(physx: Any, scene: dict[str, Any]) -> dict[str, Any]:
 def run_arm(physx: Any, scene: dict[str, Any]) -> dict[str, Any]:
     """Return positions and velocities of the joints, ``(steps, 2, dofs)``, and matrices after the first step.
 
+    Of an arm that is free return the poses and velocities of its base as well, ``(steps, 13)``.
+
     ``actuation`` is a torque of the first joint, in every step.
     """
 
@@ -246,16 +260,23 @@ def run_arm(physx: Any, scene: dict[str, Any]) -> dict[str, Any]:
         dofs(kind).write([drive[key] for drive in scene["drives"]])
     position.write(scene["start"])
     velocity.write(scene.get("start_velocity", np.zeros(len(scene["start"]))))
-    jacobian, mass = (View(physx, "/World/arm", f"ARTICULATION_{kind}") for kind in ("JACOBIAN", "MASS_MATRIX"))
-    states, found = [], {}
+    free = scene.get("free", False)
+    kinds = ["ROOT_POSE", "ROOT_VELOCITY"] if free else ["JACOBIAN", "MASS_MATRIX"]
+    first, second = (View(physx, "/World/arm", f"ARTICULATION_{kind}") for kind in kinds)
+    if free:
+        first.write([0, 0, 2, 0, 0, 0, 1])
+        second.write(scene["velocity"])
+    states, roots, found = [], [], {}
     for step in range(scene["steps"]):
         if "actuation" in scene:
             dofs("ACTUATION_FORCE").write([scene["actuation"]])
         physx.step_sync(DT)
         states.append([position.read(), velocity.read()])
-        if step == 0:
-            found = {"jacobian": rounded(jacobian.read()), "mass_matrix": rounded(mass.read())}
-    return {**found, "states": rounded(states)}
+        if free:
+            roots.append([*first.read(), *second.read()])
+        elif step == 0:
+            found = {"jacobian": rounded(first.read()), "mass_matrix": rounded(second.read())}
+    return {**found, **({"roots": rounded(roots)} if free else {}), "states": rounded(states)}
 
 
 def rounded(values: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from mujoco.batch import Batch
 
 from envcoder_bench.isaacgym.cpu_properties import CpuProperties
+from envcoder_bench.isaacgym.cpu_velocities import link_damping_forces
 from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.numerics import dofs_above, mass_addresses, quat_multiply, rotation_matrices
 from envcoder_bench.isaacgym.transforms import pose_array
@@ -77,10 +78,19 @@ class CpuOutputs:
         ids = self._layout.bodies
         states[..., 0:3] = self._xpos[:, ids]
         states[..., 3:7] = self._xquat[:, ids][..., [1, 2, 3, 0]]
+        states[..., 7:10], states[..., 10:13] = self._velocities()
+
+    def _velocities(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the velocities of the bodies' centres of mass, and the angular ones, ``(num_envs, num_bodies, 3)``."""
+        ids = self._layout.bodies
         spin = self._cvel[:, ids, :3]
         arm = self._xipos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]]
-        states[..., 7:10] = self._cvel[:, ids, 3:] + np.cross(spin, arm)
-        states[..., 10:13] = spin
+        return self._cvel[:, ids, 3:] + np.cross(spin, arm), spin
+
+    def link_damping_forces(self) -> np.ndarray:
+        """Return ``cpu_velocities.link_damping_forces`` in the present state, whose poses have been computed."""
+        velocity, spin = self._velocities()
+        return link_damping_forces(self._layout, self._properties, spin, velocity, self._xquat[:, self._layout.bodies])
 
     def read_jacobian(self, actor: int, out: np.ndarray) -> None:
         """Fill ``(num_envs, links, 6, dofs)``."""

@@ -1,4 +1,4 @@
-"""Damping of free roots and velocity limits of the CPU engine, around a physics step."""
+"""Damping of bodies and velocity limits of the CPU engine, around a physics step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from envcoder_bench.isaacgym.cpu_properties import CpuProperties
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import rotation_matrices
+from envcoder_bench.isaacgym.numerics import quat_multiply, rotation_matrices
 
 
 def damp_roots(layout: Layout, properties: CpuProperties, qpos: np.ndarray, qvel: np.ndarray) -> None:
@@ -24,6 +24,29 @@ def damp_roots(layout: Layout, properties: CpuProperties, qpos: np.ndarray, qvel
         else:
             velocity *= 1.0 - linear
         spin *= 1.0 - angular
+
+
+def link_damping_forces(
+    layout: Layout, properties: CpuProperties, spin: np.ndarray, velocity: np.ndarray, xquat: np.ndarray
+) -> np.ndarray:
+    """Return the forces and torques that damp the links of actors of several bodies, ``(num_envs, num_bodies, 6)``.
+
+    PhysX applies -m d (v + g h) at the centre of mass and -I d w, with rates d of at most 1 / h, where h is the step
+    (scenes "damped arm" of scripts/physx_scenes.py).
+
+    Args:
+        spin, velocity: of the bodies, about and of their centres of mass, ``(num_envs, num_bodies, 3)``.
+        xquat: orientations of the bodies, ``(num_envs, num_bodies, 4)``, wxyz.
+    """
+    ids, step = layout.bodies, layout.model.opt.timestep
+    rates = np.minimum(layout.link_damping, 1.0 / step)
+    weight = (1.0 - layout.model.body_gravcomp[ids])[:, None] * properties.gravity[:, None]
+    axes = quat_multiply(xquat.reshape(-1, 4), properties.iquat[:, ids].reshape(-1, 4))  # of inertia
+    turn = rotation_matrices(axes).reshape(*xquat.shape[:2], 3, 3)
+    own = np.einsum("nbji,nbj->nbi", turn, spin)
+    turning = np.einsum("nbij,nbj->nbi", turn, properties.inertia[:, ids] * own)
+    moving = properties.mass[:, ids, None] * (velocity + step * weight)
+    return -np.concatenate([rates[:, :1] * moving, rates[:, 1:] * turning], axis=-1)
 
 
 def limit_velocities(layout: Layout, properties: CpuProperties, qpos: np.ndarray, qvel: np.ndarray) -> None:

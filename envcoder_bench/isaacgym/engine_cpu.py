@@ -89,11 +89,15 @@ class CpuEngine(Engine):
     def step(self) -> None:
         self._properties.flush()
         bad = self._load_commands()
+        loads = self._xfrc[:, self._layout.bodies]
         with np.errstate(over="ignore", invalid="ignore"), collected():
             for substep in range(self._layout.substeps):
                 if self._properties.steadied:
                     self._steady()
                 damp_roots(self._layout, self._properties, self._qpos, self._qvel)
+                if self._layout.link_damping.any():
+                    self._compute_poses()
+                    self._xfrc[:, self._layout.bodies] = loads + self._outputs.link_damping_forces()
                 try:
                     self._batch.step()
                 except SimulationError as error:  # the other environments have been stepped

@@ -99,6 +99,8 @@ class WarpEngine(Engine):
         self._root_limits = wp.array(np.minimum(layout.max_velocity, 1e30), dtype=wp.float32)
         self._root_damping = wp.array(layout.root_damping, dtype=wp.float32)
         self._damped = bool(np.any(layout.root_damping))
+        self._link_damping = wp.array(layout.link_damping, dtype=wp.float32)
+        self._loads_of_links = wp.clone(data.xfrc_applied) if layout.link_damping.any() else None
         self.dof_actors = torch.from_numpy(layout.dof_actors).to(self.device)
         self._bodies = wp.array(layout.bodies, dtype=wp.int32)
         self._drives = kernels.Drives()
@@ -166,6 +168,8 @@ class WarpEngine(Engine):
             inputs=[self._drives, self._bodies, state.position_limits, state.first],
             outputs=[*self._loads, state.motion, data.ctrl, data.xfrc_applied, failed],
         )
+        if self._loads_of_links is not None:
+            wp.copy(self._loads_of_links, data.xfrc_applied)
         for substep in range(self._layout.substeps):
             if properties.steadied:
                 wp.launch(
@@ -184,7 +188,7 @@ class WarpEngine(Engine):
                     inputs=[state.places, self._root_damping, model.body_ipos, model.opt.timestep],
                     outputs=[data.qpos, data.qvel],
                 )
-            mjw.step(model, data)
+            self._step()
             if substep == self._layout.substeps - 1:
                 self._outputs.collect()
             wp.launch(
@@ -206,6 +210,25 @@ class WarpEngine(Engine):
             ],
         )
         self._outputs.refresh(failed)
+
+    def _step(self) -> None:
+        """Launch a physics step, with the links' damping as forces."""
+        model, data = self._model, self._data
+        if self._loads_of_links is None:
+            mjw.step(model, data)
+            return
+        mjw.step1(model, data)
+        wp.launch(
+            kernels.damp_links,
+            dim=(self.num_envs, self.num_bodies),
+            inputs=[
+                *(self._bodies, self._link_damping, model.opt.timestep, model.opt.gravity, model.body_gravcomp),
+                *(model.body_mass, model.body_inertia, model.body_rootid, data.ximat, data.xipos, data.subtree_com),
+                *(data.cvel, self._loads_of_links),
+            ],
+            outputs=[data.xfrc_applied],
+        )
+        mjw.step2(model, data)
 
     def _check_overflows(self) -> None:
         """Log dropped contacts once, from a count that was copied some steps ago, so that nothing waits."""

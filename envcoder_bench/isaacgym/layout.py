@@ -67,6 +67,7 @@ class Layout:
         sensors: of each force sensor, the index in ``bodies`` and the pose in the body's frame.
         max_velocity: of each actor's root, the largest linear and angular speed, m/s and rad/s.
         root_damping: of each actor's root, linear and angular rates, 1/s; 0 unless it is free and the only body.
+        link_damping: the same rates of the bodies of the other actors, ``(num_bodies, 2)``; 0 where they are weak.
         pairs: contacts between actors and with the ground.
     """
 
@@ -80,6 +81,7 @@ class Layout:
     sensors: list[tuple[int, Transform]]
     max_velocity: list[tuple[float, float]]
     root_damping: list[tuple[float, float]]
+    link_damping: np.ndarray
     pairs: Pairs
 
     @property

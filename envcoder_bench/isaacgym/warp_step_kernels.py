@@ -9,7 +9,7 @@ import warp as wp
 from envcoder_bench.isaacgym import numerics
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.isaacgym.warp_state_kernels import FIXED, QPOS, QVEL, ROOT, Motion
-from envcoder_bench.sim.warp_functions import is_within, reset_motion, rotate
+from envcoder_bench.sim.warp_functions import is_within, reset_motion, rotate, velocity_at
 
 MAX_POSITION = wp.constant(numerics.MAX_POSITION)
 MAX_RATE = wp.constant(1.0e10)  # MuJoCo's own limit of velocities, accelerations and commands
@@ -171,6 +171,37 @@ def damp_roots(
     for i in range(3):
         qvel[env, at + i] = (1.0 - linear) * qvel[env, at + i] + moved[i]
         qvel[env, at + 3 + i] = (1.0 - angular) * qvel[env, at + 3 + i]
+
+
+@wp.kernel(enable_backward=False)
+def damp_links(
+    bodies: wp.array[wp.int32],
+    link_damping: wp.array2d[wp.float32],
+    timestep: wp.array[wp.float32],
+    gravity: wp.array[wp.vec3],
+    body_gravcomp: wp.array2d[wp.float32],
+    body_mass: wp.array2d[wp.float32],
+    body_inertia: wp.array2d[wp.vec3],
+    body_rootid: wp.array[wp.int32],
+    ximat: wp.array2d[wp.mat33],
+    xipos: wp.array2d[wp.vec3],
+    subtree_com: wp.array2d[wp.vec3],
+    cvel: wp.array2d[wp.spatial_vector],
+    loads: wp.array2d[wp.spatial_vector],
+    xfrc: wp.array2d[wp.spatial_vector],
+):
+    """Add the forces of ``cpu_velocities.link_damping_forces`` to ``loads``, one thread per world and body."""
+    env, number = wp.tid()
+    body, step = bodies[number], timestep[env % timestep.shape[0]]
+    linear, angular = wp.min(link_damping[number, 0], 1.0 / step), wp.min(link_damping[number, 1], 1.0 / step)
+    if linear == 0.0 and angular == 0.0:
+        return
+    weight = (1.0 - body_gravcomp[env % body_gravcomp.shape[0], body]) * gravity[env % gravity.shape[0]]
+    velocity = velocity_at(cvel[env, body], xipos[env, body] - subtree_com[env, body_rootid[body]])
+    turn, spin = ximat[env, body], wp.spatial_top(cvel[env, body])
+    own = wp.cw_mul(body_inertia[env % body_inertia.shape[0], body], wp.transpose(turn) * spin)
+    force = -linear * body_mass[env % body_mass.shape[0], body] * (velocity + step * weight)
+    xfrc[env, body] = loads[env, body] + wp.spatial_vector(force, -angular * (turn * own))
 
 
 @wp.kernel(enable_backward=False)

@@ -30,7 +30,7 @@ DRIVE = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 40.0, "damping": 2.0, "e
 
 def mixed_scene(tmp_path, num_envs=3):
     """A free arm with drives and a sensor, a free box and a fixed one, on the ground."""
-    arm = load(tmp_path, ARM)
+    arm = load(tmp_path, ARM, linear_damping=1.5, angular_damping=6.0)
     if not arm.sensors:
         gym.create_asset_force_sensor(arm, 2, gymapi.Transform(gymapi.Vec3(0, 0, 0.1)))
     box = gym.create_box(None, 0.2, 0.2, 0.2, options(density=200.0))
@@ -50,6 +50,9 @@ def vary(scene):
     bodies = gym.get_actor_rigid_body_properties(scene.envs[1], 1)
     bodies[0].mass *= 3.0
     gym.set_actor_rigid_body_properties(scene.envs[1], 1, bodies)
+    links = gym.get_actor_rigid_body_properties(scene.envs[1], 0)
+    links[1].mass *= 1.5
+    gym.set_actor_rigid_body_properties(scene.envs[1], 0, links)
     shapes = gym.get_actor_rigid_shape_properties(scene.envs[1], 1)
     shapes[0].friction = 0.1
     gym.set_actor_rigid_shape_properties(scene.envs[1], 1, shapes)

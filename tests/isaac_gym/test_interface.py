@@ -252,17 +252,6 @@ def test_unsupported_contact_properties_are_logged_once_for_all_actors(tmp_path,
         assert sum(name in message for message in messages) == 1, messages
 
 
-def test_damping_of_actors_of_several_bodies_is_logged(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(params_module, "_logged", set())
-    with caplog.at_level(logging.WARNING, logger="envcoder_bench.isaacgym"):
-        ball = gym.create_sphere(None, 0.1, options(linear_damping=100.0, angular_damping=100.0))
-        gym.prepare_sim(Scene((load(tmp_path, ARM), pose()), (ball, pose(0, 0, 5))).sim)
-        assert "damping" not in caplog.text
-        arm = load(tmp_path, ARM, linear_damping=100.0, angular_damping=100.0)
-        gym.prepare_sim(Scene((arm, pose())).sim)
-    assert "linear_damping of actors of several bodies, angular_damping of actors of several bodies" in caplog.text
-
-
 def test_constants_match_isaac_gym():
     values = [gymapi.DOF_MODE_NONE, gymapi.DOF_MODE_POS, gymapi.DOF_MODE_VEL, gymapi.DOF_MODE_EFFORT]
     assert values == [0, 1, 2, 3] and gymapi.INVALID_HANDLE == -1

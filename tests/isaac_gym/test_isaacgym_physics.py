@@ -164,6 +164,27 @@ def test_damping_is_of_the_centre_of_mass_and_equal_about_all_axes(tmp_path, axi
         assert root[10:].tolist() == pytest.approx(left, abs=5e-3)
 
 
+def test_damping_of_links_adds_to_applied_forces_in_every_substep(tmp_path):
+    asset = load(tmp_path, SLIDER, fix_base_link=True, linear_damping=5.0, angular_damping=40.0)
+    scene = Scene(
+        (asset, pose()),
+        gravity=0.0,
+        dt=0.02,
+        substeps=2,
+        props=drive(gymapi.DOF_MODE_EFFORT, damping=0.0, stiffness=0.0),
+    )
+    scene.set_dofs(0.0, 3.0)
+    push = torch.zeros(len(scene.envs), 2, 3, device=scene.device)
+    push[:, 1, 0] = 8.0
+    velocity = 3.0
+    for _ in range(3):
+        gym.apply_rigid_body_force_tensors(scene.sim, push, None, gymapi.ENV_SPACE)
+        scene.step()
+        for _ in range(2):
+            velocity = (1 - 5.0 * 0.01) * velocity + 0.01 * 8.0 / 2.0
+        assert scene.dof[0, 1].item() == pytest.approx(velocity, rel=1e-5)
+
+
 def test_angle_of_a_continuous_joint_has_no_bound(tmp_path):
     scene = Scene((load(tmp_path, PENDULUM, fix_base_link=True), pose()), gravity=0.0, dt=0.01)
     scene.set_dofs(20_000.0, 50.0)
