@@ -185,6 +185,19 @@ def test_damping_of_links_adds_to_applied_forces_in_every_substep(tmp_path):
         assert scene.dof[0, 1].item() == pytest.approx(velocity, rel=1e-5)
 
 
+def test_default_damping_of_links_is_left_out(tmp_path):
+    """Isaac Gym's default of ``angular_damping`` is 0.5 1/s, on most tasks."""
+    speeds = []
+    for linear in (0.0, 0.1):
+        asset = load(tmp_path, PENDULUM, fix_base_link=True, angular_damping=0.5, linear_damping=linear)
+        scene = Scene((asset, pose()), gravity=0.0, dt=0.01)
+        scene.set_dofs(0.0, 2.0)
+        scene.step()
+        speeds.append(scene.dof[0, 1].item())
+    own = 2 * 0.5**2 + 0.001  # inertia about the hinge
+    assert speeds == pytest.approx([2.0, 2.0 * (1 - 0.01 * (0.1 * 2 * 0.5**2 + 0.5 * 0.001) / own)], rel=1e-6)
+
+
 def test_angle_of_a_continuous_joint_has_no_bound(tmp_path):
     scene = Scene((load(tmp_path, PENDULUM, fix_base_link=True), pose()), gravity=0.0, dt=0.01)
     scene.set_dofs(20_000.0, 50.0)
