@@ -30,8 +30,10 @@ def play(folder, qpos, qvel):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not Path(sys.argv[1], "policy.json").is_file():
+    if len(sys.argv) != 2:
         sys.exit("usage: python play_policy.py FOLDER, the folder that envcoder-bench export wrote")
+    if not Path(sys.argv[1], "policy.json").is_file():
+        sys.exit(f"{sys.argv[1]}/policy.json is missing: export a policy with envcoder-bench export")
     random = np.random.default_rng(0)
     played = [play(Path(sys.argv[1]), random.uniform(-0.1, 0.1, 2), random.uniform(-0.25, 0.25, 2)) for _ in range(20)]
     print(f"fitness {np.mean(played):.3f} in {len(played)} episodes")

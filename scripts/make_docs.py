@@ -105,6 +105,6 @@ def tasks_page() -> str:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
+    argparse.ArgumentParser(description="Write docs/tasks.md from the tasks.").parse_args()
     PAGE.write_text(tasks_page(), encoding="utf-8")
     print(PAGE)

@@ -12,6 +12,7 @@ from typing import Iterator
 from filelock import FileLock, Timeout  # torch's own dependency
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folder_kinds import folder_kind
 
 LOCK = ".lock"  # file of a folder that one process at a time may write to
 # errors of a disk or a folder, which are not bugs of this program
@@ -116,7 +117,9 @@ def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> N
     except OSError as error:
         raise ValueError(f"{flag} {shown} cannot be written: {error.strerror}") from error
     if "config.yaml" in names:
-        raise ValueError(f"{flag} {shown} already holds a {kind}; use --resume, or give a new folder")
+        present = folder_kind(path)
+        resume = "use --resume, or " if present in (None, kind) else ""
+        raise ValueError(f"{flag} {shown} already holds a {present or kind}; {resume}give a new folder")
     if names:
         raise ValueError(f"{flag} {shown} is not empty; give a new folder")
 

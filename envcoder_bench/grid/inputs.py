@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.folder_kinds import GRID, RUN, other_kind
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
@@ -97,6 +98,9 @@ def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
     expanded: set[str] = set()
     for word in words:
         folder = Path(word) / "candidates"
+        other = other_kind(word, RUN)
+        if other is not None:
+            raise UserError(f"--policies {word}: {other}")
         if not folder.is_dir():
             found.append(word)
             continue
@@ -208,6 +212,9 @@ def read_inputs(folder: Path) -> Inputs:
         UserError: the folder has no grid, the file is damaged, or a policy's file is missing or has changed.
     """
     path = folder / CONFIG
+    other = other_kind(folder, GRID)
+    if other is not None:
+        raise UserError(other)
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         cfg: Any = OmegaConf.create(data["settings"])

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folder_kinds import RUN, folder_kind
 from envcoder_bench.grid.layouts import Layout
 from envcoder_bench.grid.policy_files import RunPolicy, read_policy
 from envcoder_bench.grid.robots import ROBOTS, Robot
@@ -89,6 +90,11 @@ def load_policy_file(
     """
     path = Path(path)
     if path.is_dir():
+        if folder_kind(path) == RUN:
+            raise UserError(
+                f"policy {name}: {path} is the folder of a run; give it without {name}= for all its candidates, or"
+                f" {path / 'candidates'}/<name>"
+            )
         path = path / "policy.pth"
     if not path.is_file():
         raise UserError(f"policy {name}: there is no file {path}")

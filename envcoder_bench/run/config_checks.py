@@ -226,11 +226,13 @@ def check_params(train: Any, num_envs: int) -> None:
 
 def share_out(num_envs: int, groups: int) -> int:
     """Return the environments per group; raise UserError if ``num_envs`` is not divisible."""
+    if num_envs < 1:
+        raise UserError(f"--num_envs must be at least 1, got {num_envs}")
     if num_envs < groups or num_envs % groups:
         below = num_envs // groups * groups
         nearest = f"{below} or {below + groups}" if below > 0 else f"{groups}"
         raise UserError(
-            f"--num_envs {num_envs} cannot be divided evenly among {groups} group{'s' if groups > 1 else ''}"
+            f"--num_envs {num_envs} cannot be divided evenly among {groups} groups"
             f" (candidates and baselines times seeds); the nearest numbers that can: {nearest}"
         )
     return num_envs // groups

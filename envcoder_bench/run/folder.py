@@ -39,6 +39,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
+from envcoder_bench.core.folder_kinds import RUN, other_kind
 from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run import checkpoint
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey
@@ -144,6 +145,9 @@ class RunFolder:
                 raise ValueError(f"{flag} {path}: there is no run here: {error.strerror}") from error
             if not names & {folder.config.name, folder.run.name}:
                 raise ValueError(f"{flag} {path}: there is no run here (no config.yaml)")
+            other = other_kind(folder.path, RUN)
+            if other is not None:
+                raise ValueError(other)
         return folder
 
     def locked(self) -> AbstractContextManager[None]:
@@ -195,7 +199,8 @@ class RunFolder:
         try:
             cfg = read_config(self.config, self.provenance, self.complete, self.notes)
         except ValueError as error:
-            raise self._damaged(str(error)) from error
+            other = other_kind(self.path, RUN)
+            raise self._damaged(str(error)) if other is None else UserError(other) from error
         sources = []
         for listed in cfg.candidates:
             sources.append(CandidateSource(listed.name, listed.file, self._text(self.source(listed.name))))

@@ -30,7 +30,7 @@ class ListedRun:
     Attributes:
         path: the folder.
         task: the name of the task; empty if it cannot be read.
-        date: when the run began, ``2026-01-31 12:00``.
+        date: when the run began, ``2026-01-31 12:00:00``.
         best, fitness: the best candidate that is not a baseline (without candidates, the best baseline); empty and
             None before the first evaluation.
         status: ``complete``, ``in progress``, ``stopped``, or ``damaged`` with a reason.
@@ -72,7 +72,7 @@ def read_run(path: Path) -> ListedRun:
     task, date, ranked, damage = "", "", [], ""
     try:
         record = read_provenance(folder.run)
-        date = "" if record is None or record.begun is None else record.begun[:16].replace("T", " ")
+        date = "" if record is None or record.begun is None else record.begun[:19].replace("T", " ")
         config = folder.config.read_text(encoding="utf-8") if record is None else record.config
         task = yaml.safe_load(config)["task"]["name"]
         ranked = _ranked(folder)
@@ -80,7 +80,7 @@ def read_run(path: Path) -> ListedRun:
         damage = str(error)
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         damage = f"{DAMAGED} ({' '.join(str(error).split()).replace(f'{path}{os.sep}', '')})"
-    date = date or time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime))
+    date = date or time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
     measured = [row for row in ranked if row.rank is not None]
     best = next((row for row in measured if not row.baseline), measured[0] if measured else None)
     status = damage or _status(folder)
@@ -110,7 +110,7 @@ def render_runs(runs: Sequence[ListedRun]) -> str:
     columns = [
         ["run", *(shown(run.path) for run in runs)],
         ["task", *(run.task for run in runs)],
-        ["date", *(run.date for run in runs)],
+        ["date", *(run.date[:16] for run in runs)],
         ["best", *(run.best for run in runs)],
         ["fitness", *fitness],
         ["status", *(run.status for run in runs)],

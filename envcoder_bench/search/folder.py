@@ -28,6 +28,7 @@ from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, write_atomic
+from envcoder_bench.core.folder_kinds import SEARCH, other_kind
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.search.llm import Usage
@@ -99,6 +100,9 @@ class SearchFolder:
         folder = cls(path)
         if not folder.config.is_file():
             raise UserError(f"--resume {path}: there is no search here (no config.yaml)")
+        other = other_kind(path, SEARCH)
+        if other is not None:
+            raise UserError(other)
         try:
             config = OmegaConf.load(folder.config)
             if not isinstance(config, DictConfig) or "llm" not in config:

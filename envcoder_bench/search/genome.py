@@ -50,7 +50,8 @@ class Genome:
         try:
             self._tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise UnsupportedCode(f"does not parse: {error}") from None
+            reason = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+            raise UnsupportedCode(f"does not parse: {reason}") from None
         self._rows = self._bytes.splitlines(keepends=True)
         self._starts = [0]
         for row in self._rows:

@@ -31,7 +31,7 @@ def make_run(path, begun="2026-01-31T12:34:56+0000", rows=ROWS, complete=True):
 
 def test_best_candidate_is_not_a_baseline(tmp_path):
     run = read_run(make_run(tmp_path / "r"))
-    assert (run.task, run.date, run.best, run.fitness) == ("Cartpole", "2026-01-31 12:34", "b", 0.5)
+    assert (run.task, run.date, run.best, run.fitness) == ("Cartpole", "2026-01-31 12:34:56", "b", 0.5)
     assert run.status == "complete"
 
 
@@ -43,9 +43,10 @@ def test_runs_are_found_recursively_and_sorted_by_date(tmp_path):
     make_run(tmp_path / "later", "2026-03-01T00:00:00+0000")
     make_run(tmp_path / "search" / "rounds" / "1" / "run", "2026-02-01T00:00:00+0000")
     make_run(tmp_path / "first", "2026-01-01T00:00:00+0000")
+    make_run(tmp_path / "a second later", "2026-01-01T00:00:01+0000")
     (tmp_path / "other").mkdir()
     found = find_runs([tmp_path, tmp_path / "first"])
-    assert [run.path.name for run in found] == ["first", "run", "later"]
+    assert [run.path.name for run in found] == ["first", "a second later", "run", "later"]
 
 
 def test_run_without_a_summary_is_stopped_or_in_progress(tmp_path):

@@ -202,7 +202,7 @@ def test_failed_start_is_varied_without_alternatives():
 @pytest.mark.parametrize(
     "source, message",
     [
-        ("def compute_reward(:", "cannot start from mine: does not parse"),
+        ("def compute_reward(:", "cannot start from mine: does not parse: line 1: "),
         ("x = 1", "cannot start from mine: it defines none of compute_reward"),
         ("if True:\n    x = 1", "cannot start from mine: line 1: If at the top level"),
     ],
