@@ -24,7 +24,7 @@ from envcoder_bench.tasks.contract import Key
 TOURNAMENT = 3  # parents are the best of this many drawn at random
 ELITE = 0.25  # share of a round whose parent is the best so far
 RECOMBINED = 0.4  # share of proposals with two parents
-NEW_TERM = 0.1  # share of proposals with a new term; most improve with numbers and need several changes of them
+NEW_TERM = 0.1  # share of proposals whose reward gets a new term; others change and combine what is there
 MORE = 0.5  # probability of one more mutation, up to MAX_MUTATIONS
 MAX_MUTATIONS = 4
 TRIES = 200  # to find a proposal that is not in the archive

@@ -22,7 +22,9 @@ _RELIEF = (0.62, 0.64, 0.67, 1.0)
 _EXTENT = 4.0  # m, of a scene with ground: MuJoCo leaves out what is nearer to the camera than 1 % of the whole ground
 _LIGHT, _LIGHT_PLACE = "video_light", (1.0, -1.5, 4.0)
 _PLANE, _FIELD = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)
+_LONG = (int(mujoco.mjtGeom.mjGEOM_CAPSULE), int(mujoco.mjtGeom.mjGEOM_CYLINDER))
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
+_GAP, _ROD = 0.03, 0.02  # m, of a link without a rod; the radius of a rod
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,37 @@ def scenery(xml: Path, ground: Ground | None = None) -> Any:
         spec.stat.extent = _EXTENT
     for light in list(spec.lights):
         spec.delete(light)
+    _connect(spec)
     return _lit(spec)
+
+
+def _connect(spec: Any) -> None:
+    """Draw a rod where the shapes of a link begin away from its joint, so that nothing seems to float."""
+    model = spec.compile()
+    for body in range(1, model.nbody):
+        geoms = range(model.body_geomadr[body], model.body_geomadr[body] + max(int(model.body_geomnum[body]), 0))
+        if not model.body_jntnum[body] or model.body_parentid[body] == 0 or not len(geoms):
+            continue
+        ends = [_nearest(model, geom) for geom in geoms]
+        sizes = [model.geom_size[geom, : 1 if int(model.geom_type[geom]) in _LONG else 3].max() for geom in geoms]
+        gaps = [np.linalg.norm(end) - size for end, size in zip(ends, sizes)]
+        nearest = int(np.argmin(gaps))
+        if gaps[nearest] > _GAP:
+            link = spec.body(model.body(body).name)
+            rod = link.add_geom(type=mujoco.mjtGeom.mjGEOM_CAPSULE, contype=0, conaffinity=0, mass=0)
+            rod.fromto, rod.size = [0, 0, 0, *ends[nearest]], [min(_ROD, model.geom_size[geoms[nearest], 0]), 0, 0]
+            rod.rgba = model.geom_rgba[geoms[nearest]]
+
+
+def _nearest(model: Any, geom: int) -> np.ndarray:
+    """Return the point of a geom's axis, or its centre, that is nearest to the origin of its body."""
+    centre = model.geom_pos[geom]
+    if int(model.geom_type[geom]) not in _LONG:
+        return centre
+    axis = np.zeros(3)
+    mujoco.mju_rotVecQuat(axis, np.array([0.0, 0.0, 1.0]), model.geom_quat[geom])
+    half = float(model.geom_size[geom, 1])
+    return centre + np.clip(-centre @ axis, -half, half) * axis
 
 
 def _lit(spec: Any) -> Any:

@@ -24,8 +24,24 @@ def test_scenery_does_not_change_poses(task):
     plain, made = mujoco.MjModel.from_xml_path(str(path)), rendering.scenery(path)
     assert [plain.joint(k).name for k in range(plain.njnt)] == [made.joint(k).name for k in range(made.njnt)]
     np.testing.assert_array_equal(plain.qpos0, made.qpos0)
-    np.testing.assert_array_equal(plain.geom_pos, made.geom_pos)
+    for body in range(plain.nbody):  # links can have rods besides
+        own = range(plain.body_geomadr[body], plain.body_geomadr[body] + plain.body_geomnum[body])
+        shown = made.body_geomadr[body] + np.arange(len(own))
+        np.testing.assert_array_equal(plain.geom_pos[list(own)], made.geom_pos[shown])
     assert rendering.is_floating(made) == (task in ("Ant", "Humanoid", "Anymal"))
+
+
+def test_links_whose_shapes_begin_away_from_their_joint_get_a_rod():
+    path = get_spec("Anymal").model_path
+    plain, made = mujoco.MjModel.from_xml_path(str(path)), rendering.scenery(path)
+    more = [made.body(k).name for k in range(made.nbody) if made.body_geomnum[k] > plain.body_geomnum[k]]
+    assert more == ["LF_SHANK", "LH_SHANK", "RF_SHANK", "RH_SHANK"]
+    shank = made.body("LF_SHANK")
+    (rod,) = [k for k in range(made.ngeom) if made.geom_bodyid[k] == shank.id and not made.geom(k).name]
+    # from the knee to the upper end of the shank's capsule (anymal_c.xml)
+    upper = np.array([0.08795, 0.01305, -0.045233])
+    np.testing.assert_allclose(made.geom_pos[rod], upper / 2, atol=1e-6)
+    assert made.geom_size[rod, :2] == pytest.approx([0.0175, np.linalg.norm(upper) / 2])
 
 
 def recording(model, task, shift):
