@@ -11,6 +11,7 @@ from envcoder_bench.grid.pictures import PICTURES
 from envcoder_bench.report.html import picture, table, text
 from envcoder_bench.report.page import ASSETS
 from envcoder_bench.report.progress import duration
+from envcoder_bench.report.words import counted
 
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
@@ -47,7 +48,8 @@ def render_grid_page(
     shown = [(anchor, title, body) for anchor, title, body in sections if body]
     links = "".join(f'<a href="#{anchor}">{text(title)}</a>' for anchor, title, _ in shown)
     body = "\n".join(f'<section id="{anchor}"><h2>{text(t)}</h2>{html}</section>' for anchor, t, html in shown)
-    title = f"{inputs.robot.name}: {len(inputs.policies)} policies on {len(inputs.arenas)} terrains"
+    policies = counted(len(inputs.policies), "policy", "policies")
+    title = f"{inputs.robot.name}: {policies} on {counted(len(inputs.arenas), 'terrain')}"
     style = (ASSETS / "page.css").read_text(encoding="utf-8") + _VIDEO_STYLE
     spans = "".join(f"<span>{text(fact)}</span>" for fact in facts)
     return "\n".join(

@@ -89,7 +89,7 @@ def _completion(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Seque
             if row is None:
                 continue
             rate, low, high = (100.0 * row[f"completion_rate{end}"] for end in ("", "_low", "_high"))
-            axes.bar(k + offset, rate, width, color=colour)
+            axes.bar(k + offset, rate, width, color=colour, edgecolor=colour, linewidth=2, clip_on=False)  # a line at 0
             axes.errorbar(
                 k + offset, rate, [[max(0.0, rate - low)], [max(0.0, high - rate)]], color=DARK, capsize=3, linewidth=1
             )
@@ -116,7 +116,9 @@ def _progress(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Sequenc
                 continue
             axes.boxplot(
                 [values], positions=[k + offset], widths=width, patch_artist=True, manage_ticks=False,
-                boxprops={"facecolor": colour, "alpha": 0.55, "edgecolor": colour}, medianprops={"color": DARK},
+                # the edge shows the colour of a box without height
+                boxprops={"facecolor": colour, "alpha": 0.55, "edgecolor": colour, "linewidth": 3},
+                medianprops={"color": DARK, "linewidth": 1},
                 whiskerprops={"color": colour}, capprops={"color": colour},
                 flierprops={"marker": ".", "markersize": 3, "markeredgecolor": colour},
             )  # fmt: skip
