@@ -113,7 +113,7 @@ def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
     span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 2 * usual, 1e-3)
     low = min(r.fitness_ci_low if not math.isnan(r.fitness_ci_low) else r.fitness for r in shown)
     high = max(r.fitness_ci_high if not math.isnan(r.fitness_ci_high) else r.fitness for r in shown)
-    low, high = max(low, min(means) - span / 2), min(high, max(means) + span / 2)
+    low, high = max(low, min(means) - span), min(high, max(means) + span)
     if min(means) >= 0 and low < max(means) / 2:
         low = 0.0
     return low - (0.03 * span if low else 0.0), high + 0.03 * span
