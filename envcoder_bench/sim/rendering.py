@@ -104,8 +104,9 @@ def scenery(xml: Path, ground: Ground | None = None) -> Any:
 def _connect(spec: Any) -> None:
     """Draw a rod where the shapes of a link begin away from its joint, so that nothing seems to float."""
     model = spec.compile()
-    for body in range(1, model.nbody):
-        geoms = range(model.body_geomadr[body], model.body_geomadr[body] + max(int(model.body_geomnum[body]), 0))
+    links = [(link.id, link) for link in spec.bodies]  # a body need not have a name; changes reset the ids
+    for body, link in links:
+        geoms = range(model.body_geomadr[body], model.body_geomadr[body] + model.body_geomnum[body])
         if not model.body_jntnum[body] or model.body_parentid[body] == 0 or not len(geoms):
             continue
         ends = [_nearest(model, geom) for geom in geoms]
@@ -113,7 +114,6 @@ def _connect(spec: Any) -> None:
         gaps = [np.linalg.norm(end) - size for end, size in zip(ends, sizes)]
         nearest = int(np.argmin(gaps))
         if gaps[nearest] > _GAP:
-            link = spec.body(model.body(body).name)
             rod = link.add_geom(type=mujoco.mjtGeom.mjGEOM_CAPSULE, contype=0, conaffinity=0, mass=0)
             rod.fromto, rod.size = [0, 0, 0, *ends[nearest]], [min(_ROD, model.geom_size[geoms[nearest], 0]), 0, 0]
             rod.rgba = model.geom_rgba[geoms[nearest]]
