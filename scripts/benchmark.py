@@ -27,6 +27,7 @@ MEASUREMENTS = {
     "startup": ("startup", "a run from the command to its first iteration"),
     "run": ("startup", "a whole run"),
     "devices": ("devices", "a run on several devices, beside one"),
+    "certainty": ("certainty", "how often a ranking's statements are right, in simulated runs"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
     "crossings": ("terrain", "which types and levels of terrain a policy crosses"),
     "finer": ("finer", "what policies are worth with finer physics steps, or another integrator, than in training"),
@@ -111,6 +112,7 @@ def build_parser() -> argparse.ArgumentParser:
     added["scaling"].add_argument("--dispatch", action="store_true", help="time the candidate functions too")
     option("learner", "--loop_candidates", 0, "", help="candidates in the loop, fewer if it is slow (default: all)")
     option("run", "--iterations", 300, "iterations")
+    option("certainty", "--runs", 1000, "simulated runs of each kind")
     added["pairs"].add_argument("--tasks", nargs=2, required=True, metavar="TASK", help="e.g. isaacgymenvs:Ant Ant")
     option("pairs", "--seeds", 16, "groups, each with a seed")
     option("pairs", "--envs", 64, "environments per group")

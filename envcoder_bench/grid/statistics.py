@@ -10,7 +10,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from envcoder_bench.report.statistics import holm
+from envcoder_bench.report.statistics import LEVEL, holm, proportions, rate_interval, welch
 
 METRICS = ("progress", "zone_reached", "stability_score", "mean_velocity", "total_energy", "episode_length")
 RATES = {"completion": "completion_rate", "fall_detected": "fall_rate", "flip_detected": "flip_rate"}
@@ -31,16 +31,6 @@ TEST_COLUMNS = (
 Row = dict  # a line of episodes.jsonl
 
 
-def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """Return Wilson's interval of a proportion, 95 % by default (Wilson, JASA 1927)."""
-    if not trials:
-        return 0.0, 1.0
-    rate, square = successes / trials, z * z / trials
-    center = (rate + 0.5 * square) / (1.0 + square)
-    half = z / (1.0 + square) * math.sqrt(rate * (1.0 - rate) / trials + square / (4.0 * trials))
-    return max(0.0, center - half), min(1.0, center + half)
-
-
 def pairs_of(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     """Return the episodes of each policy and arena, in their order."""
     found: dict[tuple[str, str], list[Row]] = {}
@@ -57,7 +47,7 @@ def summarize(rows: Sequence[Row]) -> list[dict[str, Any]]:
         for key, rate in RATES.items():
             count = sum(bool(episode[key]) for episode in own)
             row[rate] = count / len(own)
-            row[f"{rate}_low"], row[f"{rate}_high"] = wilson(count, len(own))
+            row[f"{rate}_low"], row[f"{rate}_high"] = rate_interval(count, len(own))
         for metric in METRICS:
             values = np.array([episode[metric] for episode in own], dtype=np.float64)
             row[f"{metric}_mean"] = float(values.mean())
@@ -89,7 +79,7 @@ def rank_policies(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [{"rank": k + 1, **row} for k, row in enumerate(ranked)]
 
 
-def compare(rows: Sequence[Row], level: float = 0.05) -> list[dict[str, Any]]:
+def compare(rows: Sequence[Row], level: float = LEVEL) -> list[dict[str, Any]]:
     """Return a row of TEST_COLUMNS for each arena, metric and pair of policies.
 
     Means are compared by Welch's t test, with Cohen's d of the pooled deviation; rates by the two-proportion z test
@@ -100,55 +90,25 @@ def compare(rows: Sequence[Row], level: float = 0.05) -> list[dict[str, Any]]:
     table: list[dict[str, Any]] = []
     for arena in dict.fromkeys(arena for _, arena in pairs):
         present = [policy for policy in policies if (policy, arena) in pairs]
-        for a, b in combinations(present, 2):
-            for metric in TESTED:
-                first, second = ([float(row[metric]) for row in pairs[policy, arena]] for policy in (a, b))
-                table.append(
-                    {"environment": arena, "metric": metric, "policy_a": a, "policy_b": b, **welch(first, second)}
-                )
-            for metric in TESTED_RATES:
-                first, second = ([bool(row[metric]) for row in pairs[policy, arena]] for policy in (a, b))
-                counts = (sum(first), len(first), sum(second), len(second))
-                table.append(
-                    {"environment": arena, "metric": metric, "policy_a": a, "policy_b": b, **proportions(*counts)}
-                )
+        for names in combinations(present, 2):
+            first, second = (pairs[name, arena] for name in names)
+            for metric in (*TESTED, *TESTED_RATES):
+                about = dict(environment=arena, metric=metric, policy_a=names[0], policy_b=names[1])
+                table.append({**about, **_test(metric, first, second)})
     for row, p in zip(table, holm([math.nan if row["p"] is None else row["p"] for row in table])):
         known = row["p"] is not None
         row.update(p_holm=p if known else None, significant=p < level if known else None)
     return table
 
 
-def welch(a: Sequence[float], b: Sequence[float]) -> dict[str, Any]:
-    """Compare two means."""
-    from scipy import stats
-
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    row: dict[str, Any] = {"a": float(x.mean()), "b": float(y.mean()), "test": "Welch t"}
-    row.update(statistic=None, degrees_of_freedom=None, p=None, cohens_d=None)
-    if min(len(x), len(y)) < 2:
-        return row
-    pooled = ((len(x) - 1) * x.var(ddof=1) + (len(y) - 1) * y.var(ddof=1)) / (len(x) + len(y) - 2)
-    # identical episodes, but for rounding, are no sample of anything
-    if pooled <= (1e-9 * max(abs(row["a"]), abs(row["b"]), 1e-12)) ** 2:
-        return row
-    found: Any = stats.ttest_ind(x, y, equal_var=False)
-    row.update(statistic=float(found.statistic), degrees_of_freedom=float(found.df), p=float(found.pvalue))
-    row["cohens_d"] = float((x.mean() - y.mean()) / math.sqrt(pooled))
-    return row
-
-
-def proportions(successes_a: int, trials_a: int, successes_b: int, trials_b: int) -> dict[str, Any]:
-    """Compare two rates."""
-    from scipy import stats
-
-    a, b = successes_a / trials_a, successes_b / trials_b
-    row: dict[str, Any] = {"a": a, "b": b, "test": "two-proportion z"}
-    row.update(statistic=None, degrees_of_freedom=None, p=None, cohens_d=None)
-    pooled = (successes_a + successes_b) / (trials_a + trials_b)
-    if 0.0 < pooled < 1.0:
-        z = (a - b) / math.sqrt(pooled * (1.0 - pooled) * (1.0 / trials_a + 1.0 / trials_b))
-        row.update(statistic=z, p=float(2.0 * stats.norm.sf(abs(z))))
-    return row
+def _test(metric: str, first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
+    """Return means and the test of a metric of two policies on an arena."""
+    x, y = ([float(row[metric]) for row in rows] for rows in (first, second))
+    row: dict[str, Any] = {"a": float(np.mean(x)), "b": float(np.mean(y))}
+    if metric in TESTED:
+        return {**row, "test": "Welch t", **welch(x, y)}
+    z, p = proportions((int(sum(x)), int(sum(y))), (len(x), len(y)))
+    return {**row, "test": "two-proportion z", "statistic": z, "degrees_of_freedom": None, "p": p, "cohens_d": None}
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:

@@ -23,8 +23,8 @@ from envcoder_bench.report.figures import (
     show_message,
     spread,
 )
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.table import decimal_places, fixed
+from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.table import fixed
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from envcoder_bench.report import page_data
+from envcoder_bench.report.certainty import some
 from envcoder_bench.report.html import fact_list, text, visible
 from envcoder_bench.report.page_candidates import render_candidates
 from envcoder_bench.report.page_content import RunPage
@@ -38,7 +39,7 @@ def render_page(run: RunPage) -> str:
     )
     data = _data(run)
     anchors = {row.candidate: f"candidate-{k}" for k, row in enumerate(run.ranked)}
-    ranking = render_ranking(run.ranked, anchors) if run.ranked else ""
+    ranking = render_ranking(run.ranked, anchors, run.scores, run.folder) if run.ranked else ""
     sections = [
         *((own.anchor, own.title, own.html) for own in run.sections if own.first),
         ("ranking-section", "Ranking", ranking),
@@ -105,11 +106,13 @@ def _video_data(run: RunPage) -> dict[str, Any] | None:
 
 
 def _lead(run: RunPage) -> str:
-    best = next((row for row in run.ranked if row.rank is not None and not row.baseline), None)
-    if best is None:
+    own = [row for row in run.ranked if row.rank is not None and not row.baseline]
+    if not own:
         return '<p class="lead">No candidate has a fitness.</p>'
     decimals = fitness_decimals(run.ranked)
-    words = f"Best candidate: {best.candidate}, fitness {fixed(best.fitness, decimals)}"
+    best = [row.candidate for row in own if row.rank == own[0].rank]
+    words = f"Best candidate: {best[0]}" if len(best) == 1 else f"Best candidates, equal: {some(best)}"
+    words += f", fitness {fixed(own[0].fitness, decimals)}"
     others = [row for row in run.ranked if row.baseline and row.rank is not None]
     versus = ", ".join(f"{row.candidate} {fixed(row.fitness, decimals)}" for row in others)
     return f'<p class="lead">{text(words + (f" (baselines: {versus})" if versus else ""))}.</p>'

@@ -88,6 +88,8 @@ class RunPage:
         command: the command that repeats it.
         sections: further sections.
         lead: the first words, as HTML, in which every text is escaped; None: the best candidate and the baselines.
+        scores: of a search, by which its candidates are ranked, by name.
+        folder: the run's folder, for commands.
     """
 
     title: str
@@ -102,3 +104,5 @@ class RunPage:
     command: str = ""
     sections: Sequence[PageSection] = ()
     lead: str | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    folder: str = "RUN"

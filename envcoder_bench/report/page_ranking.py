@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from typing import Mapping, Sequence
 
+from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
 from envcoder_bench.report.html import text
 from envcoder_bench.report.page_data import colours
-from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import OK
-from envcoder_bench.report.table import chances, decimal_places, fixed
+from envcoder_bench.report.table import fixed
 
+EMPTY = '<td class="number" data-v=""></td>'
 COLUMNS = (  # title, kind, the order of the first click
     ("#", "number", "ascending"),
     ("candidate", "text", "ascending"),
+    ("score", "number", "descending"),
     ("fitness", "number", "descending"),
     ("95 % interval", "", ""),
     ("vs human", "number", "descending"),
     ("best", "number", "descending"),
+    ("steps to tie", "number", "ascending"),
     ("episode, steps", "number", "descending"),
     ("shaped return", "number", "descending"),
     ("env-steps", "number", "descending"),
@@ -25,15 +29,26 @@ COLUMNS = (  # title, kind, the order of the first click
 )
 
 
-def render_ranking(ranked: Sequence[Ranked], anchors: Mapping[str, str]) -> str:
-    """Return the ranking as HTML, without its title.
+def render_ranking(
+    ranked: Sequence[Ranked], anchors: Mapping[str, str], scores: Mapping[str, float] | None = None, folder: str = "RUN"
+) -> str:
+    """Return the ranking as HTML, without its title and without columns that are empty.
 
     Args:
         anchors: the HTML id of each candidate's section, by its name.
+        scores: by which a search ranks its candidates, by name.
+        folder: the run's folder, for the command that adds seeds.
     """
     colour_of, decimals = colours(ranked), fitness_decimals(ranked)
+    axis = _Axis(ranked)
+    rows = [
+        _cells(row, anchors[row.candidate], colour_of[row.candidate], decimals, axis, (scores or {}).get(row.candidate))
+        for row in ranked
+    ]
+    used = [k for k in range(len(COLUMNS)) if any(cells[k] not in ("", EMPTY) for cells in rows)]
     heads = []
-    for k, (title, kind, first) in enumerate(COLUMNS):
+    for k in used:
+        title, kind, first = COLUMNS[k]
         if not kind:
             heads.append(f"<th>{text(title)}</th>")
             continue
@@ -41,54 +56,72 @@ def render_ranking(ranked: Sequence[Ranked], anchors: Mapping[str, str]) -> str:
         number = ' class="number"' if kind == "number" else ""
         button = f'<button type="button">{text(title)}</button>'
         heads.append(f'<th scope="col" data-kind="{kind}" data-first="{first}"{sort}{number}>{button}</th>')
-    axis = _Axis(ranked)
-    rows = [_row(row, anchors[row.candidate], colour_of[row.candidate], decimals, axis) for row in ranked]
-    dashed = ", the dashed line the human baseline" if axis.human is not None else ""
-    notes = [f"The line of a fitness is its 95 % interval{dashed}."]
-    over = {row.interval_over for row in ranked}
-    notes += ["Intervals are over seeds."] if "seeds" in over else []
-    notes += ["Intervals of one seed are over its episodes."] if "episodes" in over else []
-    notes += ["vs human: mean difference to the human baseline with the same seeds."]
-    if any(row.significant for row in ranked):
-        notes += ["It is coloured where it differs from 0 (paired t-test, 5 %, corrected by Holm's method)."]
-    notes += ["best: probability that it is the best (bootstrap over seeds and episodes)."] if chances(ranked) else []
+    body = [_row(row, "".join(cells[k] or "<td></td>" for k in used)) for row, cells in zip(ranked, rows)]
+    notes = " ".join(
+        f"{note[0].upper()}{note[1:]}." for note in _notes(ranked, axis.human is not None, bool(scores), folder)
+    )
     return (
         '<div class="bar"><input type="search" id="filter" placeholder="Filter by name, status or error" '
         'aria-label="Filter the ranking"><label class="check"><input type="checkbox" id="without-failed">without'
         ' failed</label><span id="shown" class="note"></span></div>'
         f'<div class="wide"><table id="ranking"><thead><tr>{"".join(heads)}</tr></thead>'
-        f'<tbody>{"".join(rows)}</tbody></table></div><p class="note">{text(" ".join(notes))}</p>'
+        f'<tbody>{"".join(body)}</tbody></table></div><p class="note">{text(notes)}</p>'
     )
 
 
-def _row(row: Ranked, anchor: str, colour: str, decimals: int, axis: _Axis) -> str:
-    def number(value: float | None, shown: str) -> str:
-        known = value is not None and math.isfinite(value)
-        return f'<td class="number" data-v="{value if known else ""}">{shown if known else ""}</td>'
+def _notes(ranked: Sequence[Ranked], human: bool, scores: bool, folder: str) -> list[str]:
+    """Return what the columns mean, and how sure the ranking is."""
+    over = {row.interval_over for row in ranked}
+    of = "seeds, their spread pooled over the candidates" if "seeds" in over else "the episodes of one seed"
+    notes = [f"the line of a fitness is its 95 % interval over {of}"] if over - {""} else []
+    notes += ["the dashed line is the human baseline"] if human else []
+    if scores:
+        notes += [
+            "score, by which a search ranks: the mean difference to the baseline, without the effects of seeds on that"
+            " baseline, and with the median candidate as one more seed, so that one good seed is not enough"
+        ]
+    if any(math.isfinite(row.vs_human) for row in ranked):
+        notes += ["vs human: mean difference to the human baseline with the same seeds"]
+    if any(row.significant for row in ranked):
+        notes += ["it is coloured where it differs from 0 (paired t-test, 5 %, corrected by Holm's method)"]
+    if any(math.isfinite(row.p_best) for row in ranked):
+        notes += ["best: probability that it is the best"]
+    return notes + first_place(ranked) + one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked)
 
-    ranked = row.rank is not None
-    difference = fixed(row.vs_human, decimals) if math.isfinite(row.vs_human) else ""
-    sign = "" if not row.significant else "better" if row.vs_human > 0 else "worse"
-    plus = "+" if difference and not difference.startswith("-") else ""
-    versus = f'<span class="{sign}">{plus}{difference}</span>'
-    tag = ' <span class="tag">baseline</span>' if row.baseline else ""
-    kind = "ok" if row.status == OK else "failed" if row.errors else ""
+
+def _row(row: Ranked, cells: str) -> str:
     failed = 1 if row.errors else 0
     every = " ".join([row.candidate, row.status, *row.errors])
-    return (
-        f'<tr class="{"baseline" if row.baseline else "own"}" data-failed="{failed}" data-text="{text(every)}">'
-        + number(row.rank, str(row.rank))
-        + f'<td class="name" data-v="{text(row.candidate)}"><span class="dot" style="background:{colour}"></span>'
-        f'<a href="#{anchor}">{text(row.candidate)}</a>{tag}</td>'
-        + number(row.fitness, fixed(row.fitness, decimals) if ranked else "")
-        + f"<td>{axis.interval(row, colour) if ranked else ''}</td>"
-        + number(row.vs_human, versus)
-        + number(row.p_best, f"{row.p_best:.0%}" if row.p_best == row.p_best else "")
-        + number(row.episode_length, f"{row.episode_length:.0f}")
-        + number(row.shaped_return, f"{row.shaped_return:.4g}")
-        + number(row.env_steps or None, f"{row.env_steps:,}")
-        + f'<td data-v="{text(row.status)}"><span class="tag {kind}">{text(row.status)}</span></td></tr>'
-    )
+    kind = "baseline" if row.baseline else "own"
+    return f'<tr class="{kind}" data-failed="{failed}" data-text="{text(every)}">{cells}</tr>'
+
+
+def _cells(row: Ranked, anchor: str, colour: str, decimals: int, axis: _Axis, score: float | None) -> list[str]:
+    """Return the cells of a row in the order of COLUMNS; EMPTY or an empty text where nothing is known."""
+
+    def number(value: float | None, shown: str) -> str:
+        return f'<td class="number" data-v="{value}">{shown}</td>' if value is not None and value == value else EMPTY
+
+    ranked = row.rank is not None
+    difference = fixed(row.vs_human, decimals, "+") if math.isfinite(row.vs_human) else ""
+    sign = "" if not row.significant else "better" if row.vs_human > 0 else "worse"
+    tag = ' <span class="tag">baseline</span>' if row.baseline else ""
+    kind = "ok" if row.status == OK else "failed" if row.errors else ""
+    return [
+        number(row.rank, str(row.rank)),
+        f'<td class="name" data-v="{text(row.candidate)}"><span class="dot" style="background:{colour}"></span>'
+        f'<a href="#{anchor}">{text(row.candidate)}</a>{tag}</td>',
+        number(score, "" if score is None else fixed(score, decimals)),
+        number(row.fitness if ranked else None, fixed(row.fitness, decimals) if ranked else ""),
+        f"<td>{axis.interval(row, colour)}</td>" if ranked and row.fitness_ci_low == row.fitness_ci_low else "",
+        number(row.vs_human, f'<span class="{sign}">{difference}</span>'),
+        number(row.p_best, f"{row.p_best:.0%}"),
+        number(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
+        number(row.episode_length, f"{row.episode_length:.0f}"),
+        number(row.shaped_return, f"{row.shaped_return:.4g}"),
+        number(row.env_steps or None, f"{row.env_steps:,}"),
+        f'<td data-v="{text(row.status)}"><span class="tag {kind}">{text(row.status)}</span></td>',
+    ]
 
 
 class _Axis:

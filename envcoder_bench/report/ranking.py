@@ -1,4 +1,4 @@
-"""The ranking of candidates with confidence intervals, from the rows of results.csv."""
+"""The ranking of candidates, and how sure it is, from the rows of results.csv."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any, Sequence
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
-from envcoder_bench.report.statistics import UNBOUNDED, chances_of_best, holm, mean_interval, paired_p
+from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
 from envcoder_bench.tasks.base import BASELINES, HUMAN
-
-LEVEL = 0.05  # of the significance of differences, over all candidates together
 
 
 @dataclass(frozen=True)
@@ -22,16 +21,19 @@ class Ranked:
     """One candidate over its seeds. Without any fitness ``rank`` is None and the numbers are NaN.
 
     Attributes:
-        rank: place in the ranking, from 1.
-        status: one of ``results.STATUSES``, or how many seeds failed.
+        rank: place in the ranking, from 1; candidates that nothing tells apart share a place.
+        status: one of ``results.STATUSES``, or how many of the seeds have a fitness, e.g. ``2/3 seeds``.
         fitness, fitness_ci_low, fitness_ci_high: mean and 95 % interval.
-        interval_over: ``seeds``, ``episodes`` (of a single seed), or empty if there is no interval.
+        interval_over: ``seeds``, ``episodes`` (in a run of a single seed), or empty if there is no interval.
         seeds: the seeds with a fitness, over which means are taken.
+        lost_seeds: number of seeds without one, of a candidate that has others; it ranks behind those that lost none.
         vs_human, vs_human_ci_low, vs_human_ci_high: difference to the human baseline, over the seeds that both have
-            (NaN for the baseline itself); the interval needs at least two seeds.
+            (NaN for the baseline itself); the interval needs a run with at least two seeds.
         vs_human_p: p-value of this difference, corrected for the number of candidates by Holm's method; NaN for
             baselines.
-        p_best: probability that it is the best of all, by the bootstrap over seeds and episodes; NaN if unknown.
+        p_best: probability that it is the best of all; NaN in a run of a single seed.
+        contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
+        steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
         episode_length, shaped_return: means over ``seeds``.
         episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
@@ -47,11 +49,14 @@ class Ranked:
     fitness_ci_high: float = NAN
     interval_over: str = ""
     seeds: tuple[int, ...] = ()
+    lost_seeds: int = 0
     vs_human: float = NAN
     vs_human_ci_low: float = NAN
     vs_human_ci_high: float = NAN
     vs_human_p: float = NAN
     p_best: float = NAN
+    contender: bool = False
+    steps_to_tie: float = NAN
     episodes: int = 0
     episode_length: float = NAN
     shaped_return: float = NAN
@@ -107,67 +112,112 @@ class RunInfo:
 
 
 def rank(
-    results: Sequence[Result], bounds: tuple[float, float] = UNBOUNDED, evaluation: Evaluation | None = None
+    results: Sequence[Result],
+    bounds: tuple[float, float] = UNBOUNDED,
+    evaluation: Evaluation | None = None,
+    points: Sequence[Point] = (),
 ) -> list[Ranked]:
-    """Rank candidates by mean fitness over seeds, best first; ties by name, candidates without fitness last.
+    """Rank candidates by mean fitness over seeds, best first.
 
-    Candidates that a race stopped come after all that passed the rung, whatever their fitness was. The interval is over
-    seeds if at least two have a fitness, otherwise over the episodes of the single seed. Differences to the human
-    baseline are paired by seed, because groups of the same seed have the same noise.
+    Candidates that lost a seed come after those that did not, then those that a race stopped, then those without
+    fitness. Equal fitness, as it is shown, is told apart by the env-steps until it was reached; otherwise candidates
+    share a place. How sure the numbers are says ``statistics.FitnessModel``.
 
     Args:
-        bounds: the least and the greatest fitness of an episode, within which intervals are.
-        evaluation: the episodes' fitness in the final evaluation by candidate and seed, for ``p_best``.
+        bounds: the least and the greatest fitness of an episode.
+        evaluation: the episodes' fitness in the final evaluation by candidate and seed.
+        points: the evaluations in the course of the training.
     """
     by_candidate: dict[str, list[Result]] = {}
-    for result in sorted(results, key=lambda r: r.seed):
+    for result in sorted(results, key=lambda r: (r.candidate, r.seed)):
         by_candidate.setdefault(result.candidate, []).append(result)
-    human = {r.seed: r.fitness for r in by_candidate.get(HUMAN, []) if r.measured}
-    rows = [_over_seeds(by_candidate[name], {} if name == HUMAN else human, bounds) for name in sorted(by_candidate)]
+    whole = {
+        name: {row.seed: row.fitness for row in rows if row.measured and not row.stopped_at}
+        for name, rows in by_candidate.items()
+    }
+    episodes = min((row.episodes for row in results if row.measured and row.episodes), default=1)
+    model = FitnessModel(whole, evaluation, bounds, episodes)
+    rows = [_over_seeds(rows, model, whole) for rows in by_candidate.values()]
     own = [row for row in rows if row["candidate"] not in BASELINES]
     for row, p in zip(own, holm([row["vs_human_p"] for row in own])):
         row["vs_human_p"] = p
+    contenders = set(model.contenders())
     for row in rows:
         row["vs_human_p"] = NAN if row["candidate"] in BASELINES else row["vs_human_p"]
-    trained = [row["candidate"] for row in rows if row["seeds"] and not row["stopped_at"]]
-    finished = [(r.candidate, r.seed) for r in results if r.measured and r.candidate in trained]
-    # some are missing where a run of an older version was extended
-    known = evaluation is not None and all(key in evaluation for key in finished)
-    chances = chances_of_best(evaluation, trained) if evaluation and known else {}
+        row.update(p_best=model.chances.get(row["candidate"], NAN), contender=row["candidate"] in contenders)
+    measured = [row for row in rows if row["seeds"]]
+    decimals = decimal_places([row["fitness"] for row in measured])
+    steps = _steps_to_ties(measured, points, decimals)
+    for row in measured:
+        row["steps_to_tie"] = steps.get(row["candidate"], NAN)
+    keys = {row["candidate"]: (*_tier(row, decimals), row["steps_to_tie"]) for row in measured}
+    keys = {name: tuple(math.inf if x != x else x for x in key) for name, key in keys.items()}
+    measured.sort(key=lambda row: keys[row["candidate"]])  # stable: those that share a place are in the order of names
+    places = [keys[row["candidate"]] for row in measured]
+    ranked = [Ranked(rank=places.index(keys[row["candidate"]]) + 1, **row) for row in measured]
+    return ranked + [Ranked(rank=None, **row) for row in rows if not row["seeds"]]
+
+
+def decimal_places(values: Sequence[float]) -> int:
+    """Return the digits after the point of a fitness: three if all values are below 10, none from 1,000 on."""
+    largest = max((abs(x) for x in values if not math.isnan(x)), default=0.0)
+    return 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 1000 else 0
+
+
+def _tier(row: dict[str, Any], decimals: int) -> tuple[float, bool, float]:
+    """Return the sort key of a candidate before ties are told apart; lower is better."""
+    stopped = -row["stopped_at"] if row["stopped_at"] else -math.inf
+    return stopped, row["lost_seeds"] > 0, -round(row["fitness"], decimals) + 0.0
+
+
+def _steps_to_ties(rows: Sequence[dict[str, Any]], points: Sequence[Point], decimals: int) -> dict[str, float]:
+    """Return the env-steps until the fitness that candidates share, as it is shown, of those that share one."""
+    tiers: dict[Any, list[str]] = {}
     for row in rows:
-        row["p_best"] = chances.get(row["candidate"], NAN)
-    measured = [r for r in rows if r["seeds"]]
-    # a stable sort keeps ties in the order of names
-    ranked = sorted(measured, key=lambda r: (-(r["stopped_at"] or math.inf), -r["fitness"]))
-    unranked = [r for r in rows if not r["seeds"]]
-    return [Ranked(rank=i, **row) for i, row in enumerate(ranked, 1)] + [Ranked(rank=None, **r) for r in unranked]
+        tiers.setdefault(_tier(row, decimals), []).append(row["candidate"])
+    shared = {name: -tier[2] for tier, names in tiers.items() if len(names) > 1 for name in names}
+    courses: dict[str, dict[int, list[float]]] = {}
+    for point in points:
+        if point.candidate in shared:
+            courses.setdefault(point.candidate, {}).setdefault(point.env_steps, []).append(point.fitness)
+    found = {}
+    for name, course in courses.items():
+        means = {steps: math.fsum(values) / len(values) for steps, values in course.items()}
+        reached = [steps for steps, mean in means.items() if round(mean, decimals) >= shared[name]]
+        found[name] = float(min(reached, default=max(means)))
+    return found
 
 
-def _over_seeds(rows: list[Result], human: dict[int, float], bounds: tuple[float, float]) -> dict[str, Any]:
-    """Return the fields of Ranked, except the rank, from one candidate's rows in the order of their seeds."""
+def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[int, float]]) -> dict[str, Any]:
+    """Return the fields of Ranked that need no other candidate's rank, from a candidate's rows in order of seeds."""
     measured = [r for r in rows if r.measured]
-    fitness, low, high = mean_interval([r.fitness for r in measured], bounds)
-    if len(measured) == 1:
-        low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
+    name = rows[0].candidate
     stopped_at = max(r.stopped_at for r in rows)
-    differences = [r.fitness - human[r.seed] for r in measured if r.seed in human and not stopped_at]
-    difference = mean_interval(differences, (bounds[0] - bounds[1], bounds[1] - bounds[0]))
+    fitness, low, high = _mean([r.fitness for r in measured]), NAN, NAN
+    if len(measured) == 1 and not model.has_spread:
+        low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
+    elif whole[name]:
+        fitness, low, high = model.interval(name)
+    versus = Difference()
+    if name != HUMAN and whole[name] and set(whole[name]) & set(whole.get(HUMAN, ())):
+        versus = model.difference(name, HUMAN)
     returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
     return dict(
-        candidate=rows[0].candidate,
+        candidate=name,
         status=_status(rows),
         fitness=fitness,
         fitness_ci_low=low,
         fitness_ci_high=high,
-        interval_over="" if math.isnan(low) else "seeds" if len(measured) > 1 else "episodes",
+        interval_over="" if math.isnan(low) else "seeds" if model.has_spread else "episodes",
         seeds=tuple(r.seed for r in measured),
-        vs_human=difference[0],
-        vs_human_ci_low=difference[1],
-        vs_human_ci_high=difference[2],
-        vs_human_p=paired_p(differences),
+        lost_seeds=sum(r.failed for r in rows) if measured else 0,
+        vs_human=versus.mean,
+        vs_human_ci_low=versus.low,
+        vs_human_ci_high=versus.high,
+        vs_human_p=versus.p,
         episodes=sum(r.episodes for r in rows),
-        episode_length=mean_interval([r.episode_length for r in measured])[0],
-        shaped_return=mean_interval(returns)[0],
+        episode_length=_mean([r.episode_length for r in measured]),
+        shaped_return=_mean(returns),
         env_steps=sum(r.env_steps for r in rows),
         unstable_resets=sum(r.unstable_resets for r in rows),
         training_episodes=sum(r.training_episodes for r in rows),
@@ -178,6 +228,10 @@ def _over_seeds(rows: list[Result], human: dict[int, float], bounds: tuple[float
     )
 
 
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else NAN
+
+
 def _status(rows: list[Result]) -> str:
     if all(r.status == SKIPPED for r in rows):
         return SKIPPED
@@ -185,7 +239,7 @@ def _status(rows: list[Result]) -> str:
     if len(failed) == len(rows):
         return FAILED_AT_LOAD if all(r.status == FAILED_AT_LOAD for r in rows) else FAILED
     if failed:
-        return f"{len(failed)}/{len(rows)} seeds failed"
+        return f"{len(rows) - len(failed)}/{len(rows)} seeds"
     stopped_at = max(r.stopped_at for r in rows)
     if stopped_at:
         return f"{STOPPED} at {stopped_at}"

@@ -1,14 +1,16 @@
-"""Statistics of the fitness of seeds and episodes: intervals, tests, and how sure the first place is.
+"""How sure the numbers of a run are: intervals, differences, and the probability of being the best.
 
-Seeds are paired: groups with the same seed meet the same random numbers in training and in the episodes of evaluations.
-So differences are taken seed by seed, and the bootstrap draws the same seeds and episodes for all candidates.
+``FitnessModel`` is the one model of what a run knows: episodes within seeds within candidates. Rankings, comparisons of
+runs and searches use it; ``eval-policies``, whose policies are given, compares episodes alone. docs/statistics.md has
+the definitions.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import Callable, Dict, List, Mapping, Sequence, Tuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -16,28 +18,27 @@ from envcoder_bench.report.episodes import Evaluation
 
 NAN = math.nan
 UNBOUNDED = (-math.inf, math.inf)
-DRAWS = 2000  # of the bootstrap
 Interval = Tuple[float, float, float]  # estimate, low, high
-Strata = Dict[str, List[float]]  # scores of the runs of each task
+BySeed = Mapping[int, float]
+
+LEVEL = 0.05  # of tests and intervals
+SURE = 0.95  # the contenders hold the best candidate with this probability
+LEAST_PRIOR = 4.5  # degrees of freedom of the pooled spread, where candidates differ most in their spread
+SEEDS_WORTH = 3.0  # degrees of freedom that one more seed of a candidate is worth at most
+GRID = 400  # values of the fitness at which probabilities are computed
+ROUGHENING = 2  # steps from a normal distribution of the candidates' fitness towards the observed one
 
 
-# Student's t
+# single samples
 
 
-def t_tail(t: float, freedom: int) -> float:
-    """Return the probability that Student's t is farther from 0 than ``t``."""
-    from scipy.special import stdtr  # slow to import, and --check does not need it
-
-    return float(2.0 * stdtr(freedom, -abs(t)))
-
-
-def t_95(degrees_of_freedom: int) -> float:
+def t_95(degrees_of_freedom: float) -> float:
     """Return the two-sided 95 % point of Student's t. Raises ValueError for less than one degree of freedom."""
     if degrees_of_freedom < 1:
         raise ValueError("an interval needs at least two values")
-    from scipy.special import stdtrit
+    from scipy.special import stdtrit  # slow to import, and --check does not need it
 
-    return float(stdtrit(degrees_of_freedom, 0.975))
+    return float(stdtrit(degrees_of_freedom, 1 - LEVEL / 2))
 
 
 def mean_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval:
@@ -70,36 +71,366 @@ def success_interval(values: Sequence[float], bounds: tuple[float, float] = UNBO
     return mean, low, high
 
 
-def welch_interval(first: Sequence[float], second: Sequence[float]) -> Interval:
-    """Return the difference of two means, ``second`` minus ``first``, that are not paired, and Welch's 95 % interval.
+# candidates of a run
 
-    The interval is NaN if either has a single value, or if nothing varies.
+
+@dataclass(frozen=True)
+class Difference:
+    """The fitness of a candidate minus that of another.
+
+    Attributes:
+        mean: over the seeds that both have; without common seeds, the difference of their means.
+        low, high: 95 % interval; NaN if the spread of seeds is unknown.
+        p: two-sided p-value that the true difference is 0; NaN as the interval.
+        seeds: number of common seeds.
     """
-    means, squares, freedom = [], [], []
-    for values in (first, second):
-        mean = math.fsum(values) / len(values)
-        means.append(mean)
-        freedom.append(len(values) - 1)
-        variance = math.fsum((x - mean) ** 2 for x in values) / freedom[-1] if freedom[-1] else NAN
-        squares.append(variance / len(values))
-    mean, total = means[1] - means[0], sum(squares)
-    if not total > 0:  # NaN for a single value
-        return mean, NAN, NAN
-    degrees = total**2 / sum(square**2 / own for square, own in zip(squares, freedom))
-    half = t_95(max(1, int(degrees))) * math.sqrt(total)
-    return mean, mean - half, mean + half
+
+    mean: float = NAN
+    low: float = NAN
+    high: float = NAN
+    p: float = NAN
+    seeds: int = 0
 
 
-def paired_p(differences: Sequence[float]) -> float:
-    """Return the two-sided p-value of the paired t-test that the mean difference is 0; NaN for less than two."""
-    n = len(differences)
-    if n < 2:
-        return NAN
-    mean = math.fsum(differences) / n
-    variance = math.fsum((x - mean) ** 2 for x in differences) / (n - 1)
-    if variance == 0.0:
-        return 1.0 if mean == 0.0 else 0.0
-    return t_tail(mean / math.sqrt(variance / n), n - 1)
+@dataclass(frozen=True)
+class _Spread:
+    """Variances between the seeds of each candidate, in units of ``FitnessModel._scale``, and what they have in common.
+
+    Attributes:
+        own: ``(candidates,)`` variance of each; NaN for less than two seeds.
+        freedom: degrees of freedom of ``own``.
+        pooled: the variance of all candidates together.
+        prior: degrees of freedom that ``pooled`` counts beside a candidate's own.
+        total: degrees of freedom of ``pooled``.
+    """
+
+    own: np.ndarray
+    freedom: np.ndarray
+    pooled: float
+    prior: float
+    total: float
+
+    def moderated(self, own: np.ndarray, freedom: np.ndarray, pooled: np.ndarray | float) -> np.ndarray:
+        """Return the mean of own variances and pooled ones, weighted by their degrees of freedom (Smyth, 2004)."""
+        return (self.prior * pooled + freedom * np.nan_to_num(own)) / (self.prior + freedom)
+
+    def degrees(self, freedom: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Return the degrees of freedom of ``moderated``.
+
+        They are bounded, because the mean of few seeds is not normal: with some seeds a candidate learns, with others
+        it does not.
+        """
+        bound = np.minimum(self.total, SEEDS_WORTH * np.maximum(seeds - 1, 1))
+        return np.maximum(np.minimum(self.prior + freedom, bound), 1.0)
+
+
+class FitnessModel:
+    """What a run knows of the fitness of its candidates: episodes within seeds within candidates.
+
+    Two or three seeds of a candidate say little of how much its seeds differ. So the spread of seeds is pooled over the
+    candidates: each has its own variance, averaged with that of all, which counts the more the more alike the
+    candidates' variances are. Where the fitness has bounds, variances are in units of m (1 - m), m being the mean
+    between the bounds: a success rate near a bound varies less. No variance is below that of the mean of as many
+    independent episodes. Differences are paired: what all candidates share with a seed or an episode is left out.
+
+    With a single seed the spread is unknown, and there are no intervals, p-values and probabilities.
+
+    Args:
+        fitness: mean fitness of each candidate by seed.
+        evaluation: the fitness of the episodes, by candidate and seed; the k-th ones of a seed begin alike.
+        bounds: the least and the greatest fitness of an episode.
+        episodes: number of episodes of a seed, of candidates that ``evaluation`` does not have.
+    """
+
+    def __init__(
+        self,
+        fitness: Mapping[str, BySeed],
+        evaluation: Evaluation | None = None,
+        bounds: tuple[float, float] = UNBOUNDED,
+        episodes: int = 1,
+    ) -> None:
+        self.names = [name for name, by_seed in fitness.items() if by_seed]
+        self._index = {name: k for k, name in enumerate(self.names)}
+        self._seeds = sorted({seed for by_seed in fitness.values() for seed in by_seed})
+        self._bounded = math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]
+        self._low, self._width = (bounds[0], bounds[1] - bounds[0]) if self._bounded else (0.0, 1.0)
+        table = np.full((len(self.names), len(self._seeds)), NAN)
+        for k, name in enumerate(self.names):
+            for seed, value in fitness[name].items():
+                table[k, self._seeds.index(seed)] = (value - self._low) / self._width
+        self._fitness = table  # (candidates, seeds), within 0 and 1 if there are bounds
+        self._count = np.isfinite(table).sum(axis=1)
+        self._mean = _known_mean(table, 1)
+        self._complete = self._count == len(self._seeds)
+        found = evaluation or {}
+        has_episodes = all((name, seed) in found for name in self.names for seed in fitness[name])
+        self._episodes = paired_table(found, self.names, self._seeds) if has_episodes and self.names else None
+        if self._episodes is not None:
+            self._episodes = (self._episodes - self._low) / self._width
+            self._total_episodes = np.isfinite(self._episodes).sum(axis=(1, 2))
+        else:
+            self._total_episodes = self._count * episodes
+        # two more episodes, one at each bound, so that no success of n is not taken for none ever
+        self._inner = (self._total_episodes * self._mean + 1) / (self._total_episodes + 2)
+        self._scale = self._inner * (1 - self._inner) if self._bounded else np.ones(len(self.names))
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether any candidate has two seeds."""
+        return bool((self._count > 1).any())
+
+    def interval(self, name: str) -> Interval:
+        """Return the mean fitness of a candidate over its seeds, and its 95 % interval; NaN if there is no spread.
+
+        With bounds it is the interval of Korn and Graubard (1998): Clopper and Pearson's, of as many independent
+        episodes as have the variance of the mean. Without, it is Student's.
+        """
+        k = self._index[name]
+        low, high = self._intervals[:, k]
+        return self._value(self._mean[k]), self._value(low), self._value(high)
+
+    def difference(self, name: str, other: str) -> Difference:
+        """Return the fitness of a candidate minus that of another, over the seeds that both have."""
+        a, b = self._index[name], self._index[other]
+        gaps = self._fitness[a] - self._fitness[b]
+        seeds = int(np.isfinite(gaps).sum())
+        mean = float(np.nanmean(gaps)) if seeds else float(self._mean[a] - self._mean[b])
+        variance, freedom = self._paired(a, b, gaps) if seeds else self._unpaired(a, b)
+        if not variance > 0:  # NaN, or nothing varies, so that nothing is known of chance
+            return Difference(mean * self._width, seeds=seeds)
+        from scipy.special import stdtr  # slow to import, and --check does not need it
+
+        half = t_95(freedom) * math.sqrt(variance)
+        low, high = mean - half, mean + half
+        if self._bounded:
+            low, high = max(low, -1.0), min(high, 1.0)
+        p = float(2.0 * stdtr(freedom, -abs(mean) / math.sqrt(variance)))
+        return Difference(mean * self._width, low * self._width, high * self._width, p, seeds)
+
+    @cached_property
+    def chances(self) -> dict[str, float]:
+        """The probability of each candidate that it is the best in truth, of those that have all seeds.
+
+        Empirical Bayes. The means are Student's t around the true fitness, and the true fitness of the candidates comes
+        from one distribution, which is estimated: a normal one, averaged over its width and then moved towards the
+        observed values (Laird and Louis, 1991). So the first of many that are alike is not taken for the best because
+        of its luck. Empty for a single candidate, or without a spread of seeds.
+        """
+        own = np.flatnonzero(self._complete)
+        if len(own) < 2 or self._shared is None or not self.has_spread:
+            return {}
+        spread = self._shared
+        variance = spread.moderated(spread.own, spread.freedom, spread.pooled) * self._scale / self._count
+        variance = np.maximum(variance, self._floor(shared=True))[own]
+        if not (variance > 0).all():
+            return {}
+        shares = _shares_of_best(self._mean[own], variance, spread.total)
+        return {self.names[k]: float(share) for k, share in zip(own, shares)}
+
+    def contenders(self) -> list[str]:
+        """Return the fewest candidates that hold the best with a probability of SURE, the likeliest first."""
+        ordered = sorted(self.chances.items(), key=lambda pair: -pair[1])
+        found: list[str] = []
+        total, last = 0.0, NAN
+        for name, chance in ordered:
+            if total >= SURE and chance < last - 1e-9:  # equals belong together
+                break
+            found.append(name)
+            total, last = total + chance, chance
+        return found
+
+    def _value(self, share: float) -> float:
+        return float(self._low + self._width * share)
+
+    @cached_property
+    def _deviations(self) -> np.ndarray:
+        """``(candidates, seeds)`` deviations from a candidate's mean, in units of the root of its scale."""
+        return (self._fitness - self._mean[:, None]) / np.sqrt(self._scale)[:, None]
+
+    @cached_property
+    def _raw(self) -> _Spread | None:
+        """The spread of seeds, with what candidates share with a seed; None without two seeds."""
+        if not self.has_spread:
+            return None
+        freedom = np.maximum(self._count - 1, 0)
+        total = float(freedom.sum())
+        whole = self._deviations[self._complete]
+        count, seeds = whole.shape
+        if count > 1 and seeds > 1:
+            # analysis of variance: what is shared has but seeds - 1 degrees of freedom (Satterthwaite, 1946)
+            shared = whole.mean(axis=0)
+            parts = (shared**2).sum() / (seeds - 1), ((whole - shared) ** 2).sum() / (count * (seeds - 1))
+            squares = parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / ((count - 1) * (seeds - 1))
+            total = sum(parts) ** 2 / squares if squares > 0 else total
+        return _spread(self._deviations, freedom, total)
+
+    @cached_property
+    def _shared(self) -> _Spread | None:
+        """The spread of seeds without what all candidates share with a seed; None where that cannot be told apart."""
+        count = int(self._complete.sum())
+        if not self.has_spread or count < 2:
+            return None
+        rest = self._deviations - self._deviations[self._complete].mean(axis=0)
+        rest = (rest - _known_mean(rest, 1)[:, None]) * math.sqrt(count / (count - 1))
+        freedom = np.maximum(self._count - 1, 0) * (count - 1) / count
+        return _spread(rest, freedom, float(freedom.sum()))
+
+    def _floor(self, shared: bool) -> np.ndarray:
+        """Return ``(candidates,)`` variances of means of independent episodes; ``shared`` leaves out what all share."""
+        total = self._total_episodes
+        if self._episodes is None:
+            return self._scale / total if self._bounded else np.zeros(len(self.names))
+        rest = self._episodes - _known_mean(self._episodes, 2)[:, :, None]
+        count = int(self._complete.sum())
+        if shared and count > 1:
+            rest = (rest - _known_mean(rest[self._complete], 0)) * math.sqrt(count / (count - 1))
+        squares = np.nansum(rest**2, axis=(1, 2))
+        variance = squares / np.maximum(total - self._count, 1)
+        if self._bounded:
+            variance = (total * variance + (1 - self._inner) ** 2 + self._inner**2) / (total + 2)
+        return variance / total
+
+    @cached_property
+    def _intervals(self) -> np.ndarray:
+        """``(2, candidates)`` ends of the intervals of the means."""
+        spread = self._raw
+        if spread is None:
+            return np.full((2, len(self.names)), NAN)
+        from scipy.special import stdtrit  # slow to import, and --check does not need it
+
+        moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)
+        moderated = np.maximum(moderated, spread.pooled / 2)  # equal seeds may be luck
+        variance = np.maximum(moderated * self._scale / self._count, self._floor(shared=False))
+        quantile = stdtrit(spread.degrees(spread.freedom, self._count), 1 - LEVEL / 2)
+        if self._bounded:
+            return _proportion_interval(self._mean, self._scale / variance, self._count, quantile)
+        half = np.where(variance > 0, quantile * np.sqrt(variance), NAN)
+        return np.stack((self._mean - half, self._mean + half))
+
+    def _paired(self, a: int, b: int, gaps: np.ndarray) -> tuple[float, float]:
+        """Return variance and degrees of freedom of a mean difference over common seeds."""
+        spread = self._shared
+        if spread is None:
+            return NAN, NAN
+        known = gaps[np.isfinite(gaps)]
+        seeds = np.array(len(known))
+        own = np.array(known.var(ddof=1) if len(known) > 1 else NAN)
+        middle = (self._inner[a] + self._inner[b]) / 2  # the scale if both are equal
+        scale = 2 * middle * (1 - middle) if self._bounded else 2.0
+        freedom = np.maximum(seeds - 1, 0)
+        variance = spread.moderated(own, freedom, spread.pooled * scale) / seeds
+        floor = self._floor(shared=True)
+        return max(float(variance), float(floor[a] + floor[b])), float(spread.degrees(freedom, seeds))
+
+    def _unpaired(self, a: int, b: int) -> tuple[float, float]:
+        """Return variance and degrees of freedom of the difference of two means without common seeds."""
+        spread = self._raw
+        if spread is None:
+            return NAN, NAN
+        pair = np.array([a, b])
+        moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)[pair]
+        variance = np.maximum(moderated * self._scale[pair] / self._count[pair], self._floor(shared=False)[pair])
+        degrees = spread.degrees(spread.freedom[pair], self._count[pair])
+        return float(variance.sum()), float(degrees.min())
+
+
+def _known_mean(values: np.ndarray, axis: int) -> np.ndarray:
+    """Return means along an axis without NaN; 0 where all are NaN."""
+    return np.nansum(values, axis=axis) / np.maximum(np.isfinite(values).sum(axis=axis), 1)
+
+
+def _spread(deviations: np.ndarray, freedom: np.ndarray, total: float) -> _Spread:
+    """Pool variances; the prior's degrees of freedom are those of an F distribution with their spread (Smyth, 2004).
+
+    Args:
+        deviations: ``(candidates, seeds)``, NaN where a candidate lacks the seed.
+        freedom: ``(candidates,)`` degrees of freedom of each variance.
+        total: those of the pooled one.
+    """
+    seeds = np.isfinite(deviations).sum(axis=1)
+    known = seeds > 1
+    own = np.where(known, np.nansum(deviations**2, axis=1) / np.maximum(seeds - 1, 1), NAN)
+    pooled = float((freedom * np.nan_to_num(own)).sum() / freedom.sum())
+    prior = total
+    if known.sum() > 1 and pooled > 0:
+        squared = float(np.var(own[known], ddof=1)) / pooled**2  # squared coefficient of variation
+        each = float(freedom[known].mean())
+        if squared * each > 2:  # else the variances differ no more than by chance
+            prior = min(total, max(LEAST_PRIOR, (4 * squared * each + 2 * each - 4) / (squared * each - 2)))
+    return _Spread(own, freedom, pooled, prior, max(total, 1.0))
+
+
+def _proportion_interval(
+    mean: np.ndarray, effective: np.ndarray, least: np.ndarray, quantile: np.ndarray
+) -> np.ndarray:
+    """Return ``(2, n)`` ends of the intervals of means between 0 and 1.
+
+    Args:
+        mean: ``(n,)`` means.
+        effective: numbers of independent episodes whose mean has the same variance.
+        least: their least number: that of seeds, of which each is then all 0 or all 1.
+        quantile: of Student's t, with the degrees of freedom of the variances.
+    """
+    from scipy.special import betaincinv, ndtri  # slow to import, and --check does not need it
+
+    count = np.maximum(effective, least) * (ndtri(1 - LEVEL / 2) / quantile) ** 2
+    some, rest = np.maximum(mean * count, 1e-12), np.maximum((1 - mean) * count, 1e-12)
+    low = np.where(mean > 1e-12, betaincinv(some, rest + 1, LEVEL / 2), 0.0)
+    high = np.where(mean < 1 - 1e-12, betaincinv(some + 1, rest, 1 - LEVEL / 2), 1.0)
+    return np.stack((np.minimum(low, mean), np.maximum(high, mean)))
+
+
+def _shares_of_best(mean: np.ndarray, variance: np.ndarray, freedom: float) -> np.ndarray:
+    """Return the probability of each candidate that its true fitness is the highest, see ``FitnessModel.chances``.
+
+    Args:
+        mean, variance: ``(n,)`` observed means and their variances.
+        freedom: degrees of freedom of the variances.
+    """
+    deviation = np.sqrt(variance)
+    reach = 3 * deviation.max()
+    grid = np.linspace(mean.min() - reach, mean.max() + reach, GRID)
+    distance = (mean[:, None] - grid) / deviation[:, None]
+    log_likelihood = -0.5 * (freedom + 1) * np.log1p(distance**2 / freedom)
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    prior = _normal_prior(mean, variance, grid)
+    for _ in range(ROUGHENING):
+        posterior = likelihood * prior
+        prior = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
+    posterior = likelihood * prior
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    below = np.log(np.maximum(np.cumsum(posterior, axis=1) - 0.5 * posterior, 1e-300))
+    best = (posterior * np.exp(below.sum(axis=0) - below)).sum(axis=1)
+    return best / best.sum()
+
+
+def _normal_prior(mean: np.ndarray, variance: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """Return the density of true fitness on a grid: normal, averaged over its width given the observed means.
+
+    The share of noise in the variance of the means is uniform a priori (Daniels, 1999).
+    """
+    noise = (np.arange(40) + 0.5) / 40
+    width = np.exp(np.log(variance).mean()) * (1 - noise) / noise  # (40,) variances
+    total = variance + width[:, None]
+    weight = 1 / total
+    middle = (weight * mean).sum(axis=1) / weight.sum(axis=1)
+    spread = ((mean - middle[:, None]) ** 2 * weight).sum(axis=1)
+    log_likelihood = -0.5 * (np.log(total).sum(axis=1) + np.log(weight.sum(axis=1)) + spread)
+    likelihood = np.exp(log_likelihood - log_likelihood.max()) / np.sqrt(width)
+    density = (likelihood[:, None] * np.exp(-0.5 * (grid - middle[:, None]) ** 2 / width[:, None])).sum(axis=0)
+    return density / density.sum()
+
+
+def paired_table(evaluation: Evaluation, names: Sequence[str], seeds: Sequence[int] | None = None) -> np.ndarray:
+    """Return the fitness of episodes ``(names, seeds, episodes)``; NaN where a candidate lacks the seed or episode."""
+    seeds = sorted({seed for _, seed in evaluation}) if seeds is None else seeds
+    longest = max(map(len, evaluation.values()), default=0)
+    table = np.full((len(names), len(seeds), longest), np.nan)
+    for place, name in enumerate(names):
+        for k, seed in enumerate(seeds):
+            own = evaluation.get((name, seed), ())
+            table[place, k, : len(own)] = own
+    return table
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -115,110 +446,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-# the bootstrap; definitions of Agarwal et al., "Deep RL at the edge of the statistical precipice" (2021), rliable
-
-
-def iqm(values: Sequence[float]) -> float:
-    """Return the interquartile mean: the mean without the lowest and the highest quarter (rounded down)."""
-    ordered = np.sort(np.asarray(values, dtype=float).ravel())
-    cut = int(0.25 * len(ordered))
-    return float(ordered[cut : len(ordered) - cut].mean())
-
-
-def probability_of_improvement(first: Strata, second: Strata) -> float:
-    """Return the probability that a run of ``first`` is better than one of ``second``, the mean over their tasks.
-
-    Of each task, the share of all pairs of runs; ties count a half (Mann and Whitney's U).
-    """
-    shares = []
-    for task in first:
-        x, y = np.asarray(first[task], float)[:, None], np.asarray(second[task], float)[None, :]
-        shares.append(float(((x > y) + 0.5 * (x == y)).mean()))
-    return math.fsum(shares) / len(shares)
-
-
-def bootstrap(estimate: Callable[..., float], *groups: Strata, paired: bool = False, draws: int = DRAWS) -> Interval:
-    """Return an estimate and its 95 % percentile interval by the stratified bootstrap.
-
-    Runs are drawn with replacement within each task. A percentile of estimates is within the bounds of the scores.
-
-    Args:
-        estimate: a function of the groups.
-        groups: scores of runs by task.
-        paired: whether the k-th runs of all groups belong together, as those of one seed, and are drawn together.
-    """
-    rng = np.random.default_rng(0)
-    arrays = [{task: np.asarray(scores, float) for task, scores in group.items()} for group in groups]
-    found = []
-    for _ in range(draws):
-        drawn: list[dict[str, np.ndarray]] = [{} for _ in arrays]
-        for task, scores in arrays[0].items():
-            shared = rng.integers(len(scores), size=len(scores))
-            for group, own in zip(arrays, drawn):
-                n = len(group[task])
-                own[task] = group[task][shared if paired else rng.integers(n, size=n)]
-        found.append(estimate(*drawn))
-    low, high = np.percentile(found, (2.5, 97.5))
-    return estimate(*groups), float(low), float(high)
-
-
-def pooled_iqm(scores: Strata) -> float:
-    """Return the interquartile mean over the runs of all tasks."""
-    return iqm(np.concatenate([np.asarray(own, float) for own in scores.values()]))  # type: ignore[arg-type]
-
-
-# the first place
-
-
-def paired_table(evaluation: Evaluation, names: Sequence[str]) -> np.ndarray:
-    """Return the fitness of episodes ``(names, seeds, episodes)``; NaN where a candidate lacks the seed or episode."""
-    seeds = sorted({seed for _, seed in evaluation})
-    longest = max(map(len, evaluation.values()), default=0)
-    table = np.full((len(names), len(seeds), longest), np.nan)
-    for place, name in enumerate(names):
-        for k, seed in enumerate(seeds):
-            own = evaluation.get((name, seed), ())
-            table[place, k, : len(own)] = own
-    return table
-
-
-def chances_of_best(evaluation: Evaluation, names: Sequence[str], draws: int = DRAWS) -> dict[str, float]:
-    """Return the probability of each candidate that it is the best, by the bootstrap over seeds and their episodes.
-
-    Seeds are drawn with replacement, then episodes of each drawn seed, the same for all candidates; the candidate with
-    the highest mean over the drawn seeds wins, and equals share. A few seeds vary less than all that could be, so that
-    the probability of the first is then too high; of a single seed it leaves out how much seeds differ.
-
-    Args:
-        evaluation: the episodes' fitness by candidate and seed; the k-th episodes of a seed have the same beginning.
-        names: the candidates.
-    """
-    table = paired_table(evaluation, names)
-    return dict(zip(names, _shares_of_wins(table.tobytes(), table.shape, draws))) if table.size else {}
-
-
-@functools.lru_cache(maxsize=1)  # the end of a run ranks the same episodes several times
-def _shares_of_wins(content: bytes, shape: tuple[int, ...], draws: int) -> tuple[float, ...]:
-    """Return the share of the draws that each candidate of a ``paired_table`` wins."""
-    table = np.frombuffer(content).reshape(shape)
-    count, seeds, episodes = shape
-    rng = np.random.default_rng(0)
-    known = np.isfinite(table)
-    values = np.where(known, table, 0.0)
-    wins = np.zeros(count)
-    for _ in range(draws):
-        total, number = np.zeros(count), np.zeros(count)
-        for k in rng.integers(seeds, size=seeds):
-            drawn = np.bincount(rng.integers(episodes, size=episodes), minlength=episodes)
-            weight = known[:, k] @ drawn
-            total += np.where(weight > 0, values[:, k] @ drawn / np.maximum(weight, 1), 0.0)
-            number += weight > 0
-        means = np.where(number > 0, total / np.maximum(number, 1), -np.inf)
-        first = means == means.max()
-        wins += first / first.sum()
-    return tuple(float(won / draws) for won in wins)
-
-
 def spearman(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     """Return Spearman's rank correlation over the names that both have; NaN if it is undefined. Equals share ranks."""
     import pandas as pd  # slow to import, and --check does not need it
@@ -228,3 +455,50 @@ def spearman(first: Mapping[str, float], second: Mapping[str, float]) -> float:
         return NAN
     ranks = pd.DataFrame({"first": [first[name] for name in both], "second": [second[name] for name in both]}).rank()
     return float(ranks.corr().iloc[0, 1])
+
+
+# fixed policies, by episodes
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
+    """Compare the means of two independent samples; None where they do not vary.
+
+    Returns:
+        ``statistic``, ``degrees_of_freedom`` and ``p`` of Welch's t-test, and Cohen's d of the pooled deviation.
+    """
+    from scipy import stats
+
+    x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    row: dict[str, Any] = dict(statistic=None, degrees_of_freedom=None, p=None, cohens_d=None)
+    if min(len(x), len(y)) < 2:
+        return row
+    pooled = ((len(x) - 1) * x.var(ddof=1) + (len(y) - 1) * y.var(ddof=1)) / (len(x) + len(y) - 2)
+    # identical episodes, but for rounding, are no sample of anything
+    if pooled <= (1e-9 * max(abs(x.mean()), abs(y.mean()), 1e-12)) ** 2:
+        return row
+    found: Any = stats.ttest_ind(x, y, equal_var=False)
+    row.update(statistic=float(found.statistic), degrees_of_freedom=float(found.df), p=float(found.pvalue))
+    row["cohens_d"] = float((x.mean() - y.mean()) / math.sqrt(pooled))
+    return row
+
+
+def proportions(successes: tuple[int, int], trials: tuple[int, int]) -> tuple[float | None, float | None]:
+    """Return statistic and p-value of the two-proportion z-test with pooled variance; None where rates are 0 or 1."""
+    from scipy import stats
+
+    pooled = sum(successes) / sum(trials)
+    if not 0.0 < pooled < 1.0:
+        return None, None
+    deviation = math.sqrt(pooled * (1.0 - pooled) * (1.0 / trials[0] + 1.0 / trials[1]))
+    z = (successes[0] / trials[0] - successes[1] / trials[1]) / deviation
+    return z, float(2.0 * stats.norm.sf(abs(z)))
+
+
+def rate_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a rate (Wilson, 1927)."""
+    from scipy.stats import binomtest
+
+    if not trials:
+        return 0.0, 1.0
+    found = binomtest(successes, trials).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)

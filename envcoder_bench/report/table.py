@@ -7,14 +7,14 @@ import re
 import textwrap
 from typing import Sequence
 
+from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
 from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some
-from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.tasks.base import BASELINES
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
-RIVALS = 4  # candidates in the note on the first place
 BOLD, PLAIN = "\033[1m", "\033[0m"
 
 
@@ -26,6 +26,7 @@ def render_table(
     max_rows: int = 100,
     notes: bool = True,
     tested: str = "",
+    folder: str = "RUN",
 ) -> str:
     """Render the ranking, best first, followed by the errors of failed candidates.
 
@@ -37,6 +38,7 @@ def render_table(
         max_rows: after this many rows only baselines are shown.
         notes: whether to explain the numbers.
         tested: for which candidates p-values are corrected; by default their number.
+        folder: the run's folder, for the command that adds seeds.
     """
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]
@@ -49,7 +51,7 @@ def render_table(
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
     sections = ["\n".join(lines)]
     if notes:
-        explanations = "\n".join(wrap(note, width) for note in _notes(ranked, tested))
+        explanations = "\n".join(wrap(note, width) for note in _notes(ranked, tested, folder))
         sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, explanations]
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
@@ -83,8 +85,6 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
     decimals = decimal_places([r.fitness for r in shown])
     names = [_name(r.candidate) for r in shown]
     fitness = numbers([(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown], decimals)
-    if _mixed(shown):
-        fitness = [x + "*" if r.interval_over == "episodes" else x for x, r in zip(fitness, shown)]
     versus = numbers([(r.vs_human, r.vs_human_ci_low, r.vs_human_ci_high) for r in shown], decimals, sign="+")
     versus = [x + "!" if r.significant else x for x, r in zip(versus, shown)]
     columns = [
@@ -92,12 +92,13 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
         ["candidate", *names],
         ["fitness", *fitness],
         ["vs human", *versus],
+        ["steps to tie", *("" if math.isnan(r.steps_to_tie) else f"{r.steps_to_tie:,.0f}" for r in shown)],
         ["steps", *("" if math.isnan(r.episode_length) else f"{r.episode_length:.0f}" for r in shown)],
         ["status", *(r.status for r in shown)],
     ]
-    columns = [c for c in columns if c[0] not in ("fitness", "vs human", "steps") or any(c[1:])]
+    columns = [c for c in columns if c[0] not in ("fitness", "vs human", "steps to tie", "steps") or any(c[1:])]
     for column in columns:
-        if column[0] in ("#", "steps"):
+        if column[0] in ("#", "steps to tie", "steps"):
             column[:] = [x.rjust(max(map(len, column))) for x in column]
     others = sum(max(map(len, c)) + len(GAP) for c in columns if c[0] != "candidate")
     room = max(MIN_NAME_WIDTH, width - others)
@@ -112,31 +113,26 @@ def _name(candidate: str) -> str:
     return f"{candidate} (baseline)" if candidate.split(": ")[-1] in BASELINES else candidate
 
 
-def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
+def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") -> list[str]:
     """Return notes on the intervals, the columns, and problems of the physics, of all candidates."""
     notes = []
     over = {r.interval_over for r in shown}
     counts = sorted({len(r.seeds) for r in shown if r.interval_over == "seeds"})
-    one_seed = "95 % interval over the episodes of one seed: it leaves out how much seeds differ (see --seeds)"
     if "seeds" in over:
         number = " to ".join(map(str, counts[:1] + counts[1:][-1:]))
-        cut = ", [ ]: cut to the bounds of the fitness" if any(_cut(r) for r in shown) else ""
-        notes.append(f"±: 95 % interval over {number} seeds (Student's t){cut}")
-    if _mixed(shown):
-        notes.append(f"*: {one_seed}")
+        noun = "seed" if counts == [1] else "seeds"
+        notes.append(f"± or [ ]: 95 % interval over {number} {noun}, their spread pooled over the candidates")
     elif "episodes" in over:
-        notes.append(f"±: {one_seed}")
+        notes.append("±: 95 % interval over the episodes of one seed")
     if any(not math.isnan(r.vs_human) for r in shown):
         notes.append("vs human: difference to the human baseline, paired by seed")
     tested = sum(not math.isnan(r.vs_human_p) for r in shown)
     if any(r.significant for r in shown):
         of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""
         notes.append(f"!: it differs from 0 (paired t-test, 5 %{of})")
-    notes += chances(shown)
+    notes += [*first_place(shown), *one_seed(shown, folder), *ties(shown), *lost_seeds(shown)]
     if any(not math.isnan(r.episode_length) for r in shown):
         notes.append("steps: mean length of an evaluation episode, control steps")
-    if any(r.rank is not None and "seeds failed" in r.status for r in shown):
-        notes.append("where seeds failed, the numbers are over those that finished")
     if any(r.stopped_at for r in shown):
         notes.append(
             "stopped at: the iteration at which the race stopped it; fitness and steps are of its policy then, and it"
@@ -151,30 +147,6 @@ def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
         worst = join_some([f"{r.candidate} {r.contact_overflows}" for r in overflowed])
         notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {CONTACTS_HINT}")
     return notes
-
-
-def chances(ranked: Sequence[Ranked]) -> list[str]:
-    """Return a note on how sure the first place is; none if it is unknown or without a rival."""
-    known = sorted((r for r in ranked if not math.isnan(r.p_best)), key=lambda r: -r.p_best)
-    first = next((r for r in ranked if r.rank == 1), None)
-    if first is None or len(known) < 2 or math.isnan(first.p_best):
-        return []
-    rivals = [f"{r.candidate} {r.p_best:.0%}" for r in known if r is not first and r.p_best >= 0.01][:RIVALS]
-    if len({r.fitness for r in known}) == 1:
-        return [f"all {len(known)} have the same fitness: which one is the best is not known"]
-    seeds = len(first.seeds)
-    over = f"{seeds} seeds and their episodes" if seeds > 1 else "the episodes of one seed; seeds may differ more"
-    over += "; with so few seeds too near to 0 or 100%" if seeds in (2, 3) else ""
-    others = f"; {', '.join(rivals)}" if rivals else ""
-    return [f"{first.candidate} is the best with a probability of {first.p_best:.0%}{others} (bootstrap over {over})"]
-
-
-def _cut(row: Ranked) -> bool:
-    return abs(row.fitness_ci_high + row.fitness_ci_low - 2 * row.fitness) > 1e-9 * max(1.0, abs(row.fitness))
-
-
-def _mixed(shown: Sequence[Ranked]) -> bool:
-    return {"seeds", "episodes"} <= {r.interval_over for r in shown}
 
 
 def half_width(mean: float, low: float, high: float) -> float:
@@ -201,12 +173,6 @@ def _ends(mean: float, low: float, high: float, decimals: int, sign: str) -> str
 def fixed(value: float, decimals: int, sign: str = "") -> str:
     """Format a number with ``decimals`` digits after the point, without ``-0``."""
     return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"
-
-
-def decimal_places(values: Sequence[float]) -> int:
-    """Return the number of digits after the point: three if all values are below 10, none from 1,000 on."""
-    largest = max((abs(x) for x in values if not math.isnan(x)), default=0.0)
-    return 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 1000 else 0
 
 
 def shorten(text: str, width: int) -> str:

@@ -13,31 +13,17 @@ from omegaconf import OmegaConf
 
 from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import NAN
-from envcoder_bench.report.statistics import UNBOUNDED, mean_interval, spearman, welch_interval
-from envcoder_bench.report.table import decimal_places, numbers, render_table
+from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
+from envcoder_bench.report.table import numbers, render_table
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.policies import OpenedRun, open_run
-from envcoder_bench.run.ranked import bounds_of
+from envcoder_bench.run.ranked import bounds_of, final_evaluation
 
 LEAST_RANKED = 3  # candidates in both runs, for a correlation of their rankings
 _NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The fitness of a candidate in a run, minus that in the first run.
-
-    Attributes:
-        mean, low, high: with a 95 % interval, NaN if there are too few seeds.
-        seeds: number of seeds of the pairs; 0 if the runs have no seed in common, so that it is not paired.
-    """
-
-    mean: float
-    low: float = NAN
-    high: float = NAN
-    seeds: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,7 +98,8 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
     runs = dict(zip(_labels(paths), opened))
     ranked = {label: run.ranked for label, run in runs.items()}
     label = next(iter(runs))
-    shared = [found for found in (_shared(row, runs) for row in ranked[label]) if found is not None]
+    model = _model(runs)
+    shared = [found for found in (_shared(row, runs, model) for row in ranked[label]) if found is not None]
     correlations = {other: _correlation(ranked[label], rows) for other, rows in list(ranked.items())[1:]}
     return Comparison(
         runs,
@@ -154,54 +141,49 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 
 
 def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
-    """Return one ranking; as in each run's own, candidates that a race stopped come after all others."""
+    """Return one ranking, in the order of each run's own; equal fitness shares a place."""
     rows = [
-        replace(row, candidate=full_name(label, row.candidate), p_best=NAN)  # which is among those of its run
+        replace(row, candidate=full_name(label, row.candidate), p_best=NAN, contender=False, steps_to_tie=NAN)
         for label, own in ranked.items()
         for row in own
     ]
-    measured = sorted((r for r in rows if r.rank is not None), key=lambda r: (r.stopped_at > 0, -r.fitness))
-    return [replace(row, rank=k) for k, row in enumerate(measured, 1)] + [row for row in rows if row.rank is None]
+    measured = [row for row in rows if row.rank is not None]
+    decimals = decimal_places([row.fitness for row in measured])
+
+    def key(row: Ranked) -> tuple[bool, bool, float]:
+        return row.stopped_at > 0, row.lost_seeds > 0, -round(row.fitness, decimals)
+
+    measured.sort(key=key)
+    places = [key(row) for row in measured]
+    placed = [replace(row, rank=places.index(key(row)) + 1) for row in measured]
+    return placed + [row for row in rows if row.rank is None]
 
 
-def _shared(row: Ranked, runs: Mapping[str, OpenedRun]) -> SharedCandidate | None:
+def _model(runs: Mapping[str, OpenedRun]) -> FitnessModel:
+    """Return what all runs together know of the fitness of whole trainings; candidates are named ``label: name``."""
+    fitness: dict[str, dict[int, float]] = {}
+    evaluation: Evaluation = {}
+    for label, run in runs.items():
+        for row in run.rows:
+            if row.measured and not row.stopped_at:  # one that a race stopped is compared with none
+                fitness.setdefault(full_name(label, row.candidate), {})[row.seed] = row.fitness
+        own = final_evaluation(run.folder, run.cfg) or {}
+        evaluation.update({(full_name(label, name), seed): episodes for (name, seed), episodes in own.items()})
+    episodes = min((row.episodes for run in runs.values() for row in run.rows if row.episodes), default=1)
+    return FitnessModel(fitness, evaluation, bounds_of(next(iter(runs.values())).cfg), episodes)
+
+
+def _shared(row: Ranked, runs: Mapping[str, OpenedRun], model: FitnessModel) -> SharedCandidate | None:
     """Return a candidate of the first run with its differences in the others; None if there are none."""
-    own, first = row.candidate, next(iter(runs.values()))
-    before, bounds = _by_seed(first, own), bounds_of(first.cfg)
-    differences = {}
-    for label, run in list(runs.items())[1:]:
-        found = difference(before, _by_seed(run, own), bounds)
-        if found is not None:
-            differences[label] = found
-    if not differences:
+    name, (first, *others) = row.candidate, runs
+    own = full_name(first, name)
+    found = [label for label in others if {own, full_name(label, name)} <= set(model.names)]
+    if not found:
         return None
-    text = first.sources[own].source
-    others = tuple(label for label in differences if runs[label].sources[own].source != text)
-    return SharedCandidate(own, (row.fitness, row.fitness_ci_low, row.fitness_ci_high), differences, others)
-
-
-def _by_seed(run: OpenedRun, candidate: str) -> dict[int, float]:
-    """Return the fitness of whole trainings: one that a race stopped is compared with none."""
-    rows = [row for row in run.rows if row.candidate == candidate and row.measured and not row.stopped_at]
-    return {row.seed: row.fitness for row in rows}
-
-
-def difference(
-    before: Mapping[int, float], after: Mapping[int, float], bounds: tuple[float, float] = UNBOUNDED
-) -> Difference | None:
-    """Return the difference of two results by seed: paired if they have seeds in common, else Welch's.
-
-    Returns None if one is empty. The interval is cut to the differences that ``bounds`` of the fitness allow.
-    """
-    if not before or not after:
-        return None
-    widest = bounds[1] - bounds[0]
-    both = sorted(set(before) & set(after))
-    if both:
-        found = mean_interval([after[seed] - before[seed] for seed in both], (-widest, widest))
-        return Difference(*found, seeds=len(both))
-    mean, low, high = welch_interval(list(before.values()), list(after.values()))
-    return Difference(mean, max(low, -widest), min(high, widest))
+    differences = {label: model.difference(full_name(label, name), own) for label in found}
+    text = runs[first].sources[name].source
+    changed = tuple(label for label in found if runs[label].sources[name].source != text)
+    return SharedCandidate(name, (row.fitness, row.fitness_ci_low, row.fitness_ci_high), differences, changed)
 
 
 def _correlation(first: Sequence[Ranked], second: Sequence[Ranked]) -> tuple[float, int]:
@@ -232,7 +214,7 @@ def shared_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     shared = comparison.shared
     decimals = decimal_places([own.fitness[0] for own in shared])
     columns = [numbers([own.fitness for own in shared], decimals)]
-    none = Difference(NAN)
+    none = Difference()
     for label in labels[1:]:
         found = [own.differences.get(label, none) for own in shared]
         cells = numbers([(x.mean, x.low, x.high) for x in found], decimals, "+")
@@ -252,7 +234,10 @@ def notes(comparison: Comparison) -> list[str]:
     """Return explanations of ``shared_table``, and the correlations, one line each."""
     first = next(iter(comparison.runs))
     found = [own for row in comparison.shared for own in row.differences.values()]
-    lines = [f"{first}: fitness; other runs: difference to it, paired by seed, ±: 95 % interval over seeds"]
+    lines = [
+        f"{first}: fitness; other runs: difference to it, paired by seed, ±: 95 % interval, with the"
+        " spread of seeds of all candidates"
+    ]
     for label, run in comparison.runs.items():
         if not run.folder.complete:
             done = max((row.env_steps for row in run.rows), default=0)
@@ -261,7 +246,7 @@ def notes(comparison: Comparison) -> list[str]:
                 " candidate, which may be of shorter episodes"
             )
     if any(own.seeds == 0 for own in found):
-        lines.append("u: not paired, because the runs have no seed in common (Welch's interval)")
+        lines.append("u: not paired, because the runs have no seed in common")
     if any(row.other_source for row in comparison.shared):
         lines.append("*: the file of this name is another one in that run")
     for label, (value, count) in comparison.correlations.items():

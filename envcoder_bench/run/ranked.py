@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation, read_episodes
+from envcoder_bench.report.points import read_points
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED
@@ -19,8 +20,17 @@ log = logging.getLogger(__name__)
 
 
 def rank_run(folder: RunFolder, cfg: DictConfig, rows: Sequence[Result]) -> list[Ranked]:
-    """Rank the rows of a run, with intervals within the bounds of its fitness, and chances of the first place."""
-    return rank(rows, bounds_of(cfg), final_evaluation(folder, cfg))
+    """Rank the rows of a run, with what its final evaluation and the course of its training say."""
+    known = bounds_of(cfg), final_evaluation(folder, cfg)
+    ranked = rank(rows, *known)
+    places = [row.rank for row in ranked if row.rank is not None]
+    if len(set(places)) == len(places):
+        return ranked
+    try:
+        return rank(rows, *known, read_points(folder.points))
+    except (OSError, ValueError) as error:  # a ranking must not depend on it
+        log.warning("%s cannot be read, so that ties are not told apart: %s", folder.points, error)
+        return ranked
 
 
 def bounds_of(cfg: DictConfig) -> tuple[float, float]:
@@ -38,5 +48,7 @@ def final_evaluation(folder: RunFolder, cfg: DictConfig) -> Evaluation | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:  # a ranking must not depend on it
-        log.warning("%s cannot be read, so that the chances of the first place are unknown: %s", folder.episodes, error)
+        log.warning(
+            "%s cannot be read, so that intervals leave out how much episodes differ: %s", folder.episodes, error
+        )
         return None

@@ -13,6 +13,7 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.shell import shown
 from envcoder_bench.report.breakdown import Breakdown
 from envcoder_bench.report.csv_log import KEYS
 from envcoder_bench.report.curves import ComponentLog, CurveLog, read_curves
@@ -126,7 +127,7 @@ class RunResult:
 
     def table(self, width: int = 100, bold: bool = False) -> str:
         """Return the ranking with errors and notes as text, in lines of at most ``width``; ``bold`` for a terminal."""
-        return render_table(self.ranked, self.fitness_meaning, width, bold)
+        return render_table(self.ranked, self.fitness_meaning, width, bold, folder=shown(self.folder))
 
     def __str__(self) -> str:
         return self.table()

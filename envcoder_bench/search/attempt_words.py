@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Sequence
 
 from envcoder_bench.report.points import Point
-from envcoder_bench.report.statistics import mean_interval
+from envcoder_bench.report.statistics import FitnessModel
 from envcoder_bench.report.table import half_width, split_place
 from envcoder_bench.report.words import counted, cut, without_folders
-from envcoder_bench.search.records import FAILED, Archive, Attempt, difference, differences
+from envcoder_bench.search.records import FAILED, Archive, Attempt, compared, difference
 from envcoder_bench.tasks.base import BASELINES as BASELINE_NAMES
 
 POINTS = 10  # evaluations shown per candidate
@@ -21,7 +21,9 @@ NOT_CANDIDATES = (*BASELINE_NAMES, "fitness")  # other files whose lines an erro
 
 def summary(attempt: Attempt, archive: Archive) -> str:
     """Describe an attempt's fitness, its difference to the baselines, episode length and parents."""
-    text = f"{attempt.name}, of round {attempt.round}: fitness {measured(attempt)}{_compared(attempt, archive)}"
+    model = archive.model()
+    fitness = f"{measured(attempt, archive, model)}{_compared(attempt, archive, model)}"
+    text = f"{attempt.name}, of round {attempt.round}: fitness {fitness}"
     if attempt.episode_length is not None:
         steps = rounded(attempt.episode_length)
         text += f"; episodes of {steps} step{'' if steps == '1' else 's'}"
@@ -32,9 +34,9 @@ def summary(attempt: Attempt, archive: Archive) -> str:
     return text
 
 
-def measured(attempt: Attempt) -> str:
+def measured(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
     """Return ``0.52 ± 0.08 over 3 seeds`` or ``0.52 ± 0.01 over the episodes of 1 seed``."""
-    number, interval = rounded(attempt.fitness), attempt.interval
+    number, interval = rounded(attempt.fitness), archive.interval(attempt, model)
     if attempt.fitness is None or not attempt.by_seed:
         return number
     half = "" if interval is None else f" ± {half_width(attempt.fitness, *interval):.2g}"
@@ -42,14 +44,13 @@ def measured(attempt: Attempt) -> str:
     return f"{number}{half} {over} {counted(len(attempt.by_seed), 'seed')}"
 
 
-def _compared(attempt: Attempt, archive: Archive) -> str:
+def _compared(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
     comparisons = []
     for name, baseline in archive.baselines.items():
-        found = differences(attempt, baseline)
-        if found:
-            mean, low, high = mean_interval(found)
-            half = "" if math.isnan(low) else f" ± {half_width(mean, low, high):.2g}"
-            comparisons.append(f"{mean:+.3g}{half} against {name}")
+        found = compared(attempt, baseline, model)
+        if found is not None:
+            half = "" if math.isnan(found.low) else f" ± {half_width(found.mean, found.low, found.high):.2g}"
+            comparisons.append(f"{found.mean:+.3g}{half} against {name}")
     return f" ({', '.join(comparisons)})" if comparisons else ""
 
 

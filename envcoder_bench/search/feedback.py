@@ -125,12 +125,12 @@ def _block(attempt: Attempt) -> str:
 
 def baselines_text(archive: Archive) -> str:
     """Describe the fitness of each baseline, over all rounds and in each, and the comparison of attempts with them."""
-    lines = []
+    lines, model = [], archive.model()
     for name, baseline in archive.baselines.items():
         rounds = {number: archive.in_round(baseline, number) for number in sorted(archive.seeds)}
         of_each = ", ".join(f"{rounded(x)} in round {number}" for number, x in rounds.items() if x is not None)
         several = sum(x is not None for x in rounds.values()) > 1
-        lines.append(f"{name}: fitness {measured(baseline)}" + (f": {of_each}" if several else ""))
+        lines.append(f"{name}: fitness {measured(baseline, archive, model)}" + (f": {of_each}" if several else ""))
     lines.append(
         "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
         " has its own seeds, and fitness differs between them; so attempts are compared with a baseline over the"

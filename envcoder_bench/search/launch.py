@@ -192,13 +192,21 @@ def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig) -> dict[str,
     ]
     facts = {
         "task": f"{spec.task}: {spec.task_description}",
-        "fitness": fitness_meaning(cfg),
+        "ranked by": _measure(spec, cfg),
         "candidates": f"{kinds}, by {spec.llm}; what they lack comes from the {cfg.baseline} baseline",
         "search": f"{rounds}, each {size}, {counted(cfg.seeds, 'seed')}, on {where}",
         "limits": ", ".join(limit for limit in limits if limit),
         "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def _measure(spec: SearchSpec, cfg: DictConfig) -> str:
+    """Return what ranks the candidates, and that the description may ask for something else."""
+    meaning = fitness_meaning(cfg)
+    if cfg.fitness is not None or spec.task_description == DESCRIPTION:
+        return meaning
+    return f"{meaning.rstrip('.')}; if the description means another measure, give it with --fitness FILE"
 
 
 def _read_starts(task: str, candidates: Sequence[Path] | None) -> dict[str, str]:

@@ -15,6 +15,7 @@ from envcoder_bench.report.page_content import PageVideos
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.evaluate import evaluate, resume
+from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.policies import open_run
 from envcoder_bench.run.run_files import baseline_sources
@@ -77,7 +78,7 @@ class Search:
         if not self._archive.baselines:
             sources = baseline_sources(cfg.task.name)
             self._archive = Archive([], {b.name: Attempt(b.name, 0, b.source) for b in sources})
-        self._archive.reference = cfg.baseline
+        self._archive.reference, self._archive.bounds = cfg.baseline, fitness_bounds(cfg)
 
     def run(self) -> SearchResult:
         """Run the remaining rounds and the final evaluation.

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Sequence
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, STOPPED
-from envcoder_bench.report.statistics import mean_interval
+from envcoder_bench.report.statistics import UNBOUNDED, Difference, FitnessModel
 from envcoder_bench.search.merit import Merit, levels, merits
 from envcoder_bench.tasks.base import HUMAN
 
@@ -103,14 +103,6 @@ class Attempt:
         """The error with the note, for the user."""
         return noted(self.error, self.note)
 
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """95 % interval of the fitness: over the seeds if there are several, else over the episodes of the only one."""
-        if len(self.by_seed) < 2:
-            return self.over_episodes
-        _, low, high = mean_interval(list(self.by_seed.values()))
-        return low, high
-
 
 @dataclass
 class Archive:
@@ -121,12 +113,26 @@ class Archive:
         baselines: the baselines by name.
         reference: the baseline that fills in missing functions, with which attempts are compared.
         seeds: the seeds of each round.
+        bounds: the least and the greatest fitness of an episode.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
     baselines: dict[str, Attempt] = field(default_factory=dict)
     reference: str = HUMAN
     seeds: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    bounds: tuple[float, float] = UNBOUNDED
+
+    def model(self) -> FitnessModel:
+        """Return what is known of the fitness of all whole trainings, by attempt and baseline."""
+        known = [a for a, _ in _measured([*self.baselines.values(), *self.attempts]) if not a.stopped_at]
+        return FitnessModel({a.name: a.by_seed for a in known}, bounds=self.bounds)
+
+    def interval(self, attempt: Attempt, model: FitnessModel) -> tuple[float, float] | None:
+        """Return the 95 % interval of a fitness: over several seeds, else over the episodes of the only one."""
+        if len(attempt.by_seed) < 2 or attempt.name not in model.names:
+            return attempt.over_episodes
+        _, low, high = model.interval(attempt.name)
+        return low, high
 
     def merits(self) -> dict[str, Merit]:
         """Return the merits of all attempts and baselines that have a fitness, by name; see merit.py."""
@@ -188,15 +194,20 @@ def _measured(attempts: Sequence[Attempt]) -> list[tuple[Attempt, float]]:
     return [(a, a.fitness) for a in attempts if a.fitness is not None and a.status == OK and math.isfinite(a.fitness)]
 
 
-def differences(attempt: Attempt, other: Attempt) -> list[float]:
-    """Return the differences in fitness for the seeds that both have."""
-    return [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
-
-
 def difference(attempt: Attempt, other: Attempt) -> float | None:
-    """Return the mean of ``differences``; None if there are none."""
-    found = differences(attempt, other)
+    """Return the mean difference in fitness over the seeds that both have; None if there are none."""
+    found = [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
     return math.fsum(found) / len(found) if found else None
+
+
+def compared(attempt: Attempt, other: Attempt, model: FitnessModel) -> Difference | None:
+    """Return the difference in fitness with its interval, which needs two seeds in common; None without any."""
+    mean = difference(attempt, other)
+    if mean is None:
+        return None
+    shared = len(set(attempt.by_seed) & set(other.by_seed))
+    known = shared > 1 and {attempt.name, other.name} <= set(model.names)
+    return model.difference(attempt.name, other.name) if known else Difference(mean, seeds=shared)
 
 
 class Proposer(Protocol):

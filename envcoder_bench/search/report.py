@@ -12,7 +12,8 @@ from envcoder_bench.report.highlight import code
 from envcoder_bench.report.html import difference, picture, table, text
 from envcoder_bench.report.page import render_page
 from envcoder_bench.report.page_content import PageSection, PageVideos, RunPage
-from envcoder_bench.report.table import decimal_places, numbers, shorten
+from envcoder_bench.report.ranking import decimal_places
+from envcoder_bench.report.table import numbers, shorten
 from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search import report_page
 from envcoder_bench.search.family import ancestry, family, first_parent
@@ -46,18 +47,18 @@ def write_report(
     image = plot_search(archive, folder / PICTURE, task, str(meta.get("fitness_meaning") or "unknown"))
     rounds = max((a.round for a in archive.attempts), default=0)
     curves, components = report_page.logs(folder, rounds)
-    merits, digits = archive.merits(), digits_of(archive)
-    scores = {name: f"{round(own.score, digits) + 0.0:.{digits}f}" for name, own in merits.items()}
+    scores = {name: own.score for name, own in archive.merits().items()}
     run = RunPage(
         title=f"{task}: search for shaping" if task else "Search for shaping",
         fitness_meaning=str(meta.get("fitness_meaning") or "unknown"),
         ranked=report_page.ranking(archive) if archive.attempts else [],
-        candidates=report_page.candidates(archive, scores),
+        candidates=report_page.candidates(archive),
         curves=curves,
         components=components,
         videos=videos or PageVideos(),
         sections=_sections(archive, meta, image),
         lead=_verdict(archive, meta),
+        scores=scores,
     )
     write_atomic(folder / REPORT, render_page(run))
     return [folder / REPORT, image]
@@ -76,7 +77,6 @@ def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[Pa
         tree = f"<pre>{text(family(archive))}</pre>"
         sections += [
             PageSection("rounds-section", "Rounds", _wide(_rounds(archive, meta)), True),
-            PageSection("scores-section", "Scores", "".join(_candidates(archive))),
             PageSection("family-section", "Parents and variants", tree),
         ]
     return sections + _failures(archive)
@@ -87,20 +87,18 @@ def _wide(html: str) -> str:
 
 
 def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
+    """Return the first words: the verdict of the final evaluation, or else the best of the rounds."""
     best = archive.best()
     if best is None:
         return "<p class=lead>No candidate has a fitness yet.</p>"
-    digits = digits_of(archive)
-    versus = [
-        f"{b.name} {fixed_or_none(b.fitness, digits)}" for b in archive.baselines.values() if b.fitness is not None
-    ]
-    line = f"Best: {best.name}, with a fitness of {fixed_or_none(best.fitness, digits)} in the rounds"
-    line += f" (baselines: {', '.join(versus)})" if versus else ""
-    above = above_reference(archive, best, digits)
-    seeds = "seed" if len(best.by_seed) == 1 else counted(len(best.by_seed), "seed")
-    line += f"; {above} against {archive.reference} with the same {seeds}." if above else "."
     note = without_folders(str(meta.get("final_note") or ""))
-    return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(note)}</p>" if note else "")
+    if note:
+        return f"<p class=lead>{text(note)}.</p>"
+    digits = digits_of(archive)
+    above = above_reference(archive, best, digits)
+    line = f"The best so far: {best.name}, " + (f"{above} against {archive.reference}" if above else "")
+    line += f" in {counted(len(best.by_seed), 'seed')} of the rounds. There is no final evaluation yet."
+    return f"<p class=lead>{text(line)}</p>"
 
 
 def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
@@ -193,35 +191,6 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
     header += ["tokens", "cost"] if usage else []
     kinds = ["name" if name == "best" else "number" for name in header]
     return table(header, [[shorten(cell, 40) for cell in row] for row in rows], kinds)
-
-
-def _candidates(archive: Archive) -> list[str]:
-    digits, merits = digits_of(archive), archive.merits()
-    every = [archive.find(name) for name in archive.order()]
-    best = archive.best()
-    rows = [
-        (
-            shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
-            fixed_or_none(a.fitness, digits),
-            above_reference(archive, a, digits),
-            f"{round(merits[a.name].score, digits) + 0.0:.{digits}f}",  # without -0.0
-            str(len(a.by_seed) or ""),
-            "" if a.episode_length is None else f"{a.episode_length:.0f}",
-            shorten(a.origin, 200),
-        )
-        for a in every
-    ]
-    strong = next((k for k, a in enumerate(every) if best is not None and a is best), -1)
-    versus = f"vs {archive.reference}"
-    note = (
-        f"{versus}: mean difference to the {archive.reference} baseline with the same seeds. Score, by which"
-        f" candidates are ranked: the same, corrected for the effects of seeds on {archive.reference} alone (estimated"
-        " from the other baseline and from candidates that were trained again), and averaged with the median"
-        " candidate's difference as one more seed, so that a single good seed is not enough."
-    )
-    head = ["", "fitness", versus, "score", "seeds", "steps", "origin"]
-    kinds = ["name", *["number"] * 5, ""]
-    return [_wide(table(head, rows, kinds, strong)), f"<p class=note>{text(note)}</p>"]
 
 
 def _failures(archive: Archive) -> list[PageSection]:

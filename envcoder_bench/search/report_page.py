@@ -9,10 +9,10 @@ from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.logs import COMPONENTS, CURVES
 from envcoder_bench.report.page_content import PageCandidate
 from envcoder_bench.report.ranking import NAN, Ranked
-from envcoder_bench.report.statistics import mean_interval
+from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.words import listed, without_folders
 from envcoder_bench.search.family import first_parent
-from envcoder_bench.search.records import differences
+from envcoder_bench.search.records import compared
 from envcoder_bench.search.source_diff import without_untouched
 from envcoder_bench.tasks.base import HUMAN
 
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
 
 
 def ranking(archive: Archive) -> list[Ranked]:
-    """Return all attempts and baselines as rows of a ranking: by merit, then those without a fitness."""
-    human = archive.baselines.get(HUMAN)
+    """Return all attempts and baselines as rows of a ranking: by their score, then those without a fitness."""
+    human, model = archive.baselines.get(HUMAN), archive.model()
     every = [archive.find(name) for name in archive.order()]
-    rows = [_row(attempt, k, human) for k, attempt in enumerate(every, 1)]
+    rows = [_row(attempt, k, human, archive, model) for k, attempt in enumerate(every, 1)]
     known = {attempt.name for attempt in every}
-    return rows + [_row(attempt, None, human) for attempt in archive.attempts if attempt.name not in known]
+    return rows + [_row(a, None, human, archive, model) for a in archive.attempts if a.name not in known]
 
 
-def _row(attempt: Attempt, rank: int | None, human: Attempt | None) -> Ranked:
-    low, high = attempt.interval or (NAN, NAN)
-    versus = (NAN, NAN, NAN)
+def _row(attempt: Attempt, rank: int | None, human: Attempt | None, archive: Archive, model: FitnessModel) -> Ranked:
+    low, high = archive.interval(attempt, model) or (NAN, NAN)
+    versus = None
     if human is not None and attempt.name != human.name:
-        versus = mean_interval(differences(attempt, human))
+        versus = compared(attempt, human, model)
+    versus = versus or Difference()
     return Ranked(
         rank=rank,
         candidate=attempt.name,
@@ -45,21 +46,17 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None) -> Ranked:
         fitness_ci_high=high,
         interval_over="" if low != low else "seeds" if len(attempt.by_seed) > 1 else "episodes",
         seeds=tuple(sorted(attempt.by_seed)),
-        vs_human=versus[0],
-        vs_human_ci_low=versus[1],
-        vs_human_ci_high=versus[2],
+        vs_human=versus.mean,
+        vs_human_ci_low=versus.low,
+        vs_human_ci_high=versus.high,
         stopped_at=attempt.stopped_at,
         episode_length=NAN if attempt.episode_length is None else attempt.episode_length,
         errors=(without_folders(attempt.error),) if attempt.error else (),
     )
 
 
-def candidates(archive: Archive, scores: dict[str, str]) -> list[PageCandidate]:
-    """Return the sources of all attempts and baselines, compared with their parents.
-
-    Args:
-        scores: the score of each attempt by name, as text.
-    """
+def candidates(archive: Archive) -> list[PageCandidate]:
+    """Return the sources of all attempts and baselines, compared with their parents."""
     found = []
     for attempt in [*archive.baselines.values(), *archive.attempts]:
         parent = first_parent(archive, attempt)
@@ -68,7 +65,6 @@ def candidates(archive: Archive, scores: dict[str, str]) -> list[PageCandidate]:
             "parents": ", ".join(attempt.parents),
             "origin": without_folders(attempt.origin),
             "left out": f"{listed(attempt.left_out)}: not functions of this search" if attempt.left_out else "",
-            "score": scores.get(attempt.name, ""),
         }
         against = None if parent is None else (parent.name, without_untouched(parent, attempt))
         source = attempt.source or None

@@ -18,7 +18,8 @@ from envcoder_bench.report.figures import (
     spread,
 )
 from envcoder_bench.report.html import visible
-from envcoder_bench.report.table import decimal_places, shorten
+from envcoder_bench.report.ranking import decimal_places
+from envcoder_bench.report.table import shorten
 from envcoder_bench.tasks.base import HUMAN
 
 if TYPE_CHECKING:

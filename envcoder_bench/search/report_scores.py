@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from envcoder_bench.report.table import decimal_places
+from envcoder_bench.report.ranking import decimal_places
 
 if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt

@@ -165,10 +165,12 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
         return f"{name}: fitness {best.fitness:.4g}; the human baseline has none to compare it with"
     low, high = best.vs_human_ci_low, best.vs_human_ci_high
     seeds = counted(len(best.seeds), "new seed")
+    lost = [f"{row.lost_seeds} of {row.candidate}" for row in (best, human) if row.lost_seeds]
+    failed = f"; seeds that failed: {listed(lost)}" if lost else ""
     if math.isnan(low):
-        return f"{name} against human: {best.vs_human:+.3g} on {seeds}, too few for a confidence interval"
+        return f"{name} against human: {best.vs_human:+.3g} on {seeds}, too few for a confidence interval{failed}"
     result = "better than human" if low > 0 else "worse than human" if high < 0 else "not clearly different from human"
-    return f"{name} is {result} on {seeds}: {best.vs_human:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
+    return f"{name} is {result} on {seeds}: {best.vs_human:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}{failed}"
 
 
 def paths(found: Iterable[Path]) -> str:

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.shell import shown
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.page import PAGE, render_page
 from envcoder_bench.report.page_content import PageCandidate, PageEpisode, PageVideos, RunPage
@@ -171,6 +172,7 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
         videos=videos,
         how=_how(run),
         command=_command(run),
+        folder=shown(folder.path),
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+import zlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Dict
@@ -39,6 +40,11 @@ def describe(device: str) -> Record:
         "command": command_line(),
         "device": torch.device(device).type,
     }
+
+
+def seed_of(*parts: object) -> int:
+    """Return a seed that depends on what is simulated alone."""
+    return zlib.crc32(repr(parts).encode())
 
 
 def command_line() -> str:

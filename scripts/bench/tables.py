@@ -77,6 +77,15 @@ COLUMNS: dict[str, list[Column]] = {
         ("first iteration done after", lambda r: f"{r['first_iteration_s']:.1f} s"),
         ("memory until then", lambda r: f"{r['memory_gib']:.1f} GiB"),
     ],
+    "certainty": [
+        ("simulated runs of", lambda r: r["case"]),
+        ("candidates", lambda r: f"{r['candidates']}"),
+        ("seeds", lambda r: f"{r['seeds']}"),
+        ('runs with any "!"', lambda r: f"{r['marked']:.1%}" if "covered" in r else ""),
+        ("intervals with the truth", lambda r: f"{r['covered']:.1%}" if "covered" in r else ""),
+        ("the first is the best: stated, true", lambda r: f"{r['stated']:.0%}, {r['true']:.0%}" if "true" in r else ""),
+        ("marked, by paired t-tests", lambda r: f"{r['marked']:.0%}, {r['paired']:.0%}" if "paired" in r else ""),
+    ],
     "devices": [
         ("devices", lambda r: f"{r['count']}"),
         _SIZE,
@@ -99,6 +108,7 @@ COLUMNS: dict[str, list[Column]] = {
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
     "task_scaling": ("task", "candidates", "envs"),
     "processes": ("envs", "processes"),
+    "certainty": ("case", "candidates", "seeds"),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     "pairs": ("task", "against", "seeds", "envs"),

@@ -10,8 +10,10 @@ from typing import Any, Iterable, List, Mapping, Sequence
 
 from bench.records import Record
 
-from envcoder_bench.report.statistics import Interval, bootstrap, mean_interval, spearman
+from envcoder_bench.report.statistics import Interval, mean_interval, spearman
 from envcoder_bench.tasks.base import BASELINES, HUMAN
+
+from .bootstrap import bootstrap
 
 Scores = List[float]
 TOPS = (1, 5, 10)

@@ -10,11 +10,12 @@ from typing import Dict, List, NamedTuple
 from bench.records import Record
 from bench.task_tables import bounds
 
-from envcoder_bench.report.statistics import bootstrap, mean_interval, pooled_iqm, probability_of_improvement
+from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.tasks.base import HUMAN
 
 from . import analysis
 from .analysis import known
+from .bootstrap import bootstrap, pooled_iqm, probability_of_improvement
 from .evolution import BEST, NEW_TERM
 from .lengths import SPARSE_REWARD
 from .report_words import origins, shown, table

@@ -1,26 +1,23 @@
-"""Statistics by hand, and against exhaustive enumeration where that is small."""
+"""Statistics by hand, and against scipy where a case has a known answer; test_simulated_runs.py has their coverage."""
 
-import itertools
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from envcoder_bench.report.statistics import (
-    bootstrap,
-    chances_of_best,
+    UNBOUNDED,
+    FitnessModel,
     holm,
-    iqm,
     mean_interval,
-    paired_p,
-    pooled_iqm,
-    probability_of_improvement,
+    proportions,
+    rate_interval,
     spearman,
     success_interval,
     t_95,
-    t_tail,
-    welch_interval,
+    welch,
 )
 
 
@@ -34,12 +31,7 @@ def test_t_95_leaves_five_percent_of_students_density(freedom):
     assert inside == pytest.approx(0.95, abs=1e-7)
 
 
-def test_students_tail_matches_tables():
-    # the t of a table for one degree of freedom, two and ten
-    assert t_tail(6.3138, 1) == pytest.approx(0.1, abs=1e-5)
-    assert t_tail(9.9248, 2) == pytest.approx(0.01, abs=1e-6)
-    assert t_tail(-2.2281, 10) == pytest.approx(0.05, abs=1e-5)
-    assert t_tail(0.0, 4) == 1.0
+def test_t_95_needs_a_degree_of_freedom():
     with pytest.raises(ValueError, match="at least two values"):
         t_95(0)
 
@@ -79,20 +71,6 @@ def test_clipped_interval_keeps_its_coverage():
     assert [low <= 0.81 <= high for _, low, high in free] == [low <= 0.81 <= high for _, low, high in cut]
 
 
-def test_welch_interval_matches_hand_computed_values():
-    # variances 1 and 4, three values each: sqrt(5/3) = 1.2910; degrees (5/3)^2 / (1/18 + 16/18) = 2.94, t(2) = 4.3027
-    mean, low, high = welch_interval([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
-    assert (mean, high - mean, mean - low) == pytest.approx((3.0, 5.5547, 5.5547), abs=1e-3)
-    assert math.isnan(welch_interval([1.0], [2.0, 3.0])[1])
-
-
-def test_paired_p_matches_hand_computed_values():
-    # differences 1, 2, 3: t = 2 / (1 / sqrt(3)) = 3.4641 with 2 degrees: p = 1 - t / sqrt(t^2 + 2) = 0.0742
-    assert paired_p([1.0, 2.0, 3.0]) == pytest.approx(1 - math.sqrt(12 / 14), abs=1e-12)
-    assert paired_p([0.5, 0.5]) == 0.0 and paired_p([0.0, 0.0]) == 1.0
-    assert math.isnan(paired_p([0.5]))
-
-
 def test_holm_matches_hand_computed_values():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.6]) == [1.0, 1.0]
@@ -106,90 +84,136 @@ def test_holm_controls_the_familywise_error_rate():
     assert 0.04 < wrong < 0.06
 
 
-def test_iqm_matches_hand_computed_values():
-    assert iqm([10.0, 1.0, 2.0, 3.0]) == 2.5
-    assert iqm([1.0, 2.0, 3.0]) == 2.0  # a quarter of three, rounded down, is nothing
-    assert iqm([0.0, 1.0, 2.0, 3.0, 4.0, 100.0]) == 2.5  # one of six is left out on each side
-    assert pooled_iqm({"a": [10.0, 1.0], "b": [2.0, 3.0]}) == 2.5
+# the model of a run
 
 
-def test_probability_of_improvement_matches_hand_computed_values():
-    # of the nine pairs of a, six are better and one equal; of b all are better
-    a, b = ([1.0, 3.0, 4.0], [0.0, 2.0, 3.0]), ([5.0], [4.0])
-    first, second = {"a": a[0], "b": b[0]}, {"a": a[1], "b": b[1]}
-    assert probability_of_improvement({"a": a[0]}, {"a": a[1]}) == pytest.approx(6.5 / 9)
-    assert probability_of_improvement(first, second) == pytest.approx((6.5 / 9 + 1.0) / 2)
-    assert probability_of_improvement(second, first) == pytest.approx(1 - (6.5 / 9 + 1.0) / 2)
+def by_seed(**rows):
+    return {name: dict(enumerate(values)) for name, values in rows.items()}
 
 
-def test_bootstrap_resamples_within_each_task():
-    """Compared with all 256 resamples of one task; the score of the other task is never mixed in."""
-    scores = {"a": [0.0, 1.0, 3.0, 9.0], "b": [100.0]}
-
-    def mean_of_a(group):
-        assert list(group["b"]) == [100.0]
-        return float(np.mean(group["a"]))
-
-    every = [np.mean(x) for x in itertools.product(scores["a"], repeat=4)]
-    estimate, low, high = bootstrap(mean_of_a, scores, draws=6000)
-    assert estimate == 3.25
-    assert (low, high) == pytest.approx(tuple(np.percentile(every, (2.5, 97.5))), abs=0.26)
-    assert min(scores["a"]) <= low and high <= max(scores["a"])
+def test_difference_of_two_candidates_is_the_paired_t_test():
+    """With nothing else in the run, the pooled spread is that of their differences."""
+    first, second = [0.1, 0.5, 0.9, 0.3], [0.25, 0.61, 1.13, 0.42]
+    found = FitnessModel(by_seed(a=first, b=second)).difference("b", "a")
+    expected = stats.ttest_rel(second, first)
+    low, high = expected.confidence_interval()
+    assert (found.mean, found.p) == (pytest.approx(0.1525), pytest.approx(expected.pvalue))
+    assert (found.low, found.high, found.seeds) == (pytest.approx(low), pytest.approx(high), 4)
 
 
-def test_paired_bootstrap_resamples_runs_together():
-    """The second group is the first plus one: the paired difference is exactly one, the unpaired is not."""
-    first = {"a": [0.0, 5.0, 9.0]}
-    second = {"a": [x + 1 for x in first["a"]]}
-
-    def gap(x, y):
-        return float(np.mean(y["a"]) - np.mean(x["a"]))
-
-    assert bootstrap(gap, first, second, paired=True) == pytest.approx((1.0, 1.0, 1.0))
-    _, low, high = bootstrap(gap, first, second)
-    assert low < -1 and high > 3
-
-
-def exact_chances(table, names):
-    """Enumerate all resamples of seeds and of the episodes of each."""
-    seeds, episodes = len(table[0]), len(table[0][0])
-    won, count = dict.fromkeys(names, 0.0), 0
-    for drawn in itertools.product(range(seeds), repeat=seeds):
-        for picks in itertools.product(itertools.product(range(episodes), repeat=episodes), repeat=seeds):
-            means = [
-                sum(own[s][e] for s, pick in zip(drawn, picks) for e in pick) / (seeds * episodes) for own in table
-            ]
-            best = [k for k, mean in enumerate(means) if abs(mean - max(means)) < 1e-12]
-            for k in best:
-                won[names[k]] += 1 / len(best)
-            count += 1
-    return {name: x / count for name, x in won.items()}
+def test_equal_differences_are_no_proof():
+    """A quantised fitness differs by the same amount with both seeds; a paired t-test has a p-value of 0."""
+    episodes = {
+        (name, seed): (1.0,) * successes + (0.0,) * (64 - successes)
+        for name, seeds in (("human", (63, 63)), ("a", (62, 62)), ("b", (64, 63)), ("c", (61, 63)))
+        for seed, successes in enumerate(seeds)
+    }
+    fitness = {}
+    for (name, seed), own in episodes.items():
+        fitness.setdefault(name, {})[seed] = float(np.mean(own))
+    found = FitnessModel(fitness, episodes, (0.0, 1.0)).difference("a", "human")
+    assert found.mean == pytest.approx(-1 / 64) and found.p > 0.2 and found.low < 0 < found.high
 
 
-def test_chances_of_best_match_exhaustive_enumeration():
-    table = {"a": [(1.0, 0.0), (0.5, 0.5)], "b": [(0.0, 1.0), (0.25, 0.5)], "c": [(0.25, 0.25), (0.25, 0.25)]}
-    evaluation = {(name, seed): own for name, rows in table.items() for seed, own in enumerate(rows)}
-    exact = exact_chances(list(table.values()), list(table))
-    found = chances_of_best(evaluation, list(table), draws=20_000)
-    assert sum(found.values()) == pytest.approx(1.0)
-    assert found == pytest.approx(exact, abs=0.015)
+def test_nothing_is_known_of_a_single_seed():
+    model = FitnessModel(by_seed(human=[0.5], a=[0.6], b=[0.1]))
+    assert not model.has_spread and model.chances == {} and model.contenders() == []
+    assert math.isnan(model.interval("a")[1])
+    found = model.difference("a", "human")
+    assert found.mean == pytest.approx(0.1) and math.isnan(found.low) and math.isnan(found.p)
 
 
-def test_chances_of_best_are_equal_for_equal_candidates_and_one_for_a_dominating_one():
+def test_a_single_candidate_is_not_the_best_of_anything():
+    assert FitnessModel(by_seed(a=[0.5, 0.6])).chances == {}
+
+
+def test_spread_of_seeds_is_pooled():
+    """c has three equal seeds; its interval is as wide as the other candidates' seeds say."""
     rng = np.random.default_rng(0)
-    own = {("a", seed): tuple(rng.random(16)) for seed in range(3)}
-    same = {**own, **{("b", seed): x for (_, seed), x in own.items()}}
-    assert chances_of_best(same, ["a", "b"]) == pytest.approx({"a": 0.5, "b": 0.5})
-    better = {**own, **{("b", seed): tuple(np.asarray(x) + 0.01) for (_, seed), x in own.items()}}
-    # paired: b is better in every episode, although episodes differ much more
-    assert chances_of_best(better, ["a", "b"]) == {"a": 0.0, "b": 1.0}
+    others = {f"o{k}": rng.normal(0.0, 1.0, 3) for k in range(20)}
+    low, high = FitnessModel(by_seed(c=[0.5, 0.5, 0.5], **others)).interval("c")[1:]
+    assert 1.0 < high - low < 4.0  # own spread 0; 2 * 2.45 / sqrt(3) = 2.8 by the pooled one
+    alone = FitnessModel(by_seed(c=[0.5, 0.5, 0.5])).interval("c")
+    assert math.isnan(alone[1]), "without bounds, episodes and other candidates nothing is known"
 
 
-def test_chances_of_best_use_the_remaining_seeds_of_a_candidate():
-    evaluation = {("a", 0): (0.5, 0.5), ("a", 1): (0.5, 0.5), ("b", 0): (0.9, 0.9)}
-    found = chances_of_best(evaluation, ["a", "b"], draws=4000)
-    assert found["b"] == pytest.approx(0.75, abs=0.03)  # seed 0 is among two drawn
-    assert chances_of_best({}, ["a"]) == {}
+def test_a_candidate_with_a_larger_spread_has_a_wider_interval():
+    rng = np.random.default_rng(0)
+    calm = {f"o{k}": rng.normal(0.0, 0.01, 6) for k in range(10)}
+    model = FitnessModel(by_seed(wild=[0.0, 1.0, 0.2, 0.9, 0.1, 0.8], **calm))
+    widths = {name: model.interval(name)[2] - model.interval(name)[1] for name in ("wild", "o0")}
+    assert widths["wild"] > 2.5 * widths["o0"] > 0
+
+
+def test_interval_of_successes_alone_is_that_of_clopper_and_pearson():
+    """Without any failure in the run, all episodes of a candidate count as one sample."""
+    ones = {(name, seed): (1.0,) * 64 for name in "ab" for seed in range(3)}
+    fitness = {name: dict.fromkeys(range(3), 1.0) for name in "ab"}
+    mean, low, high = FitnessModel(fitness, ones, (0.0, 1.0)).interval("a")
+    exact = stats.binomtest(192, 192).proportion_ci(method="exact").low
+    assert (mean, high) == (1.0, 1.0) and 0.94 < low <= exact  # wider, because two seeds more say little of seeds
+    without_episodes = FitnessModel(fitness, None, (0.0, 1.0), episodes=64).interval("a")
+    assert without_episodes[1] == pytest.approx(low, abs=1e-3)
+
+
+def test_bounds_are_those_of_the_fitness():
+    model = FitnessModel(by_seed(a=[10.0, 12.0, 19.0], b=[19.5, 20.0, 19.0]), None, (10.0, 20.0))
+    for name in "ab":
+        mean, low, high = model.interval(name)
+        assert 10.0 <= low <= mean <= high <= 20.0
+    scaled = FitnessModel(by_seed(a=[0.0, 0.2, 0.9], b=[0.95, 1.0, 0.9]), None, (0.0, 1.0))
+    assert [10 + 10 * x for x in scaled.interval("a")] == pytest.approx(model.interval("a"))
+    own, other = model.difference("b", "a"), scaled.difference("b", "a")
+    assert (own.mean, own.low, own.high, own.p) == pytest.approx(
+        (10 * other.mean, 10 * other.low, 10 * other.high, other.p)
+    )
+
+
+def test_what_seeds_share_does_not_widen_differences():
+    """All candidates of a seed meet the same commands: their fitness goes up and down together."""
+    rng = np.random.default_rng(0)
+    shared = 10 * rng.standard_normal(5)
+    rows = {f"c{k}": shared + k + 0.1 * rng.standard_normal(5) for k in range(4)}
+    model = FitnessModel(by_seed(**rows))
+    found = model.difference("c3", "c0")
+    assert found.high - found.low < 0.5 and found.p < 1e-4
+    assert model.interval("c0")[2] - model.interval("c0")[1] > 10
+    assert model.chances["c3"] > 0.95
+
+
+def test_differences_without_common_seeds_are_not_paired():
+    model = FitnessModel({"a": {0: 1.0, 1: 2.0, 2: 3.0}, "b": {5: 4.0, 6: 8.0}})
+    found = model.difference("b", "a")
+    assert (found.mean, found.seeds) == (4.0, 0) and found.low < 4.0 < found.high and not math.isnan(found.p)
+
+
+def test_equal_candidates_are_equally_likely_the_best_and_all_contenders():
+    rows = {f"c{k}": [1.0, 1.0, 1.0] for k in range(8)} | {"low": [0.5, 0.7, 0.6]}
+    model = FitnessModel(by_seed(**rows), None, (0.0, 1.0), episodes=64)
+    chances = model.chances
+    assert sum(chances.values()) == pytest.approx(1.0)
+    assert [chances[f"c{k}"] for k in range(8)] == pytest.approx([chances["c0"]] * 8) and chances["low"] < 0.01
+    assert set(model.contenders()) == set(rows) - {"low"}
+
+
+def test_a_candidate_that_lost_a_seed_is_left_out_of_the_chances():
+    model = FitnessModel({"a": {0: 0.5, 1: 0.6}, "b": {0: 0.4, 1: 0.45}, "c": {0: 0.9}})
+    assert set(model.chances) == {"a", "b"} and not math.isnan(model.interval("c")[1])
+
+
+def test_order_and_names_do_not_matter():
+    rng = np.random.default_rng(3)
+    rows = {f"c{k}": rng.random(4) for k in range(6)}
+    one, other = FitnessModel(by_seed(**rows)), FitnessModel(by_seed(**dict(reversed(rows.items()))))
+    for name in rows:
+        assert one.interval(name) == pytest.approx(other.interval(name))
+        assert one.chances[name] == pytest.approx(other.chances[name])
+    assert one.difference("c1", "c2").p == pytest.approx(other.difference("c1", "c2").p)
+
+
+def test_no_candidates_are_no_error():
+    model = FitnessModel({}, {}, UNBOUNDED)
+    assert model.chances == {} and not model.has_spread
 
 
 def test_spearman_matches_hand_computed_values_and_pandas():
@@ -200,3 +224,38 @@ def test_spearman_matches_hand_computed_values_and_pandas():
     names = [str(k) for k in range(40)]
     assert spearman(dict(zip(names, x)), dict(zip(names, y))) == pytest.approx(wanted)
     assert math.isnan(spearman({"a": 1, "b": 1}, {"a": 1, "b": 2})) and math.isnan(spearman({"a": 1}, {"a": 1}))
+
+
+# fixed policies
+
+
+def test_wilson_interval_matches_known_values():
+    assert rate_interval(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert rate_interval(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert rate_interval(10, 10)[1] == pytest.approx(1.0) and rate_interval(0, 0) == (0.0, 1.0)
+
+
+def test_welch_matches_a_published_example():
+    """Wikipedia, Welch's t-test, example 1: t = -2.46, degrees of freedom 25.0, p = 0.021."""
+    a = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
+    b = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4]
+    found = welch(a, b)
+    assert (found["statistic"], found["degrees_of_freedom"]) == (
+        pytest.approx(-2.46, abs=0.005),
+        pytest.approx(25.0, abs=0.05),
+    )
+    assert found["p"] == pytest.approx(0.021, abs=0.0005)
+    pooled = math.sqrt(sum(sum((x - sum(s) / 15) ** 2 for x in s) for s in (a, b)) / 28)
+    assert found["cohens_d"] == pytest.approx((sum(a) - sum(b)) / 15 / pooled)
+
+
+def test_samples_without_variance_have_no_p_value():
+    assert welch([1.0, 1.0, 1.0], [1.0, 1.0, 1.0])["p"] is None
+    assert proportions((0, 0), (10, 10)) == (None, None)
+
+
+def test_two_proportion_z_matches_the_formula():
+    statistic, p = proportions((60, 45), (100, 100))
+    z = 0.15 / math.sqrt(0.525 * 0.475 * 0.02)
+    assert statistic == pytest.approx(z)
+    assert p == pytest.approx(math.erfc(z / math.sqrt(2)))

@@ -1,0 +1,74 @@
+"""Sentences on how sure a ranking is: the first place, ties, lost seeds, and what a single seed does not tell."""
+
+from __future__ import annotations
+
+import math
+from typing import Sequence
+
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.words import counted, listed
+
+NAMED = 4  # candidates named in a sentence
+
+
+def first_place(ranked: Sequence[Ranked]) -> list[str]:
+    """Return what is known of the first place; empty without candidates that can be compared."""
+    first = [row for row in ranked if row.rank == 1]
+    if not first or sum(row.rank is not None for row in ranked) < 2:
+        return []
+    lines = []
+    if len(first) > 1:
+        lines.append(f"{some([row.candidate for row in first])} share the first place: equal fitness, as shown")
+    known = sorted((row for row in ranked if not math.isnan(row.p_best)), key=lambda row: -row.p_best)
+    leader = first[0]
+    if not known or math.isnan(leader.p_best):
+        return lines
+    rivals = [row for row in known if row.contender and row is not leader]
+    likeliest = known[0]
+    sure = f"{leader.candidate} is the best with a probability of {_percent(leader.p_best)}"
+    if likeliest.p_best > leader.p_best + 0.005:
+        sure = (
+            f"the likeliest to be the best is {likeliest.candidate}, {_percent(likeliest.p_best)}; {leader.candidate},"
+            f" which has the highest mean, {_percent(leader.p_best)}"
+        )
+    if rivals:
+        shares = [f"{row.candidate} {_percent(row.p_best)}" for row in rivals]
+        sure += f"; {counted(len(rivals), 'candidate')} cannot be told apart from it: {some(shares)}"
+    return [*lines, sure]
+
+
+def one_seed(ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:
+    """Return what a run of a single seed does not tell, and the command that does; empty for several seeds."""
+    seeds = {seed for row in ranked for seed in row.seeds}
+    if len(seeds) != 1 or any(row.interval_over == "seeds" for row in ranked):
+        return []
+    return [
+        "one seed: how much seeds differ is unknown, so differences have no interval and no mark, and the first place"
+        f" no probability; eval-shapers --extend {folder} --seeds 3 trains two more"
+    ]
+
+
+def ties(ranked: Sequence[Ranked]) -> list[str]:
+    """Return how candidates of equal fitness are ranked; empty without."""
+    if all(math.isnan(row.steps_to_tie) for row in ranked):
+        return []
+    return ["steps to tie: env-steps of a seed until the fitness that candidates share; fewer rank first"]
+
+
+def lost_seeds(ranked: Sequence[Ranked]) -> list[str]:
+    """Return how candidates rank that lost a seed; empty without."""
+    if not any(row.rank is not None and row.lost_seeds for row in ranked):
+        return []
+    return ["n/m seeds: the others failed; the numbers are of those that finished, and rank behind all that lost none"]
+
+
+def _percent(share: float) -> str:
+    """Return a probability in percent; a model of a few seeds is never certain."""
+    return "over 99 %" if share > 0.99 else "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+
+
+def some(words: Sequence[str]) -> str:
+    """Return ``a, b and c``, or ``a, b, c and 5 more``."""
+    if len(words) <= NAMED:
+        return listed(words)
+    return f"{', '.join(words[: NAMED - 1])} and {len(words) - NAMED + 1} more"

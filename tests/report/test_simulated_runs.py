@@ -1,0 +1,45 @@
+"""What a ranking says, in simulated runs whose truth is known; ``benchmark.py certainty`` simulates more of them.
+
+The limits are those of the definitions, with four standard errors of so many simulated runs.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "scripts"))
+
+from bench.certainty import CASES, equal_candidates, first_places, power
+
+RUNS = 60
+pytestmark = pytest.mark.slow
+
+
+def beyond(share, runs):
+    return share + 4 * math.sqrt(share * (1 - share) / runs)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+@pytest.mark.parametrize("case", CASES)
+def test_candidates_that_equal_the_human_baseline_are_not_marked(case, seeds):
+    found = equal_candidates(case, 20, seeds, RUNS)
+    assert found["marked"] <= beyond(0.05, RUNS)
+    assert found["narrowest"] > 0
+    if seeds > 2:
+        # intervals of a run share its spread, so that they miss together: not 20 independent ones
+        assert found["covered"] >= 0.93 - 4 * math.sqrt(0.93 * 0.07 / RUNS / 4)
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_stated_probability_of_the_first_place_is_the_true_one(seeds):
+    found = first_places(10, seeds, 400)
+    assert abs(found["stated"] - found["true"]) < 0.07 + 0.04  # two standard errors of the true one are 0.05
+
+
+def test_power_is_that_of_paired_t_tests_or_more():
+    found = power(10, 5, 300)
+    assert found["marked"] > found["paired"] - 0.1
+    alone = power(1, 5, 300)
+    assert alone["marked"] == pytest.approx(alone["paired"], abs=1e-9), "two candidates: it is the paired t-test"
