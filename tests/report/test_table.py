@@ -1,5 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
+from envcoder_bench.report.certainty import first_place
+from envcoder_bench.report.points import Point
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, SKIPPED, Result
 from envcoder_bench.report.table import fixed, render_failures, render_table, shorten
@@ -32,22 +36,25 @@ fitness: how well the commanded velocity is followed, mean over the full
   episode; 0 to 1
 
 #  candidate            fitness        vs human         steps  status
--------------------------------------------------------------------------------
-1  004_torque           0.820 ± 0.127  +0.115 ± 0.064!    820  1/3 seeds failed
-2  human (baseline)     0.710 ± 0.025                     710  ok
-3  unshaped (baseline)  0.100 ± 0.000  -0.610 ± 0.025     100  ok
+-----------------------------------------------------------------------------
+1  human (baseline)     0.710 ± 0.015                     710  ok
+2  unshaped (baseline)  0.100 ± 0.012  -0.610 ± 0.024     100  ok
+3  004_torque           0.820 ± 0.023  +0.115 ± 0.029!    820  2/3 seeds
 -  005_shape                                                   failed
 -  006_syntax                                                  failed at load
 
-±: 95 % interval over 2 to 3 seeds (Student's t)
+± or [ ]: 95 % interval over 2 to 3 seeds, their spread pooled over the
+  candidates
 vs human: difference to the human baseline, paired by seed
 !: it differs from 0 (paired t-test, 5 %)
+human is the best of those that lost no seed with a probability of over 99 %
+n/m seeds: the others failed; the numbers are of those that finished, and rank
+  behind all that lost none
 steps: mean length of an evaluation episode, control steps
-where seeds failed, the numbers are over those that finished
 training episodes that ended because the physics blew up: 004_torque 12 %
 
 failed (3 of 5 candidates):
-  004_torque (1/3 seeds failed)
+  004_torque (2/3 seeds)
     out of memory: 93 GiB asked for
   005_shape
     fns/005_shape.py:12
@@ -70,18 +77,21 @@ fitness: m
 1  human (baseline)  0.700 ± 0.015              700  ok
 2  a                 0.650 ± 0.015  -0.050      650  ok
 
-±: 95 % interval over the episodes of one seed: it leaves out how much seeds differ (see --seeds)
+±: 95 % interval over the episodes of one seed
 vs human: difference to the human baseline, paired by seed
+one seed: how much seeds differ is unknown, so differences have no interval and no mark, and the
+  first place no probability; eval-shapers --extend RUN --seeds 3 trains two more
 steps: mean length of an evaluation episode, control steps
 """
     )
 
 
-def test_single_seed_among_several_is_starred():
-    rows = [ok("a", 0, 0.5), ok("a", 1, 0.6), ok("b", 0, 0.4), Result("b", 1, FAILED, error="boom")]
-    text = render_table(rank(rows), "m", 100)
-    assert "0.400 ± 0.015*" in text and "*: 95 % interval over the episodes of one seed" in text
-    assert "±: 95 % interval over 2 seeds" in text
+def test_candidate_that_lost_a_seed_ranks_behind_and_says_so():
+    rows = [ok("b", 0, 1.0), Result("b", 1, FAILED, error="boom"), ok("a", 0, 0.98), ok("a", 1, 0.99)]
+    lines = render_table(rank(rows), "m", 100).splitlines()
+    assert lines[4].startswith("1  a") and lines[5].startswith("2  b") and lines[5].endswith("1/2 seeds")
+    assert "± or [ ]: 95 % interval over 1 to 2 seeds, their spread pooled over the candidates" in lines
+    assert any(line.startswith("n/m seeds: the others failed") for line in lines)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -101,7 +111,7 @@ def test_lines_fit_the_width(width):
 
 def test_bold_marks_the_best_only():
     plain, bold = (render_table(rank(SMALL), MEANING, 80, bold=b).splitlines() for b in (False, True))
-    assert bold[5] == f"\033[1m{plain[5]}\033[0m" and "004_torque" in plain[5]
+    assert bold[5] == f"\033[1m{plain[5]}\033[0m" and "human" in plain[5]
     assert bold[:5] + bold[6:] == plain[:5] + plain[6:]
 
 
@@ -181,31 +191,65 @@ def test_skipped_candidates_are_listed_separately():
     assert "\n-  x" not in text and "\n-  z" in text
 
 
-def test_clipped_interval_is_shown_by_its_ends():
+def test_interval_that_is_not_symmetric_is_shown_by_its_ends():
     rows = [ok(name, seed, x) for name, low in (("a", 0.0), ("b", 0.9)) for seed, x in enumerate((low, 1.0, 1.0))]
     text = render_table(rank(rows, (0.0, 1.0)), "m", 100)
-    assert "a          0.667 [0.000, 1.000]" in text and "b          0.967 [0.823, 1.000]" in text
-    assert "±: 95 % interval over 3 seeds (Student's t), [ ]: cut to the bounds of the fitness" in text
+    ranked = {row.candidate: row for row in rank(rows, (0.0, 1.0))}
+    for name, mean in (("a", "0.667"), ("b", "0.967")):
+        assert f"{name}          {mean} [{ranked[name].fitness_ci_low:.3f}, {ranked[name].fitness_ci_high:.3f}]" in text
+
+
+def compared(values, seeds=3):
+    rows = [
+        ok(name, seed, x + 0.02 * (seed - 1) + 0.003 * ((5 * k + 7 * seed) % 3))
+        for k, (name, x) in enumerate(values.items())
+        for seed in range(seeds)
+    ]
+    return rank(rows), " ".join(render_table(rank(rows), "m", 120).split())
 
 
 def test_probability_of_the_best_candidate_is_shown():
-    rows = [ok(name, seed, x) for name, x in (("a", 0.7), ("b", 0.6), ("c", 0.1)) for seed in (0, 1)]
-    evaluation = {(n, s): x for n, x in (("a", (0.9, 0.5)), ("b", (0.5, 0.7)), ("c", (0.1, 0.1))) for s in (0, 1)}
-    found = {row.candidate: row.p_best for row in rank(rows, evaluation=evaluation)}
-    line = f"a is the best with a probability of {found['a']:.0%}; b {found['b']:.0%} (bootstrap over 2 seeds and their"
-    assert 0.5 < found["a"] < 1.0 and found["c"] == 0.0
-    assert line in render_table(rank(rows, evaluation=evaluation), "m", 120)
-    assert "with so few seeds too near to 0 or 100%)" in " ".join(
-        render_table(rank(rows, evaluation=evaluation), "m", 120).split()
-    )
-    assert "probability" not in render_table(rank(rows), "m", 120)
+    ranked, text = compared({"a": 0.7, "b": 0.2, "c": 0.6})
+    assert "a is the best with a probability of over 99 %" in text and "told apart" not in text
+    rows = [ok(name, seed, 0.5 + x) for seed, own in enumerate(((0.1, 0.0), (0.0, 0.08), (0.1, 0.03))) for name, x in
+            zip("ab", own)]  # fmt: skip
+    ranked = rank(rows)
+    text = " ".join(render_table(ranked, "m", 120).split())
+    share = f"{100 * ranked[1].p_best:.0f} %"
+    assert f"; 1 candidate (b {share}) cannot be told apart from it" in text and ranked[1].contender
+    assert "probability of" not in compared({"a": 0.7, "b": 0.6}, seeds=1)[1]
+
+
+def test_sentence_names_a_likelier_candidate_than_the_first():
+    """Where the likeliest is not the one with the highest mean, the sentence does not lead with a wrong first place."""
+    ranked, _ = compared({"a": 0.5, "b": 0.49, "c": 0.48})
+    shares = {"a": 0.2, "b": 0.5, "c": 0.3}
+    changed = [replace(row, p_best=shares[row.candidate], contender=True) for row in ranked]
+    assert first_place(changed) == [
+        "a has the highest mean and is the best with a probability of 20 %; likelier is b, 50 %;"
+        " 2 candidates (b 50 % and c 30 %) cannot be told apart from it"
+    ]
 
 
 def test_of_equal_candidates_none_is_called_the_best():
-    rows = [ok(name, seed, 0.0) for name in "abc" for seed in (0, 1)]
-    evaluation = {(name, seed): (0.0, 0.0) for name in "abc" for seed in (0, 1)}
-    text = render_table(rank(rows, evaluation=evaluation), "m", 120)
-    assert "all 3 have the same fitness: which one is the best is not known" in text and "probability" not in text
+    rows = [ok(name, seed, 1.0) for name in "abcdefgh" for seed in (0, 1)]
+    ranked = rank([*rows, ok("low", 0, 0.1), ok("low", 1, 0.2)], (0.0, 1.0))
+    assert [row.rank for row in ranked] == [1] * 8 + [9]
+    assert "a, b, c and 5 more share the first place: nothing tells which is the best" in render_table(ranked, "m", 120)
+
+
+def test_ties_are_told_apart_by_the_steps_until_their_fitness():
+    rows = [ok(name, seed, 1.0) for name in "abc" for seed in (0, 1)] + [ok("d", 0, 0.5), ok("d", 1, 0.6)]
+    course = {"a": (0.2, 0.5, 1.0), "b": (0.9, 1.0, 1.0), "c": (0.9, 1.0, 1.0), "d": (0.1, 0.2, 0.55)}
+    points = [
+        Point(name, seed, k + 1, 1000 * (k + 1), x, 10.0)
+        for name, own in course.items() for seed in (0, 1) for k, x in enumerate(own)
+    ]  # fmt: skip
+    ranked = rank(rows, points=points)
+    assert [(row.rank, row.candidate) for row in ranked] == [(1, "b"), (1, "c"), (3, "a"), (4, "d")]
+    lines = render_table(ranked, "m", 120).splitlines()
+    assert "steps to tie" in lines[2] and "2,000" in lines[4] and "3,000" in lines[6]
+    assert any(line.startswith("steps to tie: env-steps of a seed until the fitness that") for line in lines)
 
 
 def test_notes_are_of_all_candidates_also_of_those_not_shown():
@@ -217,6 +261,6 @@ def test_notes_are_of_all_candidates_also_of_those_not_shown():
     text = render_table(rank(rows), MEANING, 100, max_rows=20)
     assert "100 more in results.csv" in text
     assert "corrected for 120 candidates by Holm's method" in text
-    assert "where seeds failed" in text and "worst 50 %" in text
+    assert "n/m seeds: the others failed" in text and "worst 50 %" in text
     several = render_table(rank(rows), MEANING, 100, tested="those of its run")
     assert "corrected for those of its run by Holm's method" in several

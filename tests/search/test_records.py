@@ -115,12 +115,17 @@ def test_archive_of_an_earlier_version_is_loaded(tmp_path):
 
 def test_interval_is_over_seeds_or_over_the_episodes_of_one_seed():
     one = Attempt("a", 1, "", fitness=0.5, by_seed={0: 0.5}, over_episodes=(0.4, 0.6))
-    assert one.interval == (0.4, 0.6)
+    assert Archive([one]).interval(one, Archive([one]).model()) == (0.4, 0.6)
     two = one.measured_again({1: 0.6})
     assert two.over_episodes is None
-    low, high = two.interval
-    assert (low + high) / 2 == pytest.approx(0.55) and high - low == pytest.approx(2 * 12.7062 * 0.05)
-    assert Attempt("a", 1, "", fitness=0.5).interval is None
+    archive = Archive([two])
+    low, high = archive.interval(two, archive.model())
+    assert (low + high) / 2 == pytest.approx(0.55) and high - low == pytest.approx(2 * 12.7062 * 0.05, rel=1e-5)
+    archive.bounds = (0.0, 1.0)
+    low, high = archive.interval(two, archive.model())
+    assert 0.0 <= low < 0.5 and 0.6 < high <= 1.0
+    none = Attempt("a", 1, "", fitness=0.5)
+    assert archive.interval(none, archive.model()) is None
 
 
 def test_attempts_are_found_by_name_and_round():

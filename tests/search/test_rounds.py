@@ -212,4 +212,6 @@ def test_failed_baseline_keeps_earlier_results():
     ]
     again = record_round(after, Round(3, [Proposal("r3_00", "x")]), rows)
     assert again.baselines["unshaped"].status == OK and again.baselines["unshaped"].by_seed == {3: 0.6}
-    assert again.find("r3_00").interval == (0.45, 0.55) and again.find("r2_00").over_episodes is None
+    assert (
+        again.interval(again.find("r3_00"), again.model()) == (0.45, 0.55) and again.find("r2_00").over_episodes is None
+    )
