@@ -12,6 +12,7 @@ from envcoder_bench.compile.program import Program
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.random_calls import FromStream
+from envcoder_bench.env.input_copies import Inputs
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.kinds import VALUE, Kind, Part
@@ -23,22 +24,34 @@ class Call:
     """A function of a group, bound to its inputs and to its rows of the stage's buffers.
 
     The same object runs on the CPU, eagerly on CUDA and in a captured graph. ``function`` is None for the task's own
-    drives.
+    drives; ``inputs`` are what ``invoke`` passes to it.
     """
 
-    __slots__ = ("_device", "_draws", "_invoke", "_purpose", "_store", "_uses_generator", "function", "group", "seed")
+    __slots__ = (
+        "_device",
+        "_draws",
+        "_invoke",
+        "_purpose",
+        "_store",
+        "_uses_generator",
+        "function",
+        "group",
+        "inputs",
+        "seed",
+    )
 
     def __init__(
         self,
         group: int,
         function: CandidateFunction | None,
+        inputs: Inputs,
         invoke: Callable[[], object],
         store: Store,
         seed: int,
         purpose: int,
         device: torch.device,
     ) -> None:
-        self.group, self.function = group, function
+        self.group, self.function, self.inputs = group, function, inputs
         self.seed = seed
         self._invoke, self._store, self._purpose, self._device = invoke, store, purpose, device
         self._draws = function is not None and function.random_line is not None
