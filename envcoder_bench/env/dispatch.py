@@ -404,7 +404,7 @@ class Dispatcher:
             widths = [shaping.widths.get(kind.stage, 1) for shaping in self.shapings]
             shape = (max(widths),)
         buffers = {VALUE: self._zeros(layout.num_envs, *shape)}
-        return Stage(kind.noun, layout, self.device, buffers, widths, counts=kind.components)
+        return Stage(kind.noun, layout, self.device, buffers, widths, counts=kind.components, finite=kind.finite)
 
     def _add_calls(self, group: int) -> None:
         shaping, copies = self.shapings[group], self._copies[group]

@@ -187,10 +187,13 @@ class DeviceCopies:
 
     def __init__(self, jobs: Sequence[Job], dead: Tensor, step: Tensor) -> None:
         self._jobs, self._dead, self._step = jobs, dead, step
+        self._nothing = DeviceGuard((), dead, step, no_changes(len(dead), dead.device))
 
     def guard(self, groups: Iterable[int], changes: Changes) -> Guard:
         """Return the guard of some groups."""
-        chosen = set(groups) if self._jobs else set()
+        if not self._jobs:
+            return self._nothing
+        chosen = set(groups)
         return DeviceGuard([job for job in self._jobs if job.group in chosen], self._dead, self._step, changes)
 
 

@@ -116,6 +116,7 @@ class Stage:
         widths: each group's width; the rest is padding.
         rest: live ``(num_envs, ...)`` tensors that give the rows not set by a call; None: those rows are zeros.
         counts: whether statistics of the results and their components are kept.
+        finite: whether numbers that are not finite are faults.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Stage:
         widths: list[int],
         rest: Mapping[str, Tensor] | None = None,
         counts: bool = False,
+        finite: bool = True,
     ) -> None:
         self.name, self.layout, self.buffers, self.widths, self.rest = name, layout, buffers, widths, rest
         self.counts = counts
@@ -142,11 +144,13 @@ class Stage:
         # on CUDA: calls that cannot be captured, and the graph of all others; None until the first run
         self.eager: list[Call] = []
         self.replay: Callable[[], None] | None = None
-        self._floating = [key for key, buffer in buffers.items() if buffer.is_floating_point()]
+        self._guarded = [key for key, buffer in buffers.items() if finite and buffer.is_floating_point()]
         self.fault_step = torch.full((layout.num_groups,), -1, dtype=torch.int64, device=device)
         self.fault_count = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
         # on CUDA, where a launch costs more than the work of most of them
-        self._fused = _fused_guard(buffers, rest, self.fault_step, self.fault_count) if device.type == "cuda" else None
+        self._fused = (
+            _fused_guard(buffers, rest, self.fault_step, self.fault_count, finite) if device.type == "cuda" else None
+        )
 
     def rows(self, group: int) -> dict[str, Tensor]:
         """Return the group's rows of the buffers."""
@@ -186,7 +190,7 @@ class Stage:
     def non_finite(self) -> dict[int, int]:
         """Count NaN and infinities of each group that has any; one reduction if none has (syncs CUDA)."""
         # a sum is the cheapest test; a sum of finite numbers may overflow, hence the exact test below
-        if all(math.isfinite(self.buffers[key].sum().item()) for key in self._floating):
+        if all(math.isfinite(self.buffers[key].sum().item()) for key in self._guarded):
             return {}
         counts = self._counts().tolist()
         return {group: count for group, count in enumerate(counts) if count}
@@ -215,17 +219,21 @@ class Stage:
     def _counts(self) -> Tensor:
         """Return the number of entries of each group that are not finite, ``(num_groups,)``."""
         counts = torch.zeros_like(self.fault_count)
-        for key in self._floating:
+        for key in self._guarded:
             counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)
         return counts
 
 
 def _fused_guard(
-    buffers: Mapping[str, Tensor], rest: Mapping[str, Tensor] | None, fault_step: Tensor, fault_count: Tensor
+    buffers: Mapping[str, Tensor],
+    rest: Mapping[str, Tensor] | None,
+    fault_step: Tensor,
+    fault_count: Tensor,
+    finite: bool,
 ) -> Callable[[Tensor, Tensor], None] | None:
     """Return the guard as kernels; None without Warp, or for tensors of other types."""
     try:
         from envcoder_bench.env.guard_kernels import fused_guard
     except ImportError:
         return None
-    return fused_guard(buffers, rest, fault_step, fault_count)
+    return fused_guard(buffers, rest, fault_step, fault_count, finite)
