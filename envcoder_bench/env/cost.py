@@ -8,13 +8,15 @@ from typing import Mapping
 import torch
 from torch import Tensor
 
+from envcoder_bench.compile.program import ACTION
 from envcoder_bench.env.dispatch import Dispatcher
+from envcoder_bench.env.input_copies import Inputs
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.shaping.faults import FAULTS, shared_settings
 from envcoder_bench.shaping.kinds import STAGES
-from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.shaping.state import own_constants
 
 WARM_UPS = 2  # TorchScript compiles in its first calls
 MOST_CALLS = 20
@@ -44,15 +46,15 @@ def measure_cost(
     """
     device = state["actions"].device
     copies = {key: x.clone(memory_format=torch.contiguous_format) for key, x in state.items()}
-    given, action = StateDict({**copies, **own_constants(constants, device)}), copies["actions"].clone()
+    inputs = Inputs({**copies, ACTION: copies["actions"].clone(), **own_constants(constants, device)})
     costs: dict[str, float] = {}
     try:
         with torch.no_grad(), shared_settings():
             for stage, kind in STAGES.items():
                 function = shaping.functions.get(stage)
                 if kind.shaper and function is not None and function.program is None:  # its code is here
-                    invoke = bind(function, given, action if kind.acts else None)
-                    call = Call(0, function, invoke, _drop, seed, kind.purpose, device)
+                    invoke = bind(function, inputs.state, inputs.action if kind.acts else None)
+                    call = Call(0, function, inputs, invoke, _drop, seed, kind.purpose, device)
                     costs[stage] = _fastest(call, step, limit, device)
     except FAULTS:
         return None

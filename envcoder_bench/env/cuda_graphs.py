@@ -33,6 +33,7 @@ class GraphBuilder:
         calls: Sequence[Call],
         launches: Sequence[Callable[[], None]],
         attempt: Callable[[Call], bool],
+        before: Callable[[], None],
         after: Callable[[], None],
         step: Tensor,
     ) -> tuple[list[Call], Callable[[], None]]:
@@ -41,6 +42,7 @@ class GraphBuilder:
         Args:
             launches: launches of kernels, which are captured, too.
             attempt: makes a call and handles its faults; returns False if the group is dead.
+            before: called in the graph before all calls, unless some calls run eagerly, before the graph.
             after: called in the graph after all calls.
             step: 0-d int64 tensor on the device, from which captured calls read the step.
 
@@ -62,7 +64,7 @@ class GraphBuilder:
                     eager.append(call)
                     _warn(call.function, *reason)
             after()
-            graph = self._capture_all(captured, eager, launches, after, step)
+            graph = self._capture_all(captured, eager, launches, before, after, step)
         return eager, graph.replay
 
     def _try(
@@ -92,6 +94,7 @@ class GraphBuilder:
         captured: list[Call],
         eager: list[Call],
         launches: Sequence[Callable[[], None]],
+        before: Callable[[], None],
         after: Callable[[], None],
         step: Tensor,
     ) -> torch.cuda.CUDAGraph:
@@ -103,7 +106,7 @@ class GraphBuilder:
                 with torch.cuda.stream(torch.cuda.current_stream()), warnings.catch_warnings():
                     # a task's default goal may have nothing to compute
                     warnings.filterwarnings("ignore", "The CUDA Graph is empty")
-                    return self._capture(captured, launches, after, step, at)
+                    return self._capture(captured, launches, _nothing if eager else before, after, step, at)
             except FAULTS as error:
                 if not at or at[-1].function is None:
                     raise
@@ -119,14 +122,19 @@ class GraphBuilder:
         self,
         calls: Sequence[Call],
         launches: Sequence[Callable[[], None]],
+        before: Callable[[], None],
         after: Callable[[], None],
         step: Tensor,
         at: list[Call],
     ) -> torch.cuda.CUDAGraph:
-        """Capture all calls on several streams, then ``after``; the last entry of ``at`` is the call being captured."""
+        """Capture ``before``, all calls on several streams, then ``after``.
+
+        The last entry of ``at`` is the call being captured.
+        """
         graph = torch.cuda.CUDAGraph()
         with capturing(graph, self._device, self._pool, "thread_local"):
             main = torch.cuda.current_stream()
+            before()
             branches = self._streams[: max(len(calls), len(launches))]
             for branch in branches:
                 branch.wait_stream(main)
@@ -142,6 +150,10 @@ class GraphBuilder:
                 main.wait_stream(branch)
             after()
         return graph
+
+
+def _nothing() -> None:
+    """Take the place of ``before`` where that has run."""
 
 
 def _known_reason(function: CandidateFunction | None) -> tuple[int | None, str] | None:

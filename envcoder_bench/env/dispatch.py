@@ -18,6 +18,7 @@ from envcoder_bench.core.torch_settings import deterministic_torch, is_determini
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
 from envcoder_bench.env.components import Components, Spread
+from envcoder_bench.env.input_copies import GroupCopies, Guard, device_copies, no_changes
 from envcoder_bench.env.stages import Call, Stage, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
@@ -25,7 +26,7 @@ from envcoder_bench.shaping.checking import in_place
 from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
 from envcoder_bench.shaping.kinds import ANY, STAGES, VALUE, Kind
-from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_of, own_constants
+from envcoder_bench.shaping.state import own_constants
 from envcoder_bench.tasks.base import Task
 
 POLICY = "the policy's action"
@@ -38,10 +39,13 @@ class Dispatcher:
     Every method returns a buffer ``(num_envs, ...)`` that its next call overwrites. A group becomes *dead* if one of
     its functions raises, returns an invalid or non-finite result, or changes its input: its functions are no longer
     called, its reward, command and observation are zeros, and it is never terminal. On the CPU faults are detected at
-    once; on CUDA non-finite results are masked at once, and appear in ``alive`` and ``failures`` after ``poll``.
+    once; on CUDA the results of a function that changed its input or are not finite are masked at once, and appear in
+    ``alive`` and ``failures`` after ``poll``.
 
-    On the CPU every function receives contiguous tensors of its own group's size, so that its results are bitwise
-    independent of its neighbours. On CUDA all groups' functions of one kind are one CUDA graph.
+    Functions that are called receive copies of their group's rows (``input_copies``), so that they can write neither
+    into the state nor into another group's inputs. The copies are contiguous tensors of the group's own size, so that
+    results on the CPU are bitwise independent of its neighbours. On CUDA all groups' functions of one kind are one CUDA
+    graph.
 
     Args:
         shapings: checked shapings, one per group, each with modules of its own.
@@ -86,11 +90,10 @@ class Dispatcher:
         self._is_terminal = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._components = Components(layout, [s.components for s in shapings], self.device)
 
-        self._copies: list[tuple[int, ContiguousCopy]] = []  # with their groups
-        own = [own_constants(constants, self.device) for _ in range(groups)]
-        self._states = [
-            StateDict({**view, "actions": self._contiguous(group, view["actions"]), **mine})
-            for group, (view, mine) in enumerate(zip(views, own))
+        own = own_constants(constants, self.device)
+        self._copies = [
+            GroupCopies(group, view, actions[layout.slice(group), : shaping.action_dim], own)
+            for group, (view, shaping) in enumerate(zip(views, shapings))
         ]
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
@@ -102,10 +105,9 @@ class Dispatcher:
         for group in range(groups):
             self._add_calls(group)
         self._compiler.compile(list(self.stages.values()))
-        self._called = self._groups_called()
-        self._constant_watches = [Watch(mine.values()) for mine in own]
-        live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
-        self._watch = Watch([*live, actions, *(copy.tensor for _, copy in self._copies)])
+        self._changes = {name: no_changes(groups, self.device) for name in self.stages}
+        self._on_device = device_copies(self._copies, self._dead, self._step)
+        self._guards: dict[str, Guard] = {}  # of the stages whose calls are in a graph
 
         self._graphs = cuda_graphs.GraphBuilder(self.device) if self.device.type == "cuda" else None
 
@@ -118,20 +120,18 @@ class Dispatcher:
         """
         stage = self.stages[name]
         with span(REST if name == "policy" else name), torch.no_grad():
-            for group, copy in self._copies:
-                if stage.due or not self._fixed or group in self._called:  # a launch each on CUDA
-                    copy.refresh()
-            self._watch.mark()
             if step != self._step_filled:  # a launch on CUDA
                 self._step.fill_(step)
                 self._step_filled = step
             if stage.due:
                 counter = self._step if self._deferred else step
                 with span(COMPARISON):
+                    guard = self._on_device.guard(range(self.layout.num_groups), self._changes[name])
+                    guard.refresh()
                     self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
-                self._called = self._groups_called()
+                    guard.compare()
             if self._deferred:
-                self._run_deferred(stage, step)
+                self._run_deferred(name, stage, step)
                 return stage.buffers
             wanted = self.alive
             if mask is not None:
@@ -140,9 +140,14 @@ class Dispatcher:
             if stage.launches:
                 self._active.copy_(torch.tensor(wanted, dtype=torch.uint8))
                 stage.launch()
+            guard = self._on_device.guard((call.group for call in stage.calls), self._changes[name])
+            guard.refresh()
             for call in stage.calls:
                 if wanted[call.group] and self.alive[call.group]:
                     self._attempt(call, step, step)
+            guard.compare()
+            if self.device.type == "cuda":
+                self._fail_flagged([name])
             for group, count in stage.non_finite().items():
                 self.fail(group, self._not_finite(stage, group, count, step))
         return stage.buffers
@@ -193,21 +198,9 @@ class Dispatcher:
     # once per iteration
 
     def poll(self) -> None:
-        """Convert the device's fault flags to ``failures``, and check for changed constants; one device sync."""
-        for group, watch in enumerate(self._constant_watches):
-            changed = watch.changed()
-            if changed is not None:
-                message = f"one of its functions {in_place(self._key(group, changed))}"
-                self.fail(group, CandidateError(message, self.shapings[group].file))
-        if not self._deferred:
-            return
-        stages = list(self.stages.values())
-        flags = torch.stack([torch.stack([stage.fault_step, stage.fault_count]) for stage in stages]).tolist()
-        for group in range(self.layout.num_groups):
-            faults = [(flags[i][0][group], i) for i in range(len(stages)) if flags[i][0][group] >= 0]
-            if faults and self.alive[group]:
-                step, i = min(faults)
-                self.fail(group, self._not_finite(stages[i], group, flags[i][1][group], step))
+        """Convert the device's fault flags to ``failures``; one device sync."""
+        if self._deferred:
+            self._fail_flagged(list(self.stages))
 
     def components(self) -> list[dict[str, float]]:
         """Return each group's means of its reward components per environment and step since the last call.
@@ -287,16 +280,21 @@ class Dispatcher:
 
     # running a stage
 
-    def _run_deferred(self, stage: Stage, step: int) -> None:
+    def _run_deferred(self, name: str, stage: Stage, step: int) -> None:
         """Run a stage without a device sync."""
         stage.prefill()
         if stage.replay is None:
+            guard = self._on_device.guard((call.group for call in stage.calls), self._changes[name])
+            self._guards[name] = guard
             counts = self._components.counts.clone()  # warm-up calls are not steps
+            guard.refresh()
             with self._torch():
-                stage.eager, stage.replay = self._build(stage, step)
+                stage.eager, stage.replay = self._build(stage, guard, step)
             self._components.counts.copy_(counts)
             stage.prefill()
         replay = stage.replay
+        if stage.eager:
+            self._guards[name].refresh()  # otherwise it is in the graph
         for call in stage.eager:
             if self.alive[call.group]:
                 self._attempt(call, step, step)
@@ -306,40 +304,76 @@ class Dispatcher:
         """Return a context for calls of functions."""
         return deterministic_torch() if self._fixed else _PLAIN
 
-    def _build(self, stage: Stage, step: int) -> tuple[list[Call], Callable[[], None]]:
-        """Return the calls that must run eagerly, and a function that replays the others and the guard."""
+    def _build(self, stage: Stage, guard: Guard, step: int) -> tuple[list[Call], Callable[[], None]]:
+        """Return the calls that must run eagerly, and a function that replays the others and the guards."""
 
-        def guard() -> None:
+        def after() -> None:
+            guard.compare()
             stage.guard(self._dead, self._step)
 
         def run() -> None:
             stage.launch()
-            guard()
+            after()
 
         if self._graphs is None:
             return list(stage.calls), run
-        return self._graphs.build(
-            stage.calls, stage.launches, lambda call: self._attempt(call, self._step, step), guard, self._step
+        built = self._graphs.build(
+            stage.calls,
+            stage.launches,
+            lambda call: self._attempt(call, self._step, step),
+            guard.refresh,
+            after,
+            self._step,
         )
+        for call in stage.calls:  # a capture calls them once more
+            if self.alive[call.group]:
+                self._check_inputs(call, step)
+        return built
 
     def _attempt(self, call: Call, counter: noise.Counter, step: int) -> bool:
         """Make one call with the random numbers of ``counter``; a fault in it stops its group."""
+        self._copies[call.group].refresh()
         try:
             with self._torch():
                 call(counter)
-            changed = self._watch.changed()
-            if changed is not None:
-                raise Mutation(in_place(self._key(call.group, changed)))
         except FAULTS as error:
             if call.function is None:
                 raise  # the task's own drives, not the candidate
             self.fail(call.group, from_exception(error, call.function, step=step))
-            self._watch.mark()  # ignore changes made before the exception, and the cleared rows
+        else:
+            self._check_inputs(call, step)
         return self.alive[call.group]
 
-    def _key(self, group: int, base: Tensor) -> str:
-        """Return the key of a tensor that a function of the group changed."""
-        return next((key for key, x in self._states[group].items() if base_of(x) is base), "action")
+    def _check_inputs(self, call: Call, step: int) -> None:
+        """Stop the group of a call that changed its inputs, as far as they are on the CPU."""
+        if call.function is not None:
+            changed = call.inputs.moved() or self._copies[call.group].changed()
+            if changed is not None:
+                self.fail(call.group, from_exception(Mutation(in_place(changed)), call.function, step=step))
+
+    def _fail_flagged(self, names: Sequence[str]) -> None:
+        """Stop the groups that the device's flags name for these stages; one device sync."""
+        stages, changes = [self.stages[name] for name in names], [self._changes[name] for name in names]
+        rows = [x for stage in stages for x in (stage.fault_step, stage.fault_count)]
+        rows += [x for own in changes for x in (own.step, own.key.long())]
+        flags = torch.stack(rows).tolist()
+        not_finite, changed = flags[: 2 * len(names)], flags[2 * len(names) :]
+        for group in range(self.layout.num_groups):
+            faults = [(changed[2 * i][group], i, True) for i in range(len(names))]
+            faults += [(not_finite[2 * i][group], i, False) for i in range(len(names))]
+            faults = [fault for fault in faults if fault[0] >= 0]
+            if not faults or not self.alive[group]:
+                continue
+            step, i, is_change = min(faults)
+            function = stages[i].function(group)
+            if is_change:
+                message = in_place(self._copies[group].names[changed[2 * i + 1][group]]) + at_step(step)
+                error = CandidateError(message, self.shapings[group].file)  # of the task's own drives
+                if function is not None:
+                    error = CandidateError(message, function.file, function.line, function.type)
+                self.fail(group, error)
+            else:
+                self.fail(group, self._not_finite(stages[i], group, not_finite[2 * i + 1][group], step))
 
     def _not_finite(self, stage: Stage, group: int, count: int, step: int) -> CandidateError:
         total = stage.widths[group] * self.layout.envs_per_group
@@ -356,20 +390,6 @@ class Dispatcher:
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, device=self.device)
 
-    def _contiguous(self, group: int, view: Tensor) -> Tensor:
-        """Return a view cut to the group's width as a contiguous tensor, as it would be without wider neighbours.
-
-        Functions may round differently for rows with gaps, which matters where results are bitwise equal.
-        """
-        if (self.device.type == "cuda" and not self._fixed) or view.is_contiguous():
-            return view
-        self._copies.append((group, ContiguousCopy(view)))
-        return self._copies[-1][1].tensor
-
-    def _groups_called(self) -> set[int]:
-        """Return the groups some of whose functions are calls, not kernels."""
-        return {call.group for stage in self.stages.values() for call in stage.calls}
-
     def _stage(self, kind: Kind) -> Stage:
         """Create the stage of a kind, without calls."""
         layout = self.layout
@@ -384,25 +404,25 @@ class Dispatcher:
             widths = [shaping.widths.get(kind.stage, 1) for shaping in self.shapings]
             shape = (max(widths),)
         buffers = {VALUE: self._zeros(layout.num_envs, *shape)}
-        return Stage(kind.noun, layout, self.device, buffers, widths, counts=kind.components)
+        return Stage(kind.noun, layout, self.device, buffers, widths, counts=kind.components, finite=kind.finite)
 
     def _add_calls(self, group: int) -> None:
-        shaping, state = self.shapings[group], self._states[group]
-        action = self._contiguous(group, self.stages["policy"].rows(group)[VALUE][:, : shaping.action_dim])
+        shaping, copies = self.shapings[group], self._copies[group]
         for name, kind in STAGES.items():
             stage, function = self.stages[name], shaping.functions.get(name)
             rows = stage.rows(group)
             if kind.shape is not None and kind.shape(self.task) == (ANY,):
                 rows = {VALUE: rows[VALUE][:, : stage.widths[group]]}
             store = into(kind, rows, self._components.rows(group) if kind.components else None)
-            if function is not None:
-                invoke = bind(function, state, action if kind.acts else None)
-                call = Call(group, function, invoke, store, self.seeds[group], kind.purpose, self.device)
-            elif kind.default:
-                invoke = partial(getattr(self.task, kind.default), action, state)
-                call = Call(group, None, invoke, store, 0, kind.purpose, self.device)
-            else:
+            if function is None and not kind.default:
                 continue
+            inputs = copies.inputs()
+            if function is not None:
+                invoke = bind(function, inputs.state, inputs.action if kind.acts else None)
+            else:
+                invoke = partial(getattr(self.task, kind.default), inputs.action, inputs.state)
+            seed = 0 if function is None else self.seeds[group]
+            call = Call(group, function, inputs, invoke, store, seed, kind.purpose, self.device)
             program = shaping.programs.get(name)
             if program is not None and self._compiler.can_compile(program):
                 stage.traced.append((call, program))

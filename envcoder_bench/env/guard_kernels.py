@@ -62,14 +62,21 @@ class FusedGuard:
         buffers: the stage's buffers ``(num_envs, ...)``, contiguous.
         rest: the live tensors of the same keys, from which rows of dead groups are taken; None: zeros.
         fault_step, fault_count: ``(num_groups,)`` int64, updated at each call.
+        finite: whether numbers that are not finite are faults.
     """
 
     def __init__(
-        self, buffers: Sequence[Tensor], rest: Optional[Sequence[Tensor]], fault_step: Tensor, fault_count: Tensor
+        self,
+        buffers: Sequence[Tensor],
+        rest: Optional[Sequence[Tensor]],
+        fault_step: Tensor,
+        fault_count: Tensor,
+        finite: bool = True,
     ) -> None:
         self._device, self._marked = fault_step.device, (fault_step, fault_count)
         self._rows = [x.view(len(x), -1) for x in buffers if x.numel()]
         self._rest = None if rest is None else [x.view(len(x), -1) for x in rest if x.numel()]
+        self._finite = finite
         self._launches: list = []
         self._of: tuple = ()
 
@@ -89,7 +96,7 @@ class FusedGuard:
         groups, device = len(dead), wp.device_from_torch(self._device)
         flags, marked = wp.from_torch(dead), [wp.from_torch(x) for x in self._marked]
         made = []
-        for x in self._rows:
+        for x in self._rows if self._finite else ():
             inputs = [wp.from_torch(x.view(-1)), x.numel() // groups, wp.from_torch(step.view(1)), flags, *marked]
             made.append(wp.launch(_count, dim=x.numel(), inputs=inputs, device=device, record_cmd=True))
         for x, rest in zip(self._rows, self._rest or self._rows):
@@ -99,7 +106,11 @@ class FusedGuard:
 
 
 def fused_guard(
-    buffers: Mapping[str, Tensor], rest: Optional[Mapping[str, Tensor]], fault_step: Tensor, fault_count: Tensor
+    buffers: Mapping[str, Tensor],
+    rest: Optional[Mapping[str, Tensor]],
+    fault_step: Tensor,
+    fault_count: Tensor,
+    finite: bool = True,
 ) -> Optional[FusedGuard]:
     """Return the guard, or None where tensors are not float32 or cannot be seen as rows without a copy."""
     own = list(buffers.values())
@@ -108,7 +119,7 @@ def fused_guard(
         return None
     if live is not None and not all(_is_rows(x) for x in live):
         return None
-    return FusedGuard(own, live, fault_step, fault_count)
+    return FusedGuard(own, live, fault_step, fault_count, finite)
 
 
 def _is_rows(x: Tensor) -> bool:

@@ -12,6 +12,7 @@ from envcoder_bench.compile.program import Program
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.random_calls import FromStream
+from envcoder_bench.env.input_copies import Inputs
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.kinds import VALUE, Kind, Part
@@ -23,22 +24,34 @@ class Call:
     """A function of a group, bound to its inputs and to its rows of the stage's buffers.
 
     The same object runs on the CPU, eagerly on CUDA and in a captured graph. ``function`` is None for the task's own
-    drives.
+    drives; ``inputs`` are what ``invoke`` passes to it.
     """
 
-    __slots__ = ("_device", "_draws", "_invoke", "_purpose", "_store", "_uses_generator", "function", "group", "seed")
+    __slots__ = (
+        "_device",
+        "_draws",
+        "_invoke",
+        "_purpose",
+        "_store",
+        "_uses_generator",
+        "function",
+        "group",
+        "inputs",
+        "seed",
+    )
 
     def __init__(
         self,
         group: int,
         function: CandidateFunction | None,
+        inputs: Inputs,
         invoke: Callable[[], object],
         store: Store,
         seed: int,
         purpose: int,
         device: torch.device,
     ) -> None:
-        self.group, self.function = group, function
+        self.group, self.function, self.inputs = group, function, inputs
         self.seed = seed
         self._invoke, self._store, self._purpose, self._device = invoke, store, purpose, device
         self._draws = function is not None and function.random_line is not None
@@ -103,6 +116,7 @@ class Stage:
         widths: each group's width; the rest is padding.
         rest: live ``(num_envs, ...)`` tensors that give the rows not set by a call; None: those rows are zeros.
         counts: whether statistics of the results and their components are kept.
+        finite: whether numbers that are not finite are faults.
     """
 
     def __init__(
@@ -114,6 +128,7 @@ class Stage:
         widths: list[int],
         rest: Mapping[str, Tensor] | None = None,
         counts: bool = False,
+        finite: bool = True,
     ) -> None:
         self.name, self.layout, self.buffers, self.widths, self.rest = name, layout, buffers, widths, rest
         self.counts = counts
@@ -129,11 +144,13 @@ class Stage:
         # on CUDA: calls that cannot be captured, and the graph of all others; None until the first run
         self.eager: list[Call] = []
         self.replay: Callable[[], None] | None = None
-        self._floating = [key for key, buffer in buffers.items() if buffer.is_floating_point()]
+        self._guarded = [key for key, buffer in buffers.items() if finite and buffer.is_floating_point()]
         self.fault_step = torch.full((layout.num_groups,), -1, dtype=torch.int64, device=device)
         self.fault_count = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
         # on CUDA, where a launch costs more than the work of most of them
-        self._fused = _fused_guard(buffers, rest, self.fault_step, self.fault_count) if device.type == "cuda" else None
+        self._fused = (
+            _fused_guard(buffers, rest, self.fault_step, self.fault_count, finite) if device.type == "cuda" else None
+        )
 
     def rows(self, group: int) -> dict[str, Tensor]:
         """Return the group's rows of the buffers."""
@@ -173,7 +190,7 @@ class Stage:
     def non_finite(self) -> dict[int, int]:
         """Count NaN and infinities of each group that has any; one reduction if none has (syncs CUDA)."""
         # a sum is the cheapest test; a sum of finite numbers may overflow, hence the exact test below
-        if all(math.isfinite(self.buffers[key].sum().item()) for key in self._floating):
+        if all(math.isfinite(self.buffers[key].sum().item()) for key in self._guarded):
             return {}
         counts = self._counts().tolist()
         return {group: count for group, count in enumerate(counts) if count}
@@ -202,17 +219,21 @@ class Stage:
     def _counts(self) -> Tensor:
         """Return the number of entries of each group that are not finite, ``(num_groups,)``."""
         counts = torch.zeros_like(self.fault_count)
-        for key in self._floating:
+        for key in self._guarded:
             counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)
         return counts
 
 
 def _fused_guard(
-    buffers: Mapping[str, Tensor], rest: Mapping[str, Tensor] | None, fault_step: Tensor, fault_count: Tensor
+    buffers: Mapping[str, Tensor],
+    rest: Mapping[str, Tensor] | None,
+    fault_step: Tensor,
+    fault_count: Tensor,
+    finite: bool,
 ) -> Callable[[Tensor, Tensor], None] | None:
     """Return the guard as kernels; None without Warp, or for tensors of other types."""
     try:
         from envcoder_bench.env.guard_kernels import fused_guard
     except ImportError:
         return None
-    return fused_guard(buffers, rest, fault_step, fault_count)
+    return fused_guard(buffers, rest, fault_step, fault_count, finite)

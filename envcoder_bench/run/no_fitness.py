@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Sequence
 
 import torch
+from torch import Tensor
 
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -13,11 +14,20 @@ from envcoder_bench.report.physics import join_some
 _CHECK = "check its logarithms, roots and divisions"
 
 
-def no_fitness(evaluation: GroupedVecTask, episodes: Episodes, group: int) -> str:
-    """Return why a group, whose mean is not finite, has no fitness after an evaluation, for ``Result.error``."""
-    faulty = int((~torch.isfinite(episodes.fitness[group])).sum())
-    count = episodes.fitness.shape[1]
-    return f"{_place(evaluation, group)}: returned NaN or infinity in {faulty} of {count} evaluation episodes: {_CHECK}"
+def no_fitness(evaluation: GroupedVecTask, episodes: Episodes, group: int) -> str | None:
+    """Return why a group has no fitness after an evaluation, for ``Result.error``; None if it has one."""
+    fitness = episodes.fitness[group]
+    faulty = fitness[~torch.isfinite(fitness)]
+    if not len(faulty):
+        return None
+    share = f"{len(faulty)} of {len(fitness)} evaluation episodes"
+    return f"{_place(evaluation, group)}: fitness is {_kind(faulty)} in {share}: {_CHECK}"
+
+
+def _kind(faulty: Tensor) -> str:
+    """Return what numbers that are not finite are."""
+    kinds = [word for word, own in (("NaN", torch.isnan(faulty)), ("infinite", torch.isinf(faulty))) if bool(own.any())]
+    return " or ".join(kinds)
 
 
 class FitnessMonitor:
@@ -39,10 +49,12 @@ class FitnessMonitor:
         if not new:
             return []
         self._reported.update(new)
+        numbers = episodes.fitness[faulty]
+        numbers = numbers[~torch.isfinite(numbers)]
         whose = "all candidates" if len(new) == len(set(self._names)) > 1 else join_some(new)
         return [
-            f"{_place(evaluation, faulty[0])}: returned NaN or infinity for {whose} in the evaluation at iteration"
-            f" {iteration}: {_CHECK}; a candidate with such an episode in its last evaluation has no fitness"
+            f"{_place(evaluation, faulty[0])}: fitness is {_kind(numbers)} for {whose} in the evaluation at iteration"
+            f" {iteration}: {_CHECK}; a candidate with such an episode in its last evaluation fails"
         ]
 
 

@@ -59,12 +59,12 @@ def trained(session: Session) -> list[Result]:
         if g in failures or session.episodes is None:
             known.update(status=FAILED, error=str(failures.get(g, "")))
         else:
-            known.update(
-                shaped_return=None if math.isnan(returns[g]) else returns[g],
-                **_scores(session.episodes, g, interval),
-            )
-            if not math.isfinite(known["fitness"]):
-                known.update(error=no_fitness(session.evaluation, session.episodes, g))
+            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
+            reason = no_fitness(session.evaluation, session.episodes, g)
+            if reason is None:
+                known.update(_scores(session.episodes, g, interval))
+            else:  # a later evaluation may be without a fault
+                known.update(status=FAILED if session.complete else RUNNING, error=reason)
         results.append(Result(group.name, group.seed, **known))
     return results
 

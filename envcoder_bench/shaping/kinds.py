@@ -65,6 +65,7 @@ class Kind:
         shape: shape of the result for one environment, as a function of the task; None if the result is a dict of
             tensors of the state.
         floating: whether the result must be floating point; otherwise bools and integers are allowed, too.
+        finite: whether a number that is not finite is a fault of the call; otherwise the reader of the results decides.
         components: whether it may return a pair of the result and a dict of its components. One stage has them.
         keys, rest: for a dict: the keys that it may have, as far as the task's state has them, as a function of the
             task or its contract; the live tensors by key that give the rows not set by a function.
@@ -86,6 +87,7 @@ class Kind:
     aliases: tuple[str, ...] = ()
     shape: Callable[[Any], tuple[int, ...]] | None = None
     floating: bool = True
+    finite: bool = True
     components: bool = False
     keys: Callable[[Any], Iterable[str]] | None = None
     rest: Callable[[Any], Mapping[str, Tensor]] | None = None
@@ -210,6 +212,7 @@ _ROWS = (
         returns="(n,) float, the fitness of this control step",
         absent="the task's fitness",
         shape=_number,
+        finite=False,  # the step that ends an episode does not count
         shaper=False,
     ),
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, Tuple
+from typing import TYPE_CHECKING, Iterable, Mapping, Tuple
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.faults import BadReturn
 from envcoder_bench.shaping.kinds import ANY, VALUE, Kind, Part
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeGuard
 
 Shape = Tuple[int, ...]
 TOTAL = "total reward"  # the reward itself among its components in the results
@@ -17,14 +21,14 @@ TOTAL = "total reward"  # the reward itself among its components in the results
 
 def floating(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
     """Return ``value`` if it is a floating-point tensor of ``shape``; ``what`` names a part of the result."""
-    if isinstance(value, Tensor) and value.shape == shape and value.is_floating_point() and value.is_cuda == on_cuda:
+    if _is_plain(value) and value.shape == shape and value.is_floating_point() and value.is_cuda == on_cuda:
         return value
     raise BadReturn(_complaint(value, shape, on_cuda, what))
 
 
 def real(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
     """Return ``value`` if it is a tensor of ``shape`` of bools, integers or floating-point numbers."""
-    if isinstance(value, Tensor) and value.shape == shape and value.is_cuda == on_cuda and not value.is_complex():
+    if _is_plain(value) and value.shape == shape and value.is_cuda == on_cuda and not value.is_complex():
         return value
     raise BadReturn(_complaint(value, shape, on_cuda, what))
 
@@ -68,9 +72,9 @@ def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
 
 def _component(value: object, n: int, on_cuda: bool, what: str) -> Tensor:
     """Return ``value`` as ``(n,)``; a single number, as in some published rewards, is expanded to all environments."""
-    if isinstance(value, (bool, int, float)) or (isinstance(value, Tensor) and not value.is_cuda and value.dim() == 0):
+    if isinstance(value, (bool, int, float)) or (_is_plain(value) and not value.is_cuda and value.dim() == 0):
         return torch.full((n,), float(value), device="cuda" if on_cuda else "cpu")
-    if isinstance(value, Tensor) and value.dim() == 0:
+    if _is_plain(value) and value.dim() == 0:
         return value.expand(n)
     return real(value, (n,), on_cuda, what)
 
@@ -93,6 +97,7 @@ def _some(value: object, parts: Mapping[str, Part], n: int, on_cuda: bool) -> di
         raise BadReturn("the task has nothing to set here: remove the function")
     if not isinstance(value, dict):
         raise BadReturn(f"returned {_kind(value)}; return a dict of some of {_listed(parts)}")
+    value = dict(value)  # a subclass could give other tensors to each reader
     if not value:
         raise BadReturn(f"returned an empty dict; return some of {_listed(parts)}, or remove the function")
     for key, part in value.items():
@@ -116,10 +121,17 @@ def not_finite(count: int, total: int, what: str = "") -> str:
     return f"returned {what + ' with ' if what else ''}NaN or infinity in {count} of {total} values"
 
 
+def _is_plain(value: object) -> TypeGuard[Tensor]:
+    """Return whether ``value`` is a tensor without methods of its own, which storing it would call with our buffers."""
+    return type(value) is Tensor or type(value) is Parameter
+
+
 def _complaint(value: object, shape: Shape, on_cuda: bool, what: str) -> str:
     start = f"returned {what} as" if what else "returned"
     if not isinstance(value, Tensor):
         return f"{start} {_kind(value)}; it must be a tensor of shape {shape}"
+    if not _is_plain(value):
+        return f"{start} a {type(value).__name__}; it must be a plain tensor: add .as_subclass(torch.Tensor)"
     if value.shape != shape:
         hint = _shape_hint(tuple(value.shape), shape)
         return f"{start} shape {_shape(value)}; it must be {shape}{': ' + hint if hint else ''}"

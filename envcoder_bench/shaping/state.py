@@ -1,8 +1,8 @@
-"""The ``state_dict`` of candidate functions, and the detection of changes to it."""
+"""The ``state_dict`` of candidate functions, and its constants."""
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, NoReturn
+from typing import Dict, NoReturn
 
 import torch
 from torch import Tensor
@@ -40,45 +40,3 @@ def own_constants(constants: dict[str, Tensor], device: torch.device) -> dict[st
     to the device: indexing a CUDA tensor with a CPU tensor copies it at every call, which syncs and cannot be captured.
     """
     return {key: x.clone() if x.dim() == 0 else x.to(device, copy=True) for key, x in constants.items()}
-
-
-class Watch:
-    """Detects in-place changes of tensors by torch's version counters, which views share with their base.
-
-    Writes that bypass torch (``.numpy()``, ``.data``) are not detected. The simulator writes in this way; such writes
-    of candidates are found by ``check``, which compares values.
-    """
-
-    def __init__(self, tensors: Iterable[Tensor]) -> None:
-        self._tensors: list[Tensor] = list({id(base): base for base in map(base_of, tensors)}.values())
-        self.mark()
-
-    def mark(self) -> None:
-        """Store the present versions of the tensors."""
-        self._versions = [x._version for x in self._tensors]
-
-    def changed(self) -> Tensor | None:
-        """Return the base of a tensor that has changed since the last mark, or None; then mark all tensors."""
-        versions = [x._version for x in self._tensors]
-        if versions == self._versions:
-            return None
-        before, self._versions = self._versions, versions
-        return next(x for x, old, new in zip(self._tensors, before, versions) if old != new)
-
-
-class ContiguousCopy:
-    """A contiguous copy of a live tensor, refreshed when the tensor has changed."""
-
-    def __init__(self, live: Tensor) -> None:
-        self.tensor = live.contiguous()
-        self._live, self._version = live, live._version
-
-    def refresh(self) -> None:
-        if self._live._version != self._version:
-            self.tensor.copy_(self._live)
-            self._version = self._live._version
-
-
-def base_of(x: Tensor) -> Tensor:
-    """Return the tensor that ``x`` is a view of, or ``x``."""
-    return x if x._base is None else x._base

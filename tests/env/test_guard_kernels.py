@@ -65,3 +65,19 @@ def test_tensors_of_other_types_and_rows_with_gaps_are_left_to_torch():
     assert fused_guard({"a": torch.zeros(15, 4).double()}, None, *marks) is None
     assert fused_guard({"a": torch.zeros(4, 15).t()}, None, *marks) is None
     assert fused_guard({"a": torch.zeros(15, 2, 2)}, {"a": torch.zeros(15, 4, 4)[:, :2, :2]}, *marks) is None
+
+
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+@pytest.mark.parametrize("fused", [False, True])
+def test_results_that_need_not_be_finite_are_kept_and_those_of_dead_groups_cleared(device, fused):
+    layout = GroupLayout(GROUPS, ENVS)
+    values = torch.ones(layout.num_envs, device=device)
+    own = Stage("fitness", layout, torch.device(device), {"value": values}, [1] * GROUPS, finite=False)
+    own._fused = fused_guard(own.buffers, None, own.fault_step, own.fault_count, finite=False) if fused else None
+    dead = torch.zeros(GROUPS, dtype=torch.bool, device=device)
+    dead[1] = True
+    values[:6] = math.nan
+    assert own.non_finite() == {}
+    own.guard(dead, torch.zeros((), dtype=torch.int64, device=device))
+    assert dead.tolist() == [False, True, False, False, False] and own.fault_step.tolist() == [-1] * GROUPS
+    assert values.isnan().tolist() == [True] * 3 + [False] * 12 and not values[3:6].any()

@@ -200,18 +200,77 @@ def test_run_without_its_fitness_file_is_damaged(ranked_by_effort, tmp_path, cap
 # faults
 
 
+PUSH = "ACTION_DIM = {}\ndef compute_torque(action, dof_pos):\n    return torch.ones_like(dof_pos) * {}\n"
+TWO = {"still": PUSH.format(1, 0.0), "wild": PUSH.format(2, 400.0)}
+SHORT = ["--learning_iterations", 2, "evaluation.points=2", "evaluation.final_episodes=3"]
+
+
 @pytest.mark.parametrize("compiled", ["true", "false"])
-def test_non_finite_fitness_fails_only_the_affected_candidates(tmp_path, compiled):
-    source = '"""Slow."""\ndef compute_fitness(cart_vel):\n    return torch.sqrt(3.0 - cart_vel.abs())\n'
-    push = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return torch.ones_like(dof_pos) * {}\n"
-    words = ["--no_baselines", f"compile_shapers={compiled}", "--learning_iterations", 2, "evaluation.points=1"]
-    output = command(tmp_path, source, *words, candidates={"still": push.format(0.0), "wild": push.format(400.0)})
+@pytest.mark.parametrize("bad, word", [("nan", "NaN"), ("-inf", "infinite")])
+def test_episode_without_a_finite_fitness_fails_its_candidate_alone(tmp_path, compiled, bad, word):
+    source = '"""One."""\ndef compute_fitness(cart_vel, actions, progress_buf):\n'
+    source += "    first = torch.arange(cart_vel.shape[0], device=cart_vel.device) == 0\n"
+    source += "    late = (progress_buf == 5) & (actions.shape[1] == {})\n"
+    source += f"    return torch.where(first & late, float('{bad}'), cart_vel.abs().clamp(max=1.0))\n"
+    words = [*SHORT, "--no_baselines", f"compile_shapers={compiled}", "--seeds", 2]
+    alone = command(tmp_path / "alone", source.format(99), *words, candidates=TWO)
+    output = command(tmp_path, source.format(2), *words, candidates=TWO)
+    rows, expected = results(output), results(alone)
+    assert rows.loc["still"].equals(expected.loc["still"])
+    assert list(rows.loc["wild", "status"]) == ["failed"] * 2 and rows.loc["wild", "fitness"].isna().all()
+    place = f"{tmp_path / 'fitness.py'}:2: in compute_fitness"
+    for error in rows.loc["wild", "error"]:
+        assert (
+            error
+            == f"{place}: fitness is {word} in 1 of 3 evaluation episodes: check its logarithms, roots and divisions"
+        )
+    ranked = {row["candidate"]: row for row in json.loads((output / "summary.json").read_text())["ranking"]}
+    assert ranked["wild"]["rank"] is None and ranked["wild"]["status"] == "failed" and ranked["still"]["rank"] == 1
+
+
+def test_fitness_that_is_nan_for_all_ends_with_the_code_of_a_failed_run(tmp_path, capfd):
+    source = '"""N."""\ndef compute_fitness(pole_angle, progress_buf):\n'
+    source += "    return torch.where(progress_buf == 3, math.nan, pole_angle)\n"
+    output = command(tmp_path, source, *SHORT, candidates=TWO, expect=1)
     rows = results(output)
-    assert rows.loc["still", "status"] == "ok"
-    assert rows.loc["wild", "status"] == "failed"
-    place = f"{tmp_path / 'fitness.py'}:2: in compute_fitness: returned NaN or infinity in "
-    assert rows.loc["wild", "error"].startswith(place)
-    assert "of an evaluation" in rows.loc["wild", "error"]
+    assert set(rows["status"]) == {"failed"}
+    assert all("fitness is NaN in 3 of 3 evaluation episodes" in error for error in rows["error"])
+    assert "fitness is NaN for all candidates in the evaluation at iteration 1" in (output / "run.log").read_text()
+
+
+def test_fitness_that_is_nan_for_a_baseline_leaves_the_candidates_ranked(tmp_path):
+    source = '"""B."""\ndef compute_fitness(pole_angle, actions, progress_buf):\n'
+    source += "    return torch.where((progress_buf == 3) & (actions.shape[1] == 1), math.nan, pole_angle)\n"
+    output = command(tmp_path, source, *SHORT, candidates={"wild": TWO["wild"]})
+    rows = results(output)
+    assert rows["status"].to_dict() == {"human": "failed", "unshaped": "failed", "wild": "ok"}
+    summary = json.loads((output / "summary.json").read_text())
+    assert summary["best_candidate"] == "wild" and math.isfinite(rows.loc["wild", "fitness"])
+
+
+def test_only_the_last_evaluation_decides(tmp_path):
+    source = """
+'''Early.'''
+calls = 0
+def compute_fitness(pole_angle):
+    global calls
+    calls += 1
+    return torch.full_like(pole_angle, math.nan if calls == 5 else 1.0)
+"""
+    output = command(tmp_path, source, *SHORT, candidates=TWO)
+    assert set(results(output)["status"]) == {"ok"}
+    log = (output / "run.log").read_text()
+    assert log.count("fitness is NaN for all candidates in the evaluation at iteration 1") == 1
+    assert "a candidate with such an episode in its last evaluation fails" in log
+
+
+@pytest.mark.parametrize("compiled", ["true", "false"])
+def test_fitness_of_the_step_that_ends_an_episode_does_not_count(tmp_path, compiled):
+    source = '"""Room."""\ndef compute_fitness(pole_angle):\n    return torch.sqrt(math.pi / 2 - pole_angle.abs())\n'
+    words = [*SHORT, "--no_baselines", f"compile_shapers={compiled}"]
+    rows = results(command(tmp_path, source, *words, candidates=TWO))
+    assert set(rows["status"]) == {"ok"}
+    assert rows.loc["wild", "episode_length"] < 59  # the pole fell, where the root is NaN
 
 
 def test_exception_in_fitness_is_reported_with_its_line(tmp_path):

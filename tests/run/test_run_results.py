@@ -1,5 +1,6 @@
 """Rows of results.csv from the episodes of an evaluation."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -10,20 +11,38 @@ from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.run.results import trained
 
 
-def rows(task, fitness):
-    """Results of groups with these episodes' fitness."""
+class Scored:
+    """A task with a fitness."""
+
+    def fitness(self, state):
+        raise NotImplementedError
+
+
+LINE = Scored.fitness.__code__.co_firstlineno
+
+
+def results(task, fitness, complete=True):
+    """Rows of groups with these episodes' fitness."""
     fitness = torch.tensor(fitness)
     counts = {name: torch.zeros(len(fitness)) for name in ("unstable_resets", "training_episodes", "contact_overflows")}
     session = SimpleNamespace(
         env=SimpleNamespace(stats=SimpleNamespace(last_return=torch.zeros(len(fitness)), **counts)),
         failures=dict,
-        complete=True,
+        complete=complete,
         cfg=OmegaConf.create({"task": {"name": task}, "task_source": None, "fitness": None}),
         groups=[SimpleNamespace(name=f"c{g}", seed=0) for g in range(len(fitness))],
         episodes=Episodes(fitness, torch.ones_like(fitness)),
         env_steps=lambda group: 1,
+        evaluation=SimpleNamespace(
+            dispatch=SimpleNamespace(shapings=[SimpleNamespace(functions={})] * len(fitness)), task=Scored()
+        ),
     )
-    return [(own.fitness, own.fitness_ci_low, own.fitness_ci_high) for own in trained(session)]
+    return trained(session)
+
+
+def rows(task, fitness):
+    """Fitness and interval of groups with these episodes' fitness."""
+    return [(own.fitness, own.fitness_ci_low, own.fitness_ci_high) for own in results(task, fitness)]
 
 
 def test_success_rates_at_their_bounds_have_exact_intervals():
@@ -36,3 +55,22 @@ def test_success_rates_at_their_bounds_have_exact_intervals():
 def test_shares_of_time_at_their_bounds_keep_their_intervals():
     """A row beside them that is a little lower would otherwise look far more certain."""
     assert rows("Cartpole", [[1.0] * 64, [1.0] * 63 + [0.99]])[0] == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "spoiled, words",
+    [
+        ([math.nan], "NaN in 1 of 64"),
+        ([math.inf, -math.inf], "infinite in 2 of 64"),
+        ([math.nan, 0.0, math.inf], "NaN or infinite in 2 of 64"),
+    ],
+)
+@pytest.mark.parametrize("task", ["Cartpole", "FrankaCubeStack"])
+def test_episode_without_a_finite_fitness_leaves_the_row_without_one(task, spoiled, words):
+    fitness = [[*spoiled, *[1.0] * (64 - len(spoiled))], [1.0] * 64]
+    bad, good = results(task, fitness)
+    assert (bad.status, good.status, good.error) == ("failed", "ok", "")
+    assert math.isnan(bad.fitness) and math.isnan(bad.fitness_ci_low) and not bad.measured and good.fitness == 1.0
+    assert f"test_run_results.py:{LINE}: in fitness: fitness is {words} evaluation episodes: check" in bad.error
+    during = results(task, fitness, complete=False)[0]
+    assert during.status == "running" and not during.measured and during.error == bad.error

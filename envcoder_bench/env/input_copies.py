@@ -1,0 +1,218 @@
+"""Copies of the state as the inputs of functions that are called, so that nothing they write reaches the state.
+
+Python code can write into a tensor in ways that torch does not notice: ``x.data``, ``x.numpy()``, DLPack, a storage
+that it kept. So a function that is called receives copies of its group's rows. They are refreshed before a call and
+compared with the state after it, bit by bit; the group of a copy that differs has changed its input. The copies of each
+group are in memory of their own, so that one group's functions cannot reach another's.
+
+Compiled functions read the state itself, as a kernel writes nothing but its results.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import accumulate
+from typing import Iterable, Mapping, NamedTuple, Protocol, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.compile.program import ACTION
+from envcoder_bench.shaping.state import StateDict
+
+ALIGNMENT = 64  # bytes
+
+
+class Block:
+    """Tensors like given ones, contiguous, in one piece of memory: ``tensors``, and all of it as int64: ``words``."""
+
+    def __init__(self, like: Sequence[Tensor], device: torch.device) -> None:
+        sizes = [x.numel() * x.element_size() for x in like]
+        starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
+        self.words = torch.zeros(starts[-1] // 8, dtype=torch.int64, device=device)
+        memory = self.words.view(torch.uint8)
+        self.tensors = [
+            memory[start : start + size].view(x.dtype).view(x.shape) for x, start, size in zip(like, starts, sizes)
+        ]
+        self._bytes = self.words.untyped_storage().nbytes()
+
+    @property
+    def is_resized(self) -> bool:
+        """Whether someone resized the memory, after which the tensors must not be read."""
+        return self.words.untyped_storage().nbytes() != self._bytes
+
+
+class Inputs:
+    """The inputs of one function. Its tensors are objects of its own, which it may replace without an effect on others.
+
+    Attributes:
+        state, action: the state and the policy's action.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = {name: x.detach() for name, x in tensors.items()}
+        self._addresses = [x.data_ptr() for x in self._tensors.values()]
+        self.action = self._tensors[ACTION]
+        self.state = StateDict({name: x for name, x in self._tensors.items() if name != ACTION})
+
+    def moved(self) -> str | None:
+        """Return the name of a tensor whose memory was replaced, as by ``x.data = y`` and ``x.set_(y)``, or None."""
+        addresses = [x.data_ptr() for x in self._tensors.values()]
+        if addresses == self._addresses:
+            return None
+        return next(name for name, a, b in zip(self._tensors, addresses, self._addresses) if a != b)
+
+
+class Job(NamedTuple):
+    """A tensor on a CUDA device of one group: the ``key``-th of its names, the live rows, and their copy."""
+
+    group: int
+    key: int
+    live: Tensor
+    copy: Tensor
+
+
+class GroupCopies:
+    """The copies of one group.
+
+    What is on the CPU, on CUDA devices the constants that are single numbers, is refreshed and compared here; the
+    ``jobs`` of all groups on a CUDA device are for ``DeviceCopies``.
+
+    Args:
+        live: the group's views of the state, and of the action.
+        constants: the task's constants, where functions read them.
+    """
+
+    def __init__(self, group: int, live: Mapping[str, Tensor], action: Tensor, constants: Mapping[str, Tensor]) -> None:
+        sources = {**live, ACTION: action, **constants}
+        self.names = list(sources)
+        host = {name: x for name, x in sources.items() if is_on_host(x)}
+        device = {name: x for name, x in sources.items() if name not in host}
+        self._host_names = list(host)
+        self._given, self._expected = (Block(list(host.values()), torch.device("cpu")) for _ in range(2))
+        for copy, x in zip(self._expected.tensors, host.values()):
+            copy.copy_(x)
+        changing = [k for k, name in enumerate(host) if name not in constants]
+        self._live = [host[self._host_names[k]] for k in changing]
+        self._refreshed = [self._expected.tensors[k] for k in changing]
+        on_device = Block(list(device.values()), action.device)
+        self._on_device = on_device
+        self.jobs = [
+            Job(group, self.names.index(name), x, copy) for (name, x), copy in zip(device.items(), on_device.tensors)
+        ]
+        copies = dict(zip([*host, *device], [*self._given.tensors, *on_device.tensors]))
+        self._copies = {name: copies[name] for name in self.names}
+        self.refresh()
+
+    def inputs(self) -> Inputs:
+        """Return the inputs of one more function."""
+        return Inputs(self._copies)
+
+    def refresh(self) -> None:
+        """Copy the live values on the CPU."""
+        if self._live:
+            torch._foreach_copy_(self._refreshed, self._live)  # pyright: ignore[reportPrivateImportUsage]
+        self._given.words.copy_(self._expected.words)
+
+    def changed(self) -> str | None:
+        """Return the name of a copy on the CPU that differs from the values of the last ``refresh``, or None."""
+        if self._given.is_resized or self._on_device.is_resized:
+            return self.names[0]
+        if torch.equal(self._given.words, self._expected.words):
+            return None
+        pairs = zip(self._host_names, self._given.tensors, self._expected.tensors)
+        return next((name for name, a, b in pairs if not torch.equal(_bits(a), _bits(b))), self.names[0])
+
+
+class Changes(NamedTuple):
+    """The first change of its inputs by each group in a stage: ``(num_groups,)``, -1 if there is none.
+
+    Attributes:
+        step: int64, the step.
+        key: int32, the index of the name in ``GroupCopies.names``.
+    """
+
+    step: Tensor
+    key: Tensor
+
+
+def no_changes(num_groups: int, device: torch.device) -> Changes:
+    """Return the flags of a stage before its first run."""
+    return Changes(*(torch.full((num_groups,), -1, dtype=kind, device=device) for kind in (torch.int64, torch.int32)))
+
+
+class Guard(Protocol):
+    """Refreshes copies before calls, and compares them after the calls."""
+
+    def refresh(self) -> None: ...
+
+    def compare(self) -> None: ...
+
+
+class DeviceGuard:
+    """Refreshes copies on a CUDA device and compares them, without a device sync.
+
+    Args:
+        jobs: the tensors of the groups in question.
+        dead: ``(num_groups,)`` bool, groups that are left alone; ``compare`` adds those that changed something.
+        step: 0-d int64, the present step.
+        changes: flags that ``compare`` sets.
+    """
+
+    def __init__(self, jobs: Sequence[Job], dead: Tensor, step: Tensor, changes: Changes) -> None:
+        self._jobs, self._dead, self._step, self._changes = jobs, dead, step, changes
+
+    def refresh(self) -> None:
+        for job in self._jobs:
+            job.copy.copy_(job.live)
+
+    def compare(self) -> None:
+        if not self._jobs:
+            return
+        changes = self._changes
+        for job in self._jobs:
+            differs = (_bits(job.live) != _bits(job.copy)).any() & ~self._dead[job.group]
+            changes.step[job.group] = torch.where(differs, self._step, changes.step[job.group])
+            changes.key[job.group] = torch.where(differs, job.key, changes.key[job.group])
+        torch.logical_or(self._dead, changes.key >= 0, out=self._dead)
+
+
+class DeviceCopies:
+    """The copies of all groups on a CUDA device; there are none if the state is on the CPU.
+
+    Args:
+        jobs: the tensors of all groups.
+        dead, step: as of ``DeviceGuard``.
+    """
+
+    def __init__(self, jobs: Sequence[Job], dead: Tensor, step: Tensor) -> None:
+        self._jobs, self._dead, self._step = jobs, dead, step
+        self._nothing = DeviceGuard((), dead, step, no_changes(len(dead), dead.device))
+
+    def guard(self, groups: Iterable[int], changes: Changes) -> Guard:
+        """Return the guard of some groups."""
+        if not self._jobs:
+            return self._nothing
+        chosen = set(groups)
+        return DeviceGuard([job for job in self._jobs if job.group in chosen], self._dead, self._step, changes)
+
+
+def device_copies(copies: Sequence[GroupCopies], dead: Tensor, step: Tensor) -> DeviceCopies:
+    """Return what guards these copies: two kernels with Warp, else operators of torch."""
+    jobs = [job for own in copies for job in own.jobs if job.copy.numel()]
+    if jobs:
+        with suppress(ImportError):
+            from envcoder_bench.env.input_copy_kernels import FusedDeviceCopies
+
+            return FusedDeviceCopies(jobs, dead, step)
+    return DeviceCopies(jobs, dead, step)
+
+
+def is_on_host(x: Tensor) -> bool:
+    """Return whether ``GroupCopies`` itself compares a tensor."""
+    return x.device.type == "cpu"
+
+
+def _bits(x: Tensor) -> Tensor:
+    """Return the bytes of a tensor; NaN equals the same NaN."""
+    return x.contiguous().reshape(-1).view(torch.uint8)
