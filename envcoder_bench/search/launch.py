@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -16,6 +17,7 @@ from envcoder_bench.report.words import counted
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.parallel import shared_ray
+from envcoder_bench.run.seeds import AUTO
 from envcoder_bench.run.task_place import remedy
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
@@ -31,6 +33,7 @@ from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import find_spec
 
+log = logging.getLogger(__name__)
 UNTRUSTED = "untrusted=true"
 DESCRIPTION = "a policy whose fitness is as high as can be"  # default task description
 
@@ -76,10 +79,12 @@ def start(
         _read_starts(task, candidates),
     )
     try:
-        cfg = spec.run_config()
+        spec.run_config()
     except UserError as error:
         raise explain_unknown(error) from error
     provider = spec.provider()
+    seeds_line = spec.settle_seeds()
+    cfg = spec.run_config()
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
     spec.check(cfg, provider)
@@ -91,6 +96,8 @@ def start(
         files[FITNESS] = fitness.source
     config = {name: getattr(spec, name) for name in ("llm", "task_description")}
     config.update(task=find_spec(task).address, **kept_address(base_url))
+    if seeds_line:
+        log.info(seeds_line)
     folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
     cfg = spec.run_config()
@@ -135,6 +142,8 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
     )
+    if spec.run_config().seeds == AUTO:
+        spec.overrides.append("seeds=1")  # the default when the search began, before there was auto
     cfg = spec.run_config()
     return _run(folder, spec, cfg, spec.provider() if left else None, left, view or View())
 
