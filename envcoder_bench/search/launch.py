@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -33,7 +32,6 @@ from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import find_spec
 
-log = logging.getLogger(__name__)
 UNTRUSTED = "untrusted=true"
 DESCRIPTION = "a policy whose fitness is as high as can be"  # default task description
 
@@ -96,12 +94,10 @@ def start(
         files[FITNESS] = fitness.source
     config = {name: getattr(spec, name) for name in ("llm", "task_description")}
     config.update(task=find_spec(task).address, **kept_address(base_url))
-    if seeds_line:
-        log.info(seeds_line)
     folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
     cfg = spec.run_config()
-    return _run(folder, spec, cfg, provider, True, view or View())
+    return _run(folder, spec, cfg, provider, True, view or View(), seeds_line)
 
 
 def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | None = None) -> SearchResult:
@@ -164,13 +160,24 @@ def _fitness_override(folder: SearchFolder) -> list[str]:
 
 
 def _run(
-    folder: SearchFolder, spec: SearchSpec, cfg: DictConfig, provider: Provider | None, left: bool, view: View
+    folder: SearchFolder,
+    spec: SearchSpec,
+    cfg: DictConfig,
+    provider: Provider | None,
+    left: bool,
+    view: View,
+    seeds_line: str = "",
 ) -> SearchResult:
-    """Run a search to its end; ``left``: whether there are rounds to propose."""
+    """Run a search to its end.
+
+    Args:
+        left: whether there are rounds to propose.
+        seeds_line: why the search takes its number of seeds, if it chose it.
+    """
     with RunFolder(folder.path).locked(), shared_ray(cfg):
         proposer = spec.proposer(cfg, provider, folder.transcript, view) if left else None
         writer = provider.name if provider is not None else spec.llm
-        view.say(screen.opening(_facts(folder, spec, cfg)))
+        view.say(screen.opening(_facts(folder, spec, cfg, seeds_line)))
         log_confinement()
         meta = spec.meta(cfg)
         about = {
@@ -187,7 +194,7 @@ def _run(
         return result
 
 
-def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig) -> dict[str, str]:
+def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig, seeds_line: str) -> dict[str, str]:
     """Return the facts that are shown before the search begins."""
     search = spec.settings
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
@@ -204,6 +211,7 @@ def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig) -> dict[str,
         "fitness": fitness_meaning(cfg),
         "candidates": f"{kinds}, by {spec.llm}; what they lack comes from the {cfg.baseline} baseline",
         "search": f"{rounds}, each {size}, {counted(cfg.seeds, 'seed')}, on {where}",
+        "seeds": seeds_line,
         "limits": ", ".join(limit for limit in limits if limit),
         "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
     }

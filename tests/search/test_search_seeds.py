@@ -48,14 +48,14 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
     with monkeypatch.context() as stopping:
         stopping.setattr(Search, "_finish", lambda search: search._ended())
         search(*WORDS, "--num_iters", 1, "--output_dir", folder)
-    err = capsys.readouterr().err
+    shown = "".join(capsys.readouterr())
     # two candidates, two baselines and the best so far
-    assert err.count("2 seeds for each candidate (seeds=auto: 10 groups of 4 environments take 1.") == 1
-    assert err.count("(seeds=auto") == 1
+    assert shown.count("2 seeds for each candidate (seeds=auto: 10 groups of 4 environments take 1.") == 1
+    assert shown.count("(seeds=auto") == 1
     assert OmegaConf.load(folder / "config.yaml").overrides[-1] == "seeds=2"
     chooses(3)
     search("--resume", folder, "--num_iters", 2)
-    assert "(seeds=auto" not in capsys.readouterr().err
+    assert "(seeds=auto" not in "".join(capsys.readouterr())
     for number, expected in ((1, [0, 1]), (2, [2, 3])):
         run = folder / "rounds" / str(number) / "run"
         assert OmegaConf.load(run / "config.yaml").seeds == 2
@@ -68,9 +68,9 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
 
 def test_search_on_a_cpu_takes_one_seed_and_says_so(tmp_path, capsys):
     search(*WORDS, "--num_iters", 1, "--output_dir", tmp_path / "search")
-    shown = capsys.readouterr()
-    assert shown.err.count("1 seed for each candidate (seeds=auto on a CPU): it says nothing about the spread") == 1
-    assert ", 1 seed, on cpu" in shown.out
+    shown = "".join(capsys.readouterr())
+    assert shown.count("1 seed for each candidate (seeds=auto on a CPU): it says nothing about the spread") == 1
+    assert ", 1 seed, on cpu" in shown
     assert all(own == [0] for own in used(tmp_path / "search" / "rounds" / "1" / "run").values())
 
 
