@@ -47,7 +47,17 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ),
         ("--task Cartpole --candidates {folder} --num_envs 10", "the nearest numbers that can: 8 or 12"),
         ("--task Cartpole --candidates {folder} --num_envs 3", "among 4 groups (candidates and baselines times seeds)"),
-        ("--task Cartpole --candidates {folder} --seeds 0", "seeds must be a whole number of at least 1, got 0"),
+        (
+            "--task Cartpole --candidates {folder} --seeds 0",
+            "seeds must be a whole number of at least 1, or auto, got 0",
+        ),
+        (
+            "--task Cartpole --candidates {folder} --seeds -1",
+            "seeds must be a whole number of at least 1, or auto, got -1",
+        ),
+        ("--task Cartpole --seeds two", "argument --seeds: it must be a whole number of at least 1, or auto, got two"),
+        ("--task Cartpole seeds=1.5", "seeds must be a whole number of at least 1, or auto, got 1.5"),
+        ("--task Cartpole --seeds auto --race", "seeds=auto with a race: how long a race takes cannot be predicted"),
         (
             "--task Cartpole --candidates {folder} --learning_iterations -1",
             "learning_iterations must be a whole number",

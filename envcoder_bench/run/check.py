@@ -23,6 +23,7 @@ from envcoder_bench.run.inputs import read_candidates, run_config
 from envcoder_bench.run.prepare import PrepareContext, check_and_trace, make_context, make_group
 from envcoder_bench.run.run_files import baseline_sources, load
 from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
 from envcoder_bench.shaping.outputs import TOTAL
@@ -76,7 +77,7 @@ def check_candidates(
     if cfg.baselines:
         sources = baseline_sources(cfg.task.name) + sources
     if num_envs is not None:
-        cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
+        cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * seed_count(cfg))
     with SlowFiles() as slow, _one_thread():
         context = make_context(cfg, sources, read_fitness(cfg), slow)
         rows, shapings = _check_all(context, cfg, sources)

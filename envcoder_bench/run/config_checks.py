@@ -11,6 +11,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.config import in_own_file
 from envcoder_bench.run.plan import parse_size
 from envcoder_bench.run.race import RULES, all_seeds, asked_rungs
+from envcoder_bench.run.seeds import LARGEST, check_seeds
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.tasks.base import BASELINES
@@ -22,7 +23,6 @@ from envcoder_bench.trainers.registry import trainer_class
 _WHOLE: dict[str, int] = {  # key: least value
     "num_envs_per_candidate": 1,
     "learning_iterations": 1,
-    "seeds": 1,
     "seed": 0,
     "log_points": 1,
     "evaluation.num_envs": 1,
@@ -42,11 +42,11 @@ _TASK_WHOLE: dict[str, int] = {
     "env.control.controlFrequencyInv": 1,
 }
 _TASK_POSITIVE = ("sim.dt", "env.clipActions", "env.clipObservations")
-_MOST_SEED = 2**32 - 1  # numpy's
 
 
 def check_values(cfg: DictConfig) -> None:
     """Raise UserError for a key of cfg/config.yaml whose value has the wrong type or range."""
+    check_seeds(cfg)
     for key, least in _WHOLE.items():
         value = OmegaConf.select(cfg, key)
         if type(value) is not int or value < least:
@@ -182,8 +182,8 @@ def _check_race_values(cfg: DictConfig) -> None:
     if type(further) is not int or further < 0:
         raise UserError(f"race.further_seeds must be a whole number of at least 0, got {further}")
     count = len(all_seeds(cfg))
-    if cfg.seed + count - 1 > _MOST_SEED:
-        raise UserError(f"seed: the last of {count} seeds must be at most {_MOST_SEED}, got seed={cfg.seed}")
+    if cfg.seed + count - 1 > LARGEST:
+        raise UserError(f"seed: the last of {count} seeds must be at most {LARGEST}, got seed={cfg.seed}")
 
 
 def check_race(cfg: DictConfig) -> None:

@@ -33,6 +33,7 @@ from envcoder_bench.run.racing import Race, SequentialRung
 from envcoder_bench.run.remaining import plan_remaining
 from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_result import RunResult, finished
+from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
 from envcoder_bench.run.task_place import find_task
 from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
@@ -69,7 +70,8 @@ def evaluate(
         output_dir: a new folder; default ``runs/<task>_<time>``.
         reporter: receives the progress of the run.
         stop: call it from another thread to stop after the current iteration; ``resume`` continues.
-        settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``.
+        settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``. ``seeds="auto"``,
+            the default, takes as many seeds as a GPU trains in less than twice the time of one, at most 5.
 
     Raises:
         UserError: bad input, in which case nothing was written; or the machine ended the run, see MachineError.
@@ -84,14 +86,15 @@ def evaluate(
     with run_log() as messages, settings_kept(), contextlib.ExitStack() as workers:
         with stoppable(None), ALONE:
             cfg, sources, fitness = _asked(task, words, candidates, candidate_idx, num_envs)
-            head = _start_workers(workers, cfg, fitness, len(sources) * cfg.seeds)
+            most = most_seeds(cfg, shared_total=num_envs is not None)
+            head = _start_workers(workers, cfg, fitness, len(sources) * most)
             if head is None:
                 workers.enter_context(ahead.start(cfg, sources, fitness))
             planner = _planner(cfg, head, workers)
             if planner.ready:  # else the plan refuses it
                 planner.refuse_too_large()
             saved = Checkpoint()
-            plan = plan_remaining(cfg, sources, fitness, planner, saved, head)
+            plan = plan_remaining(cfg, sources, fitness, planner, saved, head, num_envs is not None)
             path = (given or stamped_folder("runs", name)).absolute()
             folder = RunFolder.create(path, cfg, sources, fitness, _device_names(head))
         messages.open(folder.path)
@@ -155,6 +158,7 @@ def go_on(
         try:  # the config of a run of format 1 may have been changed
             with user_input():
                 check_values(cfg)
+                check_chosen(cfg)
                 check_task(cfg)
                 check_training(cfg)
                 check_race(cfg)
@@ -219,7 +223,7 @@ def _asked(
     if cfg.baselines:
         sources = baseline_sources(task) + sources
     if num_envs is not None:
-        cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
+        cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * seed_count(cfg))
     check_training(cfg)
     check_race(cfg)
     _configure_torch(cfg)

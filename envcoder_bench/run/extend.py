@@ -155,6 +155,8 @@ def _plan(
         )
     wanted = {"seeds": seeds, "learning_iterations": iterations}
     for key, value in wanted.items():
+        if value is not None and type(value) is not int:
+            raise UserError(f"{FLAG}: --{key} must be a whole number, the total of the extended run, got {value}")
         if value is not None and value < cfg[key]:
             raise UserError(f"--{key} {value}: the run has {cfg[key]}, and can only be extended: give a larger number")
     more = {key: value for key, value in wanted.items() if value is not None and value > cfg[key]}

@@ -15,6 +15,7 @@ from envcoder_bench.run.config_checks import check_deterministic, check_task, ch
 from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.seeds import refuse_in_race
 from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
@@ -33,6 +34,7 @@ def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictC
     with user_input():
         cfg = compose_config(task, overrides)
         check_values(cfg)
+        refuse_in_race(cfg, overrides)
         check_task(cfg)
         check_tracking(cfg)
         pick_device(cfg)

@@ -56,6 +56,7 @@ class Train:
         checkpoint_file: path of that file on the head's machine, for error messages.
         best: best candidate of the other jobs so far, and its fitness.
         until: iteration at which the groups wait for the decision of a race, or None to train to the end.
+        seeds: number of seeds of the run, which may have been chosen after the worker started.
     """
 
     job: str
@@ -65,6 +66,7 @@ class Train:
     checkpoint_file: str = ""
     best: tuple[str, float] | None = None
     until: int | None = None
+    seeds: int = 1
 
 
 Request = Union[Check, Train]

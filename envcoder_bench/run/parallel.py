@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 from collections import Counter
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from omegaconf import DictConfig
 
@@ -75,14 +75,25 @@ def _cores(index: int, count: int) -> tuple[int, ...] | None:
     return tuple(split(sorted(os.sched_getaffinity(0)), count)[index])
 
 
-def check(head: Head, cfg: DictConfig, sources: Sequence[CandidateSource]) -> tuple[list[GroupFacts], Faults]:
-    """Check candidates on the workers; return the groups that can be trained, and the faults of the others."""
+def check(
+    head: Head,
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    checked: Callable[[Mapping[str, Widths]], None] | None = None,
+) -> tuple[list[GroupFacts], Faults]:
+    """Check candidates on the workers; return the groups that can be trained, and the faults of the others.
+
+    ``checked`` is as of ``prepare``.
+    """
     candidates = [source.name for source in sources if source.name not in BASELINES]
     parts = split(candidates, max(1, min(len(candidates), len(head.workers))))
     checking = _Checking(sources)
     head.run([Job(tuple(part), len(part)) for part in parts], checking)
-    names, widths = [source.name for source in sources], checking.widths
-    groups = [GroupFacts(name, seed, widths[name]) for name in names if name in widths for seed in all_seeds(cfg)]
+    names = [source.name for source in sources]
+    widths = {name: checking.widths[name] for name in names if name in checking.widths}
+    if checked is not None:
+        checked(widths)
+    groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in all_seeds(cfg)]
     return groups, {name: checking.faults[name] for name in names if name in checking.faults}
 
 

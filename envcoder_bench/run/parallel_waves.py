@@ -106,7 +106,7 @@ class ParallelWaves(JobHandler):
         names = {name for name, _ in job.items} | set(BASELINES)
         sources = [source for source in self._training.sources if source.name in names]
         until = None if self._end == self._cfg.learning_iterations else self._end
-        request = Train(job.name, sources, job.items, best=self._best, until=until)
+        request = Train(job.name, sources, job.items, best=self._best, until=until, seeds=self._cfg.seeds)
         checkpoint = self._checkpoint(job)
         if checkpoint is None:
             return request

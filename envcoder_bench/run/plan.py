@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from dataclasses import dataclass
-from typing import Any, Iterator, NamedTuple, Sequence, Union
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
 import psutil  # rl_games' own dependency
 import torch
@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.prepare import Group
 from envcoder_bench.run.run_task import brings_its_simulation, build_task, probe_envs
+from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
 from envcoder_bench.sim import in_background
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths
@@ -57,6 +58,7 @@ class Plan:
         available: bytes that the run may use.
         wide: a line for each candidate whose width increases the memory of the others much.
         further: groups of a race's further seeds, of which some may train after all waves.
+        seeds: a line with the number of seeds that the run chose, and why; empty if the user gave it.
     """
 
     waves: list[list[Any]]
@@ -65,6 +67,7 @@ class Plan:
     available: int
     wide: tuple[str, ...] = ()
     further: Sequence[Any] = ()
+    seeds: str = ""
 
     def __str__(self) -> str:
         groups = _groups(sum(map(len, self.waves)))
@@ -93,17 +96,20 @@ class MemoryPlanner:
         self._is_probe = cfg.sim == "mujoco_cpu" or brings_its_simulation(cfg)  # as build_probe creates it
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
-        self._trainer = self._estimate()
+        self.expect_seeds(seed_count(cfg))
+        self.multiprocessors = multiprocessors(cfg.device)
         self._program = int(PROGRAM["cpu" if cfg.device == "cpu" else "cuda"])
         self._limit = None if cfg.get("max_memory") is None else parse_size(cfg.max_memory)
         if self._is_probe:
             self.measure()
 
-    def _estimate(self) -> MemoryEstimate:
+    def expect_seeds(self, count: int) -> None:
+        """Set the number of different seeds for which memory is estimated."""
         cfg = self._cfg
         params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
         device = torch.device(cfg.device)
-        return trainer_class(params).memory(params, cfg.num_envs_per_candidate, cfg.seeds, device)
+        self._num_seeds = count
+        self._trainer: MemoryEstimate = trainer_class(params).memory(params, cfg.num_envs_per_candidate, count, device)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a process on another machine needs to plan for this device: all but the simulation."""
@@ -112,7 +118,7 @@ class MemoryPlanner:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._trainer = self._estimate()
+        self.expect_seeds(self._num_seeds)
 
     @property
     def ready(self) -> bool:
@@ -203,6 +209,16 @@ class MemoryPlanner:
         everyone = [group for wave in begun for group in wave] + [*groups]
         return Plan(waves, needed, self._needed(everyone) if waves else 0, self.available, tuple(self._wide(everyone)))
 
+    def load(self, widths: Mapping[str, Widths], seeds: int, devices: int = 1) -> Load:
+        """Return what a device trains if the candidates of these widths have so many seeds each.
+
+        Memory is estimated for this number of seeds from now on. Raises UserError as ``plan``.
+        """
+        self.expect_seeds(seeds)
+        groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in range(seeds)]
+        waves = self.plan(groups, devices=devices).waves
+        return Load(max(map(len, waves), default=0), -(-len(waves) // devices))
+
     def _wide(self, groups: Sequence[Planned]) -> Iterator[str]:
         """Name the candidates with the widest observations and actions, if the padding of the others costs much."""
         widths = {group.name: _widths(group) for group in groups}
@@ -252,6 +268,13 @@ def _size(size: int) -> str:
 
 def _widths(group: Planned) -> Widths:
     return group.widths
+
+
+def multiprocessors(device: str) -> int:
+    """Return the number of multiprocessors of a CUDA device; without one, that of the device of ``seeds.RATES``."""
+    if not device.startswith("cuda"):
+        return MULTIPROCESSORS
+    return int(torch.cuda.get_device_properties(torch.device(device)).multi_processor_count)
 
 
 def release(device: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Mapping, Sequence
+from typing import Any, Callable, Dict, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
@@ -35,6 +35,7 @@ from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
+from envcoder_bench.trainers.base import Widths
 
 log = logging.getLogger(__name__)
 Faults = Dict[str, CandidateError]
@@ -60,12 +61,15 @@ def prepare(
     sources: Sequence[CandidateSource],
     fitness: CandidateSource | None = None,
     probe: Task | None = None,
+    checked: Callable[[Mapping[str, Widths]], None] | None = None,
 ) -> tuple[list[Group], Faults]:
     """Load, assemble, check, trace and group every candidate.
 
     Args:
         fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
         probe: a result of ``build_probe`` in its first state; None: created here.
+        checked: called with the widths of all candidates that can be trained, before they are grouped by seeds; it may
+            set ``cfg.seeds``.
 
     Returns:
         The groups to train, candidate by candidate and seed by seed, and the faults of all other candidates.
@@ -76,7 +80,7 @@ def prepare(
     with SlowFiles() as slow:
         context = make_context(cfg, sources, fitness, slow, probe)
         with collection_paused():  # programs have a million small long-lived objects
-            return _groups(cfg, sources, context)
+            return _groups(cfg, sources, context, checked)
 
 
 @dataclass(frozen=True)
@@ -132,18 +136,34 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
     return context.tracer(replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)}), task)
 
 
-def _groups(cfg: DictConfig, sources: Sequence[CandidateSource], context: PrepareContext) -> tuple[list[Group], Faults]:
-    groups: list[Group] = []
+def _groups(
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    context: PrepareContext,
+    checked: Callable[[Mapping[str, Widths]], None] | None,
+) -> tuple[list[Group], Faults]:
+    first: list[tuple[CandidateSource, Shaping, Group]] = []  # the group of the first seed
     faults: Faults = {}
     for source in sources:
         try:
             shaping = check_and_trace(source, context, cfg.seed)
-            groups += [make_group(source, shaping, context.unshaped, context.files, seed) for seed in all_seeds(cfg)]
+            first.append((source, shaping, make_group(source, shaping, context.unshaped, context.files, cfg.seed)))
         except CandidateError as error:
             faults[source.name] = error
         else:
             _warn_if_stateful([own for own in shaping.functions.values() if KINDS[own.type].shaper])
             context.tracer.tell()
+    if checked is not None:
+        checked({source.name: group.widths for source, _, group in first})
+    groups: list[Group] = []
+    for source, shaping, group in first:
+        others = [seed for seed in all_seeds(cfg) if seed != cfg.seed]
+        try:
+            more = [make_group(source, shaping, context.unshaped, context.files, seed) for seed in others]
+        except CandidateError as error:  # its text is read again with each seed
+            faults[source.name] = error
+        else:
+            groups += [group, *more]
     return groups, faults
 
 

@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.statistics import paired_table
+from envcoder_bench.run.seeds import seed_count
 
 PATIENT, CONFIDENCE, HALVING = RULES = ("patient", "confidence", "halving")
 TOP = 3  # so many of the best candidates are what a race looks for
@@ -80,7 +81,7 @@ def plan_rungs(
 def all_seeds(cfg: DictConfig) -> range:
     """Return the seeds that may be trained: those of a run, and the further ones of its race."""
     further = cfg.race.get("further_seeds", 0) if cfg.race.enabled else 0  # runs of older versions lack it
-    return range(cfg.seed, cfg.seed + cfg.seeds + further)
+    return range(cfg.seed, cfg.seed + seed_count(cfg) + further)
 
 
 def evaluation_iterations(total: int, points: int) -> set[int]:

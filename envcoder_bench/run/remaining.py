@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from omegaconf import DictConfig
 
@@ -16,8 +16,10 @@ from envcoder_bench.run.head import Head
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.run.race import all_seeds
+from envcoder_bench.run.seeds import Load, settle_seeds
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.trainers.base import Widths
 
 log = logging.getLogger(__name__)
 
@@ -29,18 +31,32 @@ def plan_remaining(
     planner: MemoryPlanner,
     saved: Checkpoint,
     head: Head | None,
+    shared_total: bool = False,
 ) -> Plan:
     """Load the candidates that are not done, and plan their waves: interrupted ones unchanged, the others anew.
 
-    Candidates that cannot be evaluated are added to the saved results.
+    Candidates that cannot be evaluated are added to the saved results. ``seeds=auto`` of ``cfg`` is replaced by a
+    number; ``shared_total`` is as of ``settle_seeds``.
     """
     done = saved.done
+    devices = 1 if head is None else len(head.workers)
+    seeds_line = ""
+
+    def settle(widths: Mapping[str, Widths]) -> None:
+        nonlocal seeds_line
+
+        def load(count: int) -> Load:
+            return planner.load(widths, count, devices)
+
+        seeds_line = settle_seeds(cfg, load, devices, planner.multiprocessors, shared_total)
+        planner.expect_seeds(cfg.seeds)
+
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in all_seeds(cfg))]
     groups: Sequence[Any]
     if head is None:
-        groups, failed = prepare(cfg, left, fitness, planner.take_probe())
+        groups, failed = prepare(cfg, left, fitness, planner.take_probe(), settle)
     else:
-        groups, failed = parallel.check(head, cfg, left)
+        groups, failed = parallel.check(head, cfg, left, settle)
     skipped = [name for name, error in failed.items() if none_asked(error)]
     own = [source.name for source in sources if source.name not in BASELINES]
     if skipped and set(own) <= set(skipped):
@@ -66,10 +82,11 @@ def plan_remaining(
     if cfg.race.enabled:  # it continues by itself from the states of the single groups
         own = results.seeds(cfg)
         plan = planner.plan([group for key, group in known.items() if key not in done and key[1] in own])
-        return replace(plan, further=[group for key, group in known.items() if key not in done and key[1] not in own])
+        further = [group for key, group in known.items() if key not in done and key[1] not in own]
+        return replace(plan, further=further, seeds=seeds_line)
     begun = done.union(*saved.waves_begun)
-    devices = 1 if head is None else len(head.workers)
-    return planner.plan([known[key] for key in known if key not in begun], interrupted, devices)
+    plan = planner.plan([known[key] for key in known if key not in begun], interrupted, devices)
+    return replace(plan, seeds=seeds_line)
 
 
 def _and_others(count: int) -> str:

@@ -25,6 +25,7 @@ from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.no_fitness import no_fitness
 from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.ranked import rank_run
+from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
 
@@ -40,7 +41,7 @@ def not_trained(cfg: DictConfig, failed: dict[str, CandidateError]) -> list[Resu
 
 def seeds(cfg: DictConfig) -> range:
     """Return the seeds of a run."""
-    return range(cfg.seed, cfg.seed + cfg.seeds)
+    return range(cfg.seed, cfg.seed + seed_count(cfg))
 
 
 def trained(session: Session) -> list[Result]:

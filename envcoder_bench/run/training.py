@@ -74,7 +74,7 @@ class Training:
     def _run(self, plan: Plan, train: Callable[[list[list[Any]]], str | None]) -> RunResult:
         saved, stopped_at = self.saved, None
         if plan.waves:
-            for line in (str(plan), *plan.wide):
+            for line in filter(None, (str(plan), *plan.wide, plan.seeds)):
                 log.info(line)
             saved.needed = max(saved.needed, plan.needed)
         if plan.waves or plan.further:

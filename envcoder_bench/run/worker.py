@@ -126,6 +126,7 @@ class Worker:
 
     def _train_wave(self, request: Train, logs: RunLogs) -> None:
         job, groups = request.job, list(request.groups)
+        self._cfg.seeds = request.seeds
         counts: Counter[str] = Counter()  # rows logged since the beginning of the job, by file
 
         def on_evaluation(session: Session) -> None:

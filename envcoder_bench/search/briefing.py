@@ -8,6 +8,7 @@ from typing import Any, Mapping, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.report.words import counted
+from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown
 
@@ -48,7 +49,7 @@ def training(cfg: DictConfig, facts: TaskContract) -> str:
     horizon, iterations, envs = int(config.horizon_length), cfg.learning_iterations, cfg.num_envs_per_candidate
     each = iterations * horizon
     gamma, episode = float(config.gamma), facts.max_episode_length
-    seeds = f", with each of {cfg.seeds} seeds" if cfg.seeds > 1 else ""
+    seeds = f", with each of {seed_count(cfg)} seeds" if seed_count(cfg) > 1 else ""
     control = f"{counted(facts.substeps, 'physics step')}, {1 / facts.dt:.4g} control steps a second"
     lines = [
         f"- Time: a control step lasts {facts.dt:.5g} s ({control}). An episode lasts"
@@ -68,7 +69,7 @@ def training(cfg: DictConfig, facts: TaskContract) -> str:
         lines.append(f"- Discount: gamma {gamma:g} for each control step.")
     lines.append(f"- Reward: {_reward_scale(config)}")
     lines.append(
-        f"- Judged over {counted(cfg.evaluation.final_episodes, 'episode')}{' with each seed' * (cfg.seeds > 1)}."
+        f"- Judged over {counted(cfg.evaluation.final_episodes, 'episode')}{' with each seed' * (seed_count(cfg) > 1)}."
         " Every round has seeds of its own, and both baselines train with them as well."
     )
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from envcoder_bench.report.words import counted
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.parallel import shared_ray
+from envcoder_bench.run.seeds import AUTO
 from envcoder_bench.run.task_place import remedy
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
@@ -76,10 +77,12 @@ def start(
         _read_starts(task, candidates),
     )
     try:
-        cfg = spec.run_config()
+        spec.run_config()
     except UserError as error:
         raise explain_unknown(error) from error
     provider = spec.provider()
+    seeds_line = spec.settle_seeds()
+    cfg = spec.run_config()
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
     spec.check(cfg, provider)
@@ -94,7 +97,7 @@ def start(
     folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
     cfg = spec.run_config()
-    return _run(folder, spec, cfg, provider, True, view or View())
+    return _run(folder, spec, cfg, provider, True, view or View(), seeds_line)
 
 
 def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | None = None) -> SearchResult:
@@ -135,6 +138,8 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
     )
+    if spec.run_config().seeds == AUTO:
+        spec.overrides.append("seeds=1")  # the default when the search began, before there was auto
     cfg = spec.run_config()
     return _run(folder, spec, cfg, spec.provider() if left else None, left, view or View())
 
@@ -155,13 +160,24 @@ def _fitness_override(folder: SearchFolder) -> list[str]:
 
 
 def _run(
-    folder: SearchFolder, spec: SearchSpec, cfg: DictConfig, provider: Provider | None, left: bool, view: View
+    folder: SearchFolder,
+    spec: SearchSpec,
+    cfg: DictConfig,
+    provider: Provider | None,
+    left: bool,
+    view: View,
+    seeds_line: str = "",
 ) -> SearchResult:
-    """Run a search to its end; ``left``: whether there are rounds to propose."""
+    """Run a search to its end.
+
+    Args:
+        left: whether there are rounds to propose.
+        seeds_line: why the search takes its number of seeds, if it chose it.
+    """
     with RunFolder(folder.path).locked(), shared_ray(cfg):
         proposer = spec.proposer(cfg, provider, folder.transcript, view) if left else None
         writer = provider.name if provider is not None else spec.llm
-        view.say(screen.opening(_facts(folder, spec, cfg)))
+        view.say(screen.opening(_facts(folder, spec, cfg, seeds_line)))
         log_confinement()
         meta = spec.meta(cfg)
         about = {
@@ -178,7 +194,7 @@ def _run(
         return result
 
 
-def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig) -> dict[str, str]:
+def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig, seeds_line: str) -> dict[str, str]:
     """Return the facts that are shown before the search begins."""
     search = spec.settings
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
@@ -195,6 +211,7 @@ def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig) -> dict[str,
         "ranked by": _measure(spec, cfg),
         "candidates": f"{kinds}, by {spec.llm}; what they lack comes from the {cfg.baseline} baseline",
         "search": f"{rounds}, each {size}, {counted(cfg.seeds, 'seed')}, on {where}",
+        "seeds": seeds_line,
         "limits": ", ".join(limit for limit in limits if limit),
         "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from omegaconf import DictConfig
 
@@ -13,11 +13,13 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.jail.probing import confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
-from envcoder_bench.run.devices import use_this_machine
+from envcoder_bench.run.devices import requested_devices, use_this_machine
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.plan import MemoryPlanner
+from envcoder_bench.run.plan import MemoryPlanner, multiprocessors
 from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.seeds import AUTO, Load, most_seeds, seed_count, settle_seeds
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.prompt import Prompts, system_prompt
@@ -28,6 +30,7 @@ from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Proposer
 from envcoder_bench.search.screen import View
+from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import task_contract
 
 
@@ -58,10 +61,43 @@ class SearchSpec:
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
         final = cfg.copy()
-        final.seed, final.seeds = cfg.seed + self.settings.num_iters * cfg.seeds, self.settings.final_seeds
+        final.seed, final.seeds = cfg.seed + self.settings.num_iters * seed_count(cfg), self.settings.final_seeds
         check_values(final)
         use_this_machine(cfg)  # candidates are checked in this process, wherever they train
         return cfg
+
+    def settle_seeds(self) -> str:
+        """Replace ``seeds=auto`` by a number for all rounds, in ``overrides``; return the sentence for the user.
+
+        A round has its candidates, both baselines and the best so far, which are taken to be as wide as the baselines.
+        """
+        cfg = run_config(self.task, self.overrides)
+        if cfg.seeds != AUTO:
+            return ""
+        asked = requested_devices(cfg)
+        devices = 1 if asked is None or asked.count is None else asked.count
+        here = cfg.copy()
+        use_this_machine(here)
+        with contextlib.ExitStack() as stack:
+            load = self._load_of_a_round(here, devices, stack)
+            line = settle_seeds(cfg, load, devices, multiprocessors(here.device))
+        self.overrides.append(f"seeds={cfg.seeds}")
+        return line
+
+    def _load_of_a_round(self, cfg: DictConfig, devices: int, stack: contextlib.ExitStack) -> Callable[[int], Load]:
+        """Return what a device trains in a round, by number of seeds."""
+        names = [str(k) for k in range(self.settings.shapers_per_iter + len(BASELINES) + 1)]
+        if most_seeds(cfg) == 1:  # or the devices are those of other machines, whose memory is unknown
+            return lambda seeds: Load(-(-len(names) * seeds // devices), 1)
+        with user_input():
+            planner = MemoryPlanner(cfg)
+        stack.callback(planner.close)
+        trusted = cfg.copy()
+        trusted.untrusted = False
+        groups, _ = prepare(trusted, baseline_sources(cfg.task.name), None, planner.take_probe())
+        obs, act = zip(*(group.widths for group in groups))
+        widths = dict.fromkeys(names, (max(obs), max(act)))
+        return lambda seeds: planner.load(widths, seeds, devices)
 
     def provider(self) -> Provider | None:
         """Return the model's provider; None for evolve and random. Raises UserError, for instance for a missing key."""

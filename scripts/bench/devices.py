@@ -60,6 +60,7 @@ def devices(args: Namespace) -> Iterator[Record]:
             result = evaluate(
                 "Anymal", [given], overrides=args.overrides, output_dir=Path(folder) / f"run{number}", reporter=watch,
                 devices=names, learning_iterations=args.iterations, num_envs_per_candidate=args.envs, baselines=False,
+                seeds=1,
             )  # fmt: skip
             whole, rate = time.monotonic() - began, watch.rate()
             if not rate:

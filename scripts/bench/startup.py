@@ -78,13 +78,13 @@ def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
     stop = StopRequest()
     phases = _Phases([HostClock()])
     watch = _Watch(cfg.device, iterations, None if to_the_end else stop, phases)
-    settings = {"learning_iterations": iterations, "num_envs_per_candidate": args.envs, "baselines": False}
+    settings = {"learning_iterations": iterations, "num_envs_per_candidate": args.envs, "seeds": 1}
     with TemporaryDirectory() as folder, Profiler(phases, torch.device("cpu")):
         given, out = Path(folder) / "candidates", Path(folder) / "run"
         write_candidates(given, args.candidates)
         result = evaluate(
             "Anymal", [given], overrides=args.overrides, output_dir=out, reporter=watch, stop=stop,
-            sim=cfg.sim, device=cfg.device, **settings,
+            sim=cfg.sim, device=cfg.device, baselines=False, **settings,
         )  # fmt: skip
         record = {"kind": "run" if to_the_end else "startup", **size, **watch.seen, "seconds": process_age()}
         if to_the_end:

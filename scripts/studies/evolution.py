@@ -107,7 +107,7 @@ def _searches(study: Study, about: Record, sizes: Mapping[str, Any]) -> None:
     for number in range(1, args.rounds + 1):
         rounds = _propose(cfg, searches, number, args.per_round)
         texts = [{**{p.name: p.source for p in r.ready}, **s.best()} for s, r in zip(searches, rounds)]
-        result = train(f"round_{number}", texts, seed=number)
+        result = train(f"round_{number}", texts, seed=number, seeds=1)
         if not result.complete:
             return
         points = result.evaluations()

@@ -336,7 +336,7 @@ GOOD = {"good": "def compute_reward(pole_angle):\n    return torch.cos(pole_angl
     [
         (dict(task="Cartpol"), r"unknown task 'Cartpol' \(did you mean Cartpole\?\)"),
         (dict(sedes=3), r"unknown key 'sedes' \(did you mean"),
-        (dict(seeds=0), "seeds must be a whole number of at least 1, got 0"),
+        (dict(seeds=0), "seeds must be a whole number of at least 1, or auto, got 0"),
         (dict(seeds=object()), "seeds must be a number, a text, a list or a mapping, got object"),
         (dict(overrides={"train.params.config.gamma": 2}), "config.gamma: must be a number from 0 to 1, got 2"),
         (dict(overrides="train.params.config.gama=1"), r"did you mean train\.params\.config\.gamma"),

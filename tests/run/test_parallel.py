@@ -11,7 +11,7 @@ import torch
 from helpers import CANDIDATES, TABLES, assert_same_policies
 
 import envcoder_bench
-from envcoder_bench.run import parallel
+from envcoder_bench.run import parallel, seeds
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.head import Head, Pool
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -134,6 +134,20 @@ def test_results_are_independent_of_the_number_of_workers_and_their_timing(
     for request in [own for own in requests if isinstance(own, Train)]:  # all that a worker without the files needs
         names = {source.name for source in request.sources}
         assert names >= {"human", "unshaped", *(name for name, _ in request.groups)}
+
+
+def test_number_of_seeds_that_is_chosen_with_the_workers_gives_the_same_results(
+    tmp_path, alone, threads, monkeypatch, caplog
+):
+    """Workers start before it is chosen; their memory and number decide it."""
+    monkeypatch.setattr(seeds, "MOST", 2)
+    monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "")
+    result = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **settings(2, seeds="auto"))
+    assert_alike(tmp_path / "run", alone)
+    assert result.summary["memory"]["waves"] == 2
+    groups = "5 groups of 8 environments on each device take 1."  # of five that can train
+    assert f"2 seeds for each candidate (seeds=auto: {groups}" in caplog.text
+    assert RunFolder(tmp_path / "run").read()[0].seeds == 2
 
 
 def test_lost_workers_do_not_change_results(tmp_path, alone, threads, caplog):

@@ -51,7 +51,7 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} seedz=3", "unknown key 'seedz' (did you mean seed or seeds?)"),
         (f"{EVOLVE} num_iter=3", "in cfg/auto_shape.yaml (did you mean num_iters?)"),
         (f"{EVOLVE} max_chars=9", "in cfg/auto_shape.yaml (did you mean prompt.max_chars?)"),
-        (f"{EVOLVE} --seeds 0", "seeds must be a whole number of at least 1, got 0"),
+        (f"{EVOLVE} --seeds 0", "seeds must be a whole number of at least 1, or auto, got 0"),
         (f"{EVOLVE} seed=4294967290", "seed: the last of 5 seeds must be at most 4294967295, got seed=4294967295"),
         (f"{EVOLVE} baselines=false", "a search trains both baselines in every round"),
         (f"{EVOLVE} --prompt_dir {{empty}}", "{empty} has no template; there are system.md"),

@@ -1,0 +1,340 @@
+"""The number of seeds that a run takes with ``seeds=auto``: by definition, within memory and devices, and kept."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import CARTPOLE_QUICK, TABLES, assert_same_policies, results, run, write_candidates
+from omegaconf import OmegaConf
+
+import envcoder_bench
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.run import seeds
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.plan import MemoryPlanner
+from envcoder_bench.run.seeds import RATES, Load, settle_seeds, slowdown, step_time
+
+ROOT = Path(__file__).resolve().parents[2]
+ONE_ON_A_CPU = (
+    "1 seed for each candidate (seeds=auto on a CPU): it says nothing about the spread of seeds; --seeds 3 trains three"
+)
+COSINE = {"cosine": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 4]
+
+
+def auto(*overrides, device="cuda:0"):
+    cfg = compose_config("Cartpole", [*overrides])
+    cfg.device = device
+    return cfg
+
+
+# prediction
+
+
+def test_each_rate_is_that_of_a_record():
+    records = [json.loads(line) for line in (ROOT / "docs" / "benchmarks.jsonl").read_text().splitlines()]
+    measured = {
+        (own["candidates"] * own["envs"], round(own["training"]))
+        for own in records
+        if own["kind"] == "scaling" and own["device"] == "cuda" and own["date"] > "2026-11-23"
+    }
+    assert set(RATES.items()) <= measured
+
+
+def test_time_is_interpolated_in_logarithms():
+    for envs, rate in RATES.items():
+        assert step_time(envs) == pytest.approx(envs / rate)
+    least, second, *_, last = RATES
+    assert step_time(2048) == pytest.approx(math.sqrt(step_time(1024) * step_time(4096)))
+    assert step_time(256) == pytest.approx(step_time(least) ** 2 / step_time(second))  # the same line goes on
+    assert step_time(3 * last) == pytest.approx(3 * step_time(last))  # no faster than the last
+    assert step_time(1000, multiprocessors=66) == pytest.approx(step_time(2000))
+
+
+# choice
+
+
+class Device:
+    """Devices that hold so many groups each; the waves are as few as fit, equally many for each device."""
+
+    def __init__(self, candidates, capacity, devices):
+        self.candidates, self.capacity, self.devices = candidates, capacity, devices
+
+    def load(self, count):
+        groups = self.candidates * count
+        for waves in range(1, groups + 1):
+            largest = -(-groups // waves)
+            if largest <= self.capacity and (waves % self.devices == 0 or waves == groups):
+                return Load(largest, -(-waves // self.devices))
+        raise AssertionError
+
+    def expected(self, num_envs):
+        """The definition, in other words."""
+        sizes = np.log(list(RATES))
+        times = sizes - np.log(list(RATES.values()))
+
+        def seconds(load):
+            x = math.log(load.groups * num_envs)
+            if x < sizes[0]:
+                slope = (times[1] - times[0]) / (sizes[1] - sizes[0])
+                return load.waves * math.exp(times[0] + slope * (x - sizes[0]))
+            return load.waves * math.exp(np.interp(x, sizes, times) + max(0.0, x - sizes[-1]))
+
+        one = self.load(1)
+        fitting = [k for k in (2, 3, 4, 5) if self.load(k).waves <= one.waves]
+        return max([1, *(k for k in fitting if seconds(self.load(k)) < (2 - 1e-9) * seconds(one))])
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize("num_envs", [16, 256, 4096])
+def test_choice_is_the_most_that_take_less_than_twice_the_time(num_envs, devices):
+    found = set()
+    for candidates in [*range(1, 40), 64, 100, 250, 999, 4000]:
+        for capacity in (1, 7, 30, 100, 10**6):
+            own = Device(candidates, capacity, devices)
+            cfg = auto(f"num_envs_per_candidate={num_envs}")
+            line = settle_seeds(cfg, own.load, devices)
+            assert cfg.seeds == own.expected(num_envs), (candidates, capacity)
+            assert own.load(cfg.seeds).waves == own.load(1).waves
+            assert line.startswith(f"{cfg.seeds} seed{'s' * (cfg.seeds > 1)} for each candidate (seeds=auto: ")
+            assert math.isinf(slowdown(own.load(5), own.load(1), num_envs)) or "wave" not in line
+            found.add(cfg.seeds)
+    assert {1, 2, 3} <= found
+
+
+@pytest.mark.parametrize(
+    "load, devices, line",
+    [
+        (
+            lambda k: Load(20 * k, 1), 1,
+            "3 seeds for each candidate (seeds=auto: 60 groups of 256 environments take 1.86 times as long an"
+            " iteration as 20; --seeds N sets it)",
+        ),
+        (
+            lambda k: Load(k, 1), 4,
+            "5 seeds for each candidate (seeds=auto: 5 groups of 256 environments on each device take 1.42 times as"
+            " long an iteration as 1; --seeds N sets it)",
+        ),
+        (
+            lambda k: Load(1000 * k, 1), 1,
+            "1 seed for each candidate (seeds=auto: 2,000 groups of 256 environments would take 2.00 times as long an"
+            " iteration as 1,000): it says nothing about the spread of seeds; --seeds 3 trains three",
+        ),
+        (
+            lambda k: Load(4, k), 1,
+            "1 seed for each candidate (seeds=auto: 2 seeds need 2 waves instead of 1): it says nothing about the"
+            " spread of seeds; --seeds 3 trains three",
+        ),
+        (
+            lambda k: Load(4 * k, 1 + (k > 2)), 2,
+            "2 seeds for each candidate (seeds=auto: 8 groups of 256 environments on each device take 1.16 times as"
+            " long an iteration as 4, and 3 seeds need 2 waves on a device instead of 1; --seeds N sets it)",
+        ),
+        (lambda k: Load(0, 0), 1, ""),
+    ],
+)  # fmt: skip
+def test_line_says_what_was_chosen_and_why(load, devices, line):
+    cfg = auto()
+    assert settle_seeds(cfg, load, devices) == line
+    assert cfg.seeds == int(line.split()[0] if line else 1)
+
+
+@pytest.mark.parametrize(
+    "overrides, device, total, why",
+    [
+        ([], "cpu", False, "on a CPU"),
+        (["race.enabled=true"], "cuda:0", False, "in a race"),
+        (["isolate=process"], "cuda:0", False, "with --isolate process, which trains one seed after another"),
+        (["train.params.algo.name=elegantrl_ppo"], "cuda:0", False, "with the trainer elegantrl_ppo, whose time"),
+        ([], "cuda:0", True, "with --num_envs, which all seeds would share"),
+    ],
+)
+def test_one_seed_where_there_is_no_choice(overrides, device, total, why):
+    cfg = auto(*overrides, device=device)
+    assert seeds.most_seeds(cfg, total) == 1
+    line = settle_seeds(cfg, lambda count: pytest.fail("nothing is measured"), shared_total=total)
+    assert cfg.seeds == 1 and line.startswith(f"1 seed for each candidate (seeds=auto {why}")
+    asked = auto("seeds=3", *overrides, device=device)
+    assert settle_seeds(asked, lambda count: pytest.fail("nothing is measured"), shared_total=total) == ""
+    assert asked.seeds == 3
+
+
+def test_last_seed_is_one_that_numpy_takes():
+    cfg = auto(f"seed={2**32 - 2}")
+    settle_seeds(cfg, lambda count: Load(count, 1))
+    assert cfg.seeds == 2
+
+
+def test_fewer_multiprocessors_take_fewer_seeds():
+    chosen = []
+    for multiprocessors in (132, 40, 10):
+        cfg = auto()
+        settle_seeds(cfg, lambda count: Load(12 * count, 1), 1, multiprocessors)
+        chosen.append(cfg.seeds)
+    assert chosen == [4, 2, 2]
+
+
+@pytest.mark.slow
+def test_planner_gives_the_waves_of_each_number_of_seeds():
+    widths = {"a": (4, 1), "b": (9, 1), "c": (4, 1)}
+    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "seeds=2"])
+    needed = MemoryPlanner(cfg).bytes([own for own in widths.values() for _ in range(2)])
+    for limit, loads in ((needed, [Load(3, 1), Load(6, 1), Load(5, 2)]), (needed - 1, [Load(3, 1), Load(3, 2)])):
+        cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", f"max_memory={limit}B"])
+        planner = MemoryPlanner(cfg)
+        assert [planner.load(widths, count) for count in range(1, len(loads) + 1)] == loads
+    assert [planner.load(widths, count, devices=2) for count in (1, 2, 3)] == [Load(2, 1), Load(3, 1), Load(5, 1)]
+
+
+# runs
+
+
+@pytest.fixture
+def chooses(monkeypatch):
+    """Let runs on a CPU choose as on a GPU, up to a number."""
+
+    def on(most):
+        monkeypatch.setattr(seeds, "MOST", most)
+        monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "")
+
+    return on
+
+
+def number(folder):
+    return OmegaConf.load(folder / "config.yaml").seeds
+
+
+@pytest.mark.slow
+def test_run_on_a_cpu_takes_one_seed_and_says_so(tmp_path, capsys):
+    files = write_candidates(tmp_path / "files", COSINE)
+    output = run(tmp_path / "run", *WORDS, "--candidates", *files)
+    assert capsys.readouterr().err.count(f"\n{ONE_ON_A_CPU}\n") == 1
+    assert number(output) == 1 and type(number(output)) is int
+    assert ONE_ON_A_CPU in (output / "run.log").read_text()
+    run(tmp_path / "asked", *WORDS, "--candidates", *files, "--seeds", 1)
+    assert "for each candidate (seeds" not in capsys.readouterr().err
+    assert results(output).equals(results(tmp_path / "asked"))
+    assert main(["--extend", str(output), "--seeds", "2"]) == 0
+    assert number(output) == 2 and "for each candidate (seeds" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_chosen_number_gives_the_same_run_as_the_number_itself(tmp_path, capsys, chooses):
+    sources = {**COSINE, "fails": "def compute_reward(:\n"}
+    files = write_candidates(tmp_path / "files", sources)
+    chooses(3)
+    output = run(tmp_path / "run", *WORDS, "--candidates", *files, "--profile")
+    err = capsys.readouterr().err
+    assert "3 seeds for each candidate (seeds=auto: 9 groups of 4 environments take 1." in err  # not of the failed one
+    assert err.index("memory: about") < err.index("3 seeds for each candidate")
+    asked = run(tmp_path / "asked", *WORDS, "--candidates", *files, "--seeds", 3)
+    for name in TABLES:
+        assert (output / name).read_bytes() == (asked / name).read_bytes(), name
+    assert_same_policies(output, asked, 3 * 4)
+    rows = results(output)
+    assert set(rows.index) == {"human", "unshaped", *sources}
+    assert all(list(own) == [0, 1, 2] for _, own in rows.groupby(level=0)["seed"])
+    configs = [RunFolder(folder).read()[0] for folder in (output, asked)]
+    configs[0].profile = False
+    assert configs[0] == configs[1] and type(number(output)) is int
+
+
+@pytest.mark.slow
+def test_resumed_and_extended_runs_keep_the_number(tmp_path, caplog, chooses):
+    class Stop(Reporter):
+        def iteration_done(self, iteration, env_steps, best):
+            stop()
+
+    chooses(2)
+    settings = {"num_envs_per_candidate": 4, "learning_iterations": 3, "device": "cpu", "evaluation.final_episodes": 4}
+    stop = StopRequest()
+    asked = {"output_dir": tmp_path / "run", "seeds": "auto", "overrides": settings}
+    stopped = envcoder_bench.evaluate("Cartpole", COSINE, reporter=Stop(), stop=stop, **asked)
+    assert not stopped.complete and number(tmp_path / "run") == 2
+    chooses(4)
+    caplog.clear()
+    envcoder_bench.resume(tmp_path / "run")
+    assert "seeds=auto" not in caplog.text
+    more = {"later": "def compute_reward(pole_vel):\n    return -pole_vel.abs()\n"}
+    extended = envcoder_bench.extend(tmp_path / "run", more)
+    assert set(extended.results["candidate"]) == {"human", "unshaped", "cosine", "later"}
+    assert all(sorted(own) == [0, 1] for _, own in extended.results.groupby("candidate")["seed"])
+    again = envcoder_bench.extend(tmp_path / "run", seeds=3)  # baselines, too
+    assert set(again.results.groupby("candidate")["seed"].count()) == {3} and number(tmp_path / "run") == 3
+
+
+@pytest.mark.slow
+def test_memory_limits_the_number(tmp_path, caplog, chooses):
+    chooses(3)
+    settings = {"num_envs_per_candidate": 2000, "learning_iterations": 1, "device": "cpu"}
+    settings["overrides"] = {"evaluation.final_episodes": 2, "evaluation.num_envs": 1, "task.env.episodeLength": 4}
+    envcoder_bench.evaluate("Cartpole", COSINE, output_dir=tmp_path / "whole", **settings)
+    assert number(tmp_path / "whole") > 1
+    needed = json.loads((tmp_path / "whole" / "summary.json").read_text())["memory"]["estimated_gib"]
+    settings["max_memory"] = f"{needed - 0.01}GiB"
+    caplog.clear()
+    envcoder_bench.evaluate("Cartpole", COSINE, output_dir=tmp_path / "limited", **settings)
+    assert json.loads((tmp_path / "limited" / "summary.json").read_text())["memory"]["waves"] == 1
+    assert number(tmp_path / "limited") == number(tmp_path / "whole") - 1
+    assert f"{number(tmp_path / 'whole')} seeds need 2 waves instead of 1" in caplog.text
+
+
+@pytest.mark.slow
+def test_race_takes_one_seed_unless_a_number_is_given(tmp_path, capsys):
+    files = write_candidates(tmp_path / "files", COSINE)
+    words = [*WORDS, "--race", "--candidates", *files]
+    assert number(run(tmp_path / "run", *words)) == 1
+    assert "1 seed for each candidate (seeds=auto in a race): " in capsys.readouterr().err
+    assert number(run(tmp_path / "two", *words, "--seeds", 2)) == 2
+    assert "(seeds=auto" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_total_of_environments_is_not_divided_among_more_seeds(tmp_path, chooses, monkeypatch, capsys):
+    monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "with a total" if shared_total else "")
+    files = write_candidates(tmp_path / "files", COSINE)
+    words = [*CARTPOLE_QUICK, "--learning_iterations", 1, "--candidates", *files, "--num_envs", 12]
+    output = run(tmp_path / "run", *words)
+    assert number(output) == 1 and OmegaConf.load(output / "config.yaml").num_envs_per_candidate == 4
+    assert "(seeds=auto with a total)" in capsys.readouterr().err
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    "value, shown", [("1.5", "1.5"), ("0", "0"), ("-1", "-1"), ("true", "True"), ("two", "two"), ("null", "None")]
+)
+def test_bad_numbers_are_refused(value, shown):
+    with pytest.raises(UserError, match=f"^seeds must be a whole number of at least 1, or auto, got {shown}$"):
+        run_config("Cartpole", ["device=cpu", f"seeds={value}"])
+
+
+def test_auto_is_refused_in_a_race_only_where_it_is_asked_for():
+    assert run_config("Cartpole", ["device=cpu", "race.enabled=true"]).seeds == "auto"
+    with pytest.raises(UserError, match=r"^seeds=auto with a race: .* give a number, such as --seeds 3, or omit it"):
+        run_config("Cartpole", ["device=cpu", "race.enabled=true", "seeds=auto"])
+
+
+@pytest.mark.slow
+def test_extension_and_resumption_need_a_number(tmp_path, capsys):
+    files = write_candidates(tmp_path / "files", COSINE)
+    output = run(tmp_path / "run", *WORDS, "--candidates", *files)
+    capsys.readouterr()
+    assert main(["--extend", str(output), "--seeds", "auto"]) == 2
+    error = "--extend: --seeds must be a whole number, the total of the extended run, got auto"
+    assert capsys.readouterr().err == f"eval-shapers: error: {error}\n"
+    begun = shutil.copytree(output, tmp_path / "begun")
+    (begun / "summary.json").unlink()
+    (begun / "run.json").unlink()  # nothing says what the number was
+    text = (begun / "config.yaml").read_text()
+    (begun / "config.yaml").write_text(text.replace("seeds: 1", "seeds: auto"))
+    assert main(["--resume", str(begun)]) == 2
+    assert "seeds must be the number of seeds that the run began with, got auto" in capsys.readouterr().err

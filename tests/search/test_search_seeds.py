@@ -1,0 +1,103 @@
+"""The number of seeds of a search: chosen once, the same in all rounds, kept when it resumes."""
+
+import json
+
+import pytest
+from omegaconf import OmegaConf
+
+from envcoder_bench import auto_shape
+from envcoder_bench.run import seeds
+from envcoder_bench.search.loop import Search
+
+pytestmark = pytest.mark.slow
+
+WORDS = [
+    "--task", "Cartpole", "--llm", "evolve", "--shaper_types", "compute_reward", "--num_iters", "2",
+    "--shapers_per_iter", "2", "--num_envs_per_candidate", "4", "--learning_iterations", "2", "--final_seeds", "2",
+    "--device", "cpu", "evaluation.num_envs=2", "evaluation.final_episodes=4", "evaluation.points=1",
+    "task.env.episodeLength=40", "final_episodes=4",
+]  # fmt: skip
+
+
+@pytest.fixture
+def chooses(monkeypatch):
+    """Let searches on a CPU choose as on a GPU, up to a number."""
+
+    def on(most):
+        monkeypatch.setattr(seeds, "MOST", most)
+        monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "")
+
+    return on
+
+
+def search(*words, expect=0):
+    assert auto_shape.main([*map(str, words)]) == expect
+
+
+def used(run):
+    """The seeds of each candidate and baseline of a run."""
+    found = {}
+    for row in json.loads((run / "summary.json").read_text())["ranking"]:
+        found[row["candidate"]] = row["seeds"]
+    return found
+
+
+def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, chooses, capsys, monkeypatch):
+    folder = tmp_path / "search"
+    chooses(2)
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Search, "_finish", lambda search: search._ended())
+        search(*WORDS, "--num_iters", 1, "--output_dir", folder)
+    shown = "".join(capsys.readouterr())
+    # two candidates, two baselines and the best so far
+    assert shown.count("2 seeds for each candidate (seeds=auto: 10 groups of 4 environments take 1.") == 1
+    assert shown.count("(seeds=auto") == 1
+    assert OmegaConf.load(folder / "config.yaml").overrides[-1] == "seeds=2"
+    chooses(3)
+    search("--resume", folder, "--num_iters", 2)
+    assert "(seeds=auto" not in "".join(capsys.readouterr())
+    for number, expected in ((1, [0, 1]), (2, [2, 3])):
+        run = folder / "rounds" / str(number) / "run"
+        assert OmegaConf.load(run / "config.yaml").seeds == 2
+        found = used(run)
+        assert {"human", "unshaped"} < set(found)
+        assert all(own == expected for own in found.values())
+    final = used(folder / "final")
+    assert len(final) == 3 and all(own == [4, 5] for own in final.values())
+
+
+def test_search_on_a_cpu_takes_one_seed_and_says_so(tmp_path, capsys):
+    search(*WORDS, "--num_iters", 1, "--output_dir", tmp_path / "search")
+    shown = "".join(capsys.readouterr())
+    assert shown.count("1 seed for each candidate (seeds=auto on a CPU): it says nothing about the spread") == 1
+    assert ", 1 seed, on cpu" in shown
+    assert all(own == [0] for own in used(tmp_path / "search" / "rounds" / "1" / "run").values())
+
+
+def test_search_that_began_before_there_was_a_choice_goes_on_with_one_seed(tmp_path, chooses, monkeypatch):
+    folder = tmp_path / "search"
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Search, "_finish", lambda search: search._ended())
+        search(*WORDS, "--num_iters", 1, "--output_dir", folder)
+    config = OmegaConf.load(folder / "config.yaml")
+    assert config.overrides.pop() == "seeds=1"
+    OmegaConf.save(config, folder / "config.yaml")
+    chooses(3)
+    search("--resume", folder, "--num_iters", 2)
+    assert OmegaConf.load(folder / "rounds" / "2" / "run" / "config.yaml").seeds == 1
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--seeds", "-1"], "seeds must be a whole number of at least 1, or auto, got -1"),
+        (["--seeds", "two"], "argument --seeds: it must be a whole number of at least 1, or auto, got two"),
+        (["seeds=1.5"], "seeds must be a whole number of at least 1, or auto, got 1.5"),
+        (["--seeds", "auto", "--race"], "seeds=auto with a race: how long a race takes cannot be predicted"),
+    ],
+)
+def test_bad_numbers_are_refused(words, message, tmp_path, capsys):
+    search(*WORDS, *words, "--output_dir", tmp_path / "search", expect=2)
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1
+    assert not (tmp_path / "search").exists()
