@@ -25,7 +25,8 @@ MEASUREMENTS = {
     "learner": ("learner", "acting and learning, all candidates in one batch and one after another"),
     "pairs": ("pairs", "two tasks trained in turns: env-steps/s of processor time"),
     "startup": ("startup", "a run from the command to its first iteration"),
-    "run": ("startup", "a whole run"),
+    "run": ("startup", "a whole run, page included"),
+    "page": ("page", "from the last iteration to the prompt, of a run with made-up numbers"),
     "devices": ("devices", "a run on several devices, beside one"),
     "certainty": ("certainty", "how often a ranking's statements are right, in simulated runs"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
@@ -98,12 +99,12 @@ def build_parser() -> argparse.ArgumentParser:
     option("scaling", "--task", "Anymal", "another task trains its shipped candidates, each with several seeds")
     option("processes", "--processes", [1, 8], "numbers of processes", nargs="+")
     option("processes", "--seconds", 8.0, "how long all train side by side")
-    for name in ("dispatch", "learner", "startup", "run"):
-        option(name, "--candidates", 250 if name == "run" else 16, "candidates")
+    for name in ("dispatch", "learner", "startup", "run", "page"):
+        option(name, "--candidates", 250 if name in ("run", "page") else 16, "candidates")
     option("devices", "--candidates", 1000, "candidates")
     option("devices", "--devices", ["0", "0,1"], "values of eval-shapers --devices", nargs="+")
     option("devices", "--iterations", 60, "iterations")
-    for name in ("scaling", "processes", "dispatch", "learner", "startup", "run", "devices"):
+    for name in ("scaling", "processes", "dispatch", "learner", "startup", "run", "page", "devices"):
         option(name, "--envs", 256, "environments per candidate")
     option("scaling", "--iterations", 7, "iterations, of which the median counts")
     option("learner", "--iterations", 7, "iterations, of which the median counts")
@@ -111,7 +112,9 @@ def build_parser() -> argparse.ArgumentParser:
         option(name, "--warmup", 3, "iterations before, which compile and capture")
     added["scaling"].add_argument("--dispatch", action="store_true", help="time the candidate functions too")
     option("learner", "--loop_candidates", 0, "", help="candidates in the loop, fewer if it is slow (default: all)")
-    option("run", "--iterations", 300, "iterations")
+    for name in ("run", "page"):
+        option(name, "--iterations", 300, "iterations")
+    option("page", "--seeds", 1, "seeds")
     option("certainty", "--runs", 1000, "simulated runs of each kind")
     added["pairs"].add_argument("--tasks", nargs=2, required=True, metavar="TASK", help="e.g. isaacgymenvs:Ant Ant")
     option("pairs", "--seeds", 16, "groups, each with a seed")

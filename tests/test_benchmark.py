@@ -97,6 +97,32 @@ def test_run_measures_a_complete_run(benchmark):
     assert sum(row["phase_s"].values()) < row["last_iteration_s"] - row["first_iteration_s"]
 
 
+def test_run_ends_when_the_page_is_written(benchmark, monkeypatch):
+    from bench import startup
+
+    written = []
+
+    def conclude(result, videos, conclude=startup.conclude):
+        code = conclude(result, videos)
+        written.append(((result.folder / "report.html").is_file(), startup.process_age()))
+        return code
+
+    monkeypatch.setattr(startup, "conclude", conclude)
+    monkeypatch.setenv("ENVCODER_BENCH_VIDEO", "0")
+    (row,), printed = benchmark("run", "--candidates", 1, "--envs", 4, "--iterations", 1)
+    ((there, at),) = written
+    assert there and row["seconds"] >= at and row["videos"] == 0
+    assert row["after_last_iteration_s"] == pytest.approx(row["seconds"] - row["last_iteration_s"])
+    assert "report.html" not in printed  # what eval-shapers prints is not shown
+
+
+def test_page_measures_the_end_of_a_run_without_training(benchmark):
+    (row,), printed = benchmark("page", "--candidates", 3, "--iterations", 4, "--seeds", 2)
+    assert row["part_s"].keys() == {"results", "tensorboard", "table", "page"} and min(row["part_s"].values()) > 0
+    assert row["after_last_iteration_s"] == pytest.approx(sum(row["part_s"].values()))
+    assert f", torch {torch.__version__}, " in row["libraries"] and "| 3 x 2 | 4 |" in printed
+
+
 def test_startup_ends_at_the_first_iteration(benchmark):
     (row,), _ = benchmark("startup", "--candidates", 2, "--envs", 4)
     assert 0 < row["checked_s"] < row["first_iteration_s"] <= row["seconds"] and row["memory_gib"] > 0.1

@@ -88,8 +88,9 @@ class _Graph:
 
         name = f"constant_{len(self.constants)}"
         array = np.asarray(values.numpy() if isinstance(values, Tensor) else values, dtype=np.float32)
-        # a runtime may compute with infinities in other ways than torch
-        self.constants.append(numpy_helper.from_array(array.clip(-_FLOAT_MAX, _FLOAT_MAX), name))
+        # a runtime may compute with infinities in other ways than torch; numpy 1 clips a single float32 to a float64
+        finite = array.clip(-_FLOAT_MAX, _FLOAT_MAX).astype(np.float32)
+        self.constants.append(numpy_helper.from_array(finite, name))
         return name
 
     def rename(self, output: str, name: str) -> None:

@@ -72,12 +72,15 @@ def over_seeds(curves: pd.DataFrame, metric: str) -> pd.DataFrame:
     Seeds of an extended run can have been evaluated after other numbers of env-steps. Between two evaluations of a seed
     its value is interpolated, so that each row is of all seeds that were being trained then.
     """
+    import pandas as pd  # slow to import, and --check does not need it
+
     known: Any = curves[curves[metric].notna()]
     wide = known.pivot_table(index=["candidate", "env_steps"], columns="seed", values=metric)
     for name in wide[wide.isna().any(axis=1)].index.unique("candidate"):
         own = wide.loc[name].interpolate(method="index", limit_area="inside")
         wide.loc[name] = own.to_numpy()
-    return wide.agg(["mean", "min", "max"], axis=1)
+    # not agg(axis=1): pandas 3.0.0 calls it for each row, and 2.0.0 returns objects
+    return pd.DataFrame({"mean": wide.mean(axis=1), "min": wide.min(axis=1), "max": wide.max(axis=1)})
 
 
 def split_wide(curves: Path, components: Path) -> None:

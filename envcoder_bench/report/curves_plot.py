@@ -61,7 +61,8 @@ def plot_learning_curves(
     labels, bands = [], []
     for row in reversed(drawn):  # the best is drawn last, on top
         line: Any = points.loc[row.candidate]
-        steps, mean = line.index.to_numpy() / scale, line["mean"].to_numpy()
+        steps = line.index.to_numpy() / scale
+        mean, least, most = (line[name].to_numpy() for name in ("mean", "min", "max"))
         style = styles[row.candidate]
         marker = {"marker": "o", "markersize": 4} if len(steps) == 1 else {}
         axes.plot(steps, mean, **style, **marker, solid_capstyle="round")
@@ -70,9 +71,9 @@ def plot_learning_curves(
         if row.rank is None:  # the candidate failed here
             axes.plot(steps[-1], mean[-1], "x", color=style["color"], markersize=7, zorder=style["zorder"])
         if style["color"] != LIGHT:
-            axes.fill_between(steps, line["min"], line["max"], color=style["color"], alpha=0.13, linewidth=0, zorder=1)
+            axes.fill_between(steps, least, most, color=style["color"], alpha=0.13, linewidth=0, zorder=1)
             labels.append((row, steps[-1], float(mean[-1]), style["color"]))
-            bands += [float(line["min"].min()), float(line["max"].max())]
+            bands += [float(least.min()), float(most.max())]
     cut = False
     if drawn:
         low, high = _limits(points["mean"].to_numpy(), bands)

@@ -94,10 +94,10 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
 
 def components(table: pd.DataFrame, order: Sequence[str]) -> list[dict[str, Any]] | None:
     """Return the reward components of each candidate over its training, mean of the seeds."""
-    found = []
+    found, rows = [], dict(iter(table.groupby("candidate", sort=False)))
     for name in order:
-        own: Any = table[table["candidate"] == name]
-        if own.empty:
+        own: Any = rows.get(name)
+        if own is None:
             continue
         steps = sorted(int(x) for x in own["env_steps"].unique())
         x = steps[:: -(-len(steps) // MOST_POINTS)]

@@ -81,6 +81,12 @@ def read(path: Path) -> list[Record]:
     return found
 
 
+def place(record: Record) -> str:
+    """Return the card, or the processor's cores, and the simulator's version, such as ``H100, MuJoCo Warp 4.0.0``."""
+    label = record["label"] if record["device"] == "cpu" else record["label"].split()[0]
+    return f"{label}, {record['machine'].split(', ')[-1]}"
+
+
 def latest(records: list[Record], kind: str, *keys: str) -> list[Record]:
     """Return the last record of a kind for each machine and combination of ``keys``, sorted by them."""
     found: dict[Any, Record] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -12,8 +14,10 @@ import torch
 from tqdm import tqdm
 
 from envcoder_bench import evaluate
+from envcoder_bench.after_run import conclude
 from envcoder_bench.core.profiling import COMPARISON, EVALUATION, RESULTS, HostClock, Profiler, Timeline
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.video.page import page_videos
 
 from . import records
 from .candidates import write_candidates
@@ -27,7 +31,7 @@ def startup(args: Namespace) -> Iterator[Record]:
 
 
 def run(args: Namespace) -> Iterator[Record]:
-    """Time a whole run including evaluations."""
+    """Time a whole run: to the end of eval-shapers, with evaluations, page and videos."""
     yield _record(args, args.iterations, to_the_end=True)
 
 
@@ -88,6 +92,11 @@ def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
         )  # fmt: skip
         record = {"kind": "run" if to_the_end else "startup", **size, **watch.seen, "seconds": process_age()}
         if to_the_end:
+            with contextlib.redirect_stdout(io.StringIO()):
+                conclude(result, None)
+            record["seconds"] = process_age()
+            record["after_last_iteration_s"] = record["seconds"] - record["last_iteration_s"]
+            record["videos"] = len(page_videos(result.folder))
             failed = sum(status != "ok" for status in result.results["status"])
             steps = args.candidates * args.envs * cfg.train.params.config.horizon_length * iterations
             phase_s = {name: own - watch.before[name] for name, own in phases.seconds().items()}

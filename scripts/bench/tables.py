@@ -6,9 +6,10 @@ from statistics import mean
 from typing import Any, Callable, Sequence, Tuple
 
 from . import task_tables, terrain_report
-from .records import Record, latest
+from .records import Record, latest, place
 
 KINDS = ("action", "reward", "terminal", "initial_state", "goal", "observation")
+PARTS = ("results", "tensorboard", "table", "page")  # of what follows the last iteration
 Column = Tuple[str, Callable[[Record], str]]
 
 _SIZE: Column = ("candidates x environments", lambda r: f"{r['candidates']:,} x {r['envs']:,}")
@@ -32,6 +33,13 @@ COLUMNS: dict[str, list[Column]] = {
         ("ratio", lambda r: f"{r['training'] / r['physics']:.2f}"),
         ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         ("startup", lambda r: f"{r['startup_s']:.0f} s"),
+    ],
+    "speed": [
+        _SIZE,
+        ("env-steps/s", lambda r: f"{r['training'] / 1e6:.2f} M"),
+        ("of bare physics", lambda r: f"{100 * r['training'] / r['physics']:.0f} %"),
+        ("GPU memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
+        ("measured", lambda r: f"{place(r)}, {r['date'].split()[0]}"),
     ],
     "task_scaling": [
         ("task", lambda r: r["task"]),
@@ -98,11 +106,20 @@ COLUMNS: dict[str, list[Column]] = {
         _SIZE,
         ("iterations", lambda r: f"{r['iterations']:,}"),
         ("whole run", lambda r: f"{r['seconds'] / 60:.1f} min"),
+        ("page", lambda r: "included" if "after_last_iteration_s" in r else "left out"),
         ("env-steps/s, all included", lambda r: f"{r['env_steps'] / r['seconds']:,.0f}"),
         ("first iteration done after", lambda r: f"{r['first_iteration_s']:.0f} s"),
         ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         ("failed candidates", lambda r: f"{r['failed']}"),
         ("training, evaluations, comparisons, results, end", _phases),
+    ],
+    "page": [
+        ("candidates x seeds", lambda r: f"{r['candidates']:,} x {r['seeds']}"),
+        ("iterations", lambda r: f"{r['iterations']:,}"),
+        ("libraries", lambda r: r["libraries"]),
+        *((part, lambda r, part=part: f"{r['part_s'][part]:.1f} s") for part in PARTS),
+        ("together", lambda r: f"{r['after_last_iteration_s']:.1f} s"),
+        ("of processor time", lambda r: f"{r['processor_s']:.1f} s"),
     ],
 }
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
@@ -112,6 +129,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     "pairs": ("task", "against", "seeds", "envs"),
+    "page": ("candidates", "seeds", "iterations", "libraries"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "dispatch", "learner", "startup")},
 }
 
@@ -133,6 +151,8 @@ def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> li
     of_tasks = {**task_tables.ROWS, **terrain_report.ROWS}
     if kind in of_tasks:
         return of_tasks[kind](records)
+    if kind == "speed":
+        return speed_rows(records)
     rows = latest(records, kind, *IDENTITY[kind])
     if kind == "processes":
         tools = latest([*known, *records], "scaling", "envs", "candidates")
@@ -142,6 +162,13 @@ def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> li
         ones = [alone.get((row["label"], row["candidates"], row["envs"])) for row in rows]
         return [row if one is None else {**row, "one": one} for row, one in zip(rows, ones)]
     return rows
+
+
+def speed_rows(records: Sequence[Record]) -> list[Record]:
+    """Return the newest record of any GPU for few, many and very many candidates."""
+    own = [r for r in records if r["kind"] == "scaling" and r["device"] == "cuda" and r["envs"] == 256]
+    newest = {r["candidates"]: r for r in sorted(own, key=lambda r: r["date"])}
+    return [newest[count] for count in (4, 250, 1000) if count in newest]
 
 
 def _tool(row: Record, tools: list[Record]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Callable, List, Sequence, Tuple
 from envcoder_bench.report.statistics import UNBOUNDED, mean_interval
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
 
-from .records import Record, latest
+from .records import Record, latest, place
 
 # fitness of the human baseline that is to be reached, and within how many seconds of training
 TARGETS: dict[str, tuple[float, float | None]] = {
@@ -121,42 +121,40 @@ def learning_rows(records: Sequence[Record]) -> list[Record]:
 
 
 def lengths_as_learning(study: Sequence[Record]) -> list[Record]:
-    """Return the study's trainings of both baselines as records of ``learning``, one for each policy and evaluation."""
+    """Return the study's trainings of both baselines as records of ``learning``, one for each policy and evaluation.
+
+    Also those that were stopped before their end.
+    """
     return [
         {
             **record, "kind": "learning", "candidate": name, "fitness": fitness, "what": f"{record['task']}: lengths",
             "run": record["date"], "point": record["iteration"], "seconds": math.nan,
         }
         for record in study
-        if record["kind"] == "lengths" and record.get("complete")
+        if record["kind"] == "lengths"
         for name, fitness in record["fitness"].items()
     ]  # fmt: skip
 
 
 def gap_rows(records: Sequence[Record]) -> list[Record]:
-    """Return a row for each task: human and unshaped, of the trainings with most seeds, in one training if possible.
+    """Return a row for each task: the newest training of both baselines with the settings of their time.
 
-    They are compared after as many env-steps, those of the shorter training, and with the human baseline's shaping with
-    the sparse reward where that was trained with them. Changed settings are left out.
+    Both are of one training, and so of one card and one version, after as many env-steps; with them the human
+    baseline's shaping with the sparse reward, where it was trained beside them. Trainings with more seeds come first.
     """
+    trainings: dict[tuple[str, str], dict[str, Record]] = {}
+    for row in learning_rows(records):
+        if not row.get("overrides"):
+            trainings.setdefault((row["task"], row["run"]), {})[row["candidate"]] = row
+    newest: dict[str, dict[str, Record]] = {}
+    both = [(run, own) for run, own in trainings.items() if set(own) >= set(BASELINES)]
+    for (task, _), own in sorted(both, key=lambda x: (x[1][HUMAN]["seeds"], x[0][1])):
+        newest[task] = own
     rows = []
-    ends = [row for row in learning_rows(records) if not row.get("overrides")]
-    for label, task in sorted({(r["label"], r["task"]) for r in ends}, key=lambda x: (x[0], _order(x[1]))):
-        own = [r for r in ends if (r["label"], r["task"]) == (label, task)]
-        both = [r for r in own if {p["candidate"] for p in own if p["run"] == r["run"]} >= set(BASELINES)]
-
-        def best(candidate: str, own: list[Record] = own, both: list[Record] = both) -> Record | None:
-            of = [r for r in own if r["candidate"] == candidate]
-            return max(of, key=lambda r: (r["seeds"], r in both, r["env_steps"]), default=None)
-
-        human, unshaped = best(HUMAN), best(UNSHAPED)
-        if human is not None and unshaped is not None:
-            commands = dict.fromkeys([human["command"], unshaped["command"]])
-            steps = 1.02 * min(human["env_steps"], unshaped["env_steps"])
-            sparse = [r for r in own if r["candidate"] == SPARSE_REWARD and r["run"] == human["run"] == unshaped["run"]]
-            human, unshaped, *sparse = ({**r, **_last_before(steps, r["points"])} for r in (human, unshaped, *sparse))
-            others = {"unshaped": unshaped, "sparse": sparse[0] if sparse else None}
-            rows.append({**human, **others, "command": "\n    ".join(commands)})
+    for task in sorted(newest, key=_order):
+        steps = 1.02 * min(row["env_steps"] for row in newest[task].values())
+        own = {name: {**row, **_last_before(steps, row["points"])} for name, row in newest[task].items()}
+        rows.append({**own[HUMAN], "unshaped": own[UNSHAPED], "sparse": own.get(SPARSE_REWARD)})
     return rows
 
 
@@ -281,11 +279,6 @@ def _bold_if_better(row: Record, other: Record) -> str:
     return f"**{own}**" if round(low, 2) > round(high, 2) else own
 
 
-def _both_steps(row: Record) -> str:
-    human, unshaped = _steps(row), _steps(row["unshaped"])
-    return human if human == unshaped else f"{human}, {unshaped}"
-
-
 ROWS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
     "learning": learning_rows, "outside": outside_rows, "gap": gap_rows, "transfer": transfer_rows,
     "physics": physics_rows, "finer": finer_rows,
@@ -315,8 +308,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("unshaped", lambda r: _bold_if_better(r["unshaped"], r)),
         ("human, sparse reward", lambda r: interval(r["sparse"]["fitness"], r["task"]) if r["sparse"] else ""),
         ("human", lambda r: _bold_if_better(r, r["unshaped"])),
-        ("seeds", lambda r: f"{r['seeds']}"),
-        ("env-steps of each policy", _both_steps),
+        ("seeds x env-steps", lambda r: f"{r['seeds']} x {_steps(r)}"),
+        ("measured", lambda r: f"{place(r)}, {r['date'].split()[0]}"),
     ],
     "transfer": [
         ("task, baseline", lambda r: f"{r['task']}, {r['candidate']}"),

@@ -6,9 +6,13 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from page_fakes import fake_page
 
+from envcoder_bench.report import page_data
 from envcoder_bench.report.csv_log import line, sort_rows
 from envcoder_bench.report.curves import ComponentLog, CurveLog, over_seeds, read_curves, split_wide
+from envcoder_bench.report.curves_plot import plot_learning_curves
+from envcoder_bench.report.page import render_page
 
 CANDIDATES = ("001", 'comma, "quote"')
 
@@ -244,3 +248,46 @@ def test_over_seeds_at_equal_steps_is_mean_least_and_greatest():
     pd.testing.assert_frame_equal(
         over_seeds(table, "fitness"), table.groupby(["candidate", "env_steps"])["fitness"].agg(["mean", "min", "max"])
     )
+
+
+def test_page_and_picture_call_no_python_for_each_row(tmp_path, monkeypatch):
+    """``DataFrame.agg(axis=1)`` took a minute for 250 candidates with pandas 3.0.0."""
+    run = fake_page(points=8)
+
+    def refuse(self, *args, **kwargs):
+        raise AssertionError("called for each row")
+
+    for name in ("agg", "aggregate", "apply", "map", "transform", "iterrows", "itertuples"):
+        monkeypatch.setattr(pd.DataFrame, name, refuse, raising=False)
+    assert "<h2>Learning curves</h2>" in render_page(run)
+    assert plot_learning_curves(run.curves, run.ranked, tmp_path / "curves.png", "Cartpole", "").is_file()
+
+
+def test_seeds_are_summarized_as_row_by_row():
+    run = fake_page(seeds=3)
+    found = over_seeds(run.curves, "fitness")
+    wanted = {}
+    for row in run.curves.to_dict("records"):
+        if math.isfinite(row["fitness"]):
+            wanted.setdefault((row["candidate"], row["env_steps"]), []).append(row["fitness"])
+    assert list(found.columns) == ["mean", "min", "max"] and {str(kind) for kind in found.dtypes} == {"float64"}
+    assert dict(zip(found.index, found.to_numpy().tolist())) == {
+        place: pytest.approx([sum(own) / len(own), min(own), max(own)]) for place, own in wanted.items()
+    }
+    assert all(len(own) == 3 for own in wanted.values()) and wanted
+
+
+def test_components_of_the_page_are_means_of_the_seeds_in_the_order_of_the_ranking():
+    run = fake_page(names=("first", "second"), seeds=2, points=3)
+    order = ["second", "no rows", "human"]
+    found = page_data.components(run.components, order)
+    assert [own["name"] for own in found] == ["human"]  # the last candidate failed, and has no rows either
+    wanted = {}
+    for row in run.components.to_dict("records"):
+        if row["candidate"] == "human":
+            wanted.setdefault(row["component"], {}).setdefault(row["env_steps"], []).append(row["mean"])
+    for own in found[0]["series"]:
+        values = [sum(seeds) / len(seeds) for _, seeds in sorted(wanted[own["name"]].items())]
+        assert own["values"] == pytest.approx(values, rel=1e-4) and len(values) == 3
+    names = [own["name"] for own in page_data.components(run.components, ["first", "unshaped", "human"])]
+    assert names == ["first", "unshaped", "human"]
