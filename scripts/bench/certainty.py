@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from argparse import Namespace
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
@@ -22,7 +22,7 @@ Draw = Callable[[np.random.Generator, int, int], np.ndarray]  # (candidates, see
 
 
 def success(rate: float, correlation: float = 0.0) -> Draw:
-    """Return runs whose episodes succeed with ``rate``; that of a seed is beta with this correlation of its episodes."""
+    """Return runs whose episodes succeed with ``rate``; seeds differ by a beta distribution with this correlation."""
 
     def draw(rng: np.random.Generator, candidates: int, seeds: int) -> np.ndarray:
         chance = np.full((candidates, seeds, 1), rate)
@@ -54,7 +54,7 @@ def bimodal(share: float, rate: float = 0.95) -> Draw:
     return draw
 
 
-CASES: Dict[str, Tuple[Draw, float, Tuple[float, float]]] = {  # how it is drawn, the true fitness, its bounds
+CASES: dict[str, tuple[Draw, float, tuple[float, float]]] = {  # how it is drawn, the true fitness, its bounds
     **{f"success rate {p}": (success(p), p, RATE) for p in (0.5, 0.9, 0.98, 0.995)},
     **{f"success rate {p}, seeds differ": (success(p, 0.1), p, RATE) for p in (0.5, 0.9, 0.98)},
     "normal, seeds alike": (normal(0.0), 0.0, UNBOUNDED),

@@ -14,6 +14,7 @@ from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .records import Record, latest
+from .tables import of_one_host
 from .task_tables import TARGETS, UNITS, Points, bounds, curves, mean_fitness, measured, name
 
 TOOL, PROCESSES = COLOURS[:2]
@@ -91,26 +92,29 @@ def plot_memory(records: list[Record], path: Path) -> Path | None:
 
 
 def plot_devices(records: list[Record], path: Path) -> Path | None:
-    """Draw env-steps/s over the number of GPUs, for the most candidates; None if nothing was measured on GPUs."""
+    """Draw env-steps/s over the number of GPUs of one host; None if nothing was measured on GPUs."""
     rows = [row for row in latest(records, "devices", "candidates", "envs", "count") if row["device"] == "cuda"]
     if not rows:
         return None
-    candidates, envs = max((row["candidates"], row["envs"]) for row in rows)
+    rows = of_one_host(rows)
+    sizes = Counter((row["candidates"], row["envs"]) for row in rows)
+    candidates, envs = max(sizes, key=lambda size: (sizes[size], size))
     own = [row for row in rows if (row["candidates"], row["envs"]) == (candidates, envs)]
     rates = {row["count"]: row["training"] for row in own}
     about = f"{own[0]['label']} of one host, ANYmal C, {candidates:,} candidates x {envs} environments, one run each"
     figure, (axes,), top = new_figure(6.8, 4.6, "Training speed on several GPUs", about)
-    axes.bar(list(rates), list(rates.values()), width=0.5, color=TOOL)
-    for count, rate in rates.items():
+    places = range(len(rates))
+    axes.bar(places, list(rates.values()), width=0.5, color=TOOL)
+    for place, (count, rate) in enumerate(rates.items()):
         share = f"\n{rate / rates[1]:.2f} times one" if 1 in rates and count > 1 else ""
         style: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "color": "white"}
-        axes.annotate(f"{rate / 1e6:.1f} M{share}", (count, rate), xytext=(0, -8), **style)
+        axes.annotate(f"{rate / 1e6:.1f} M{share}", (place, rate), xytext=(0, -8), **style)
     if 1 in rates:
         ideal = [rates[1] * count for count in rates]
-        axes.bar(list(rates), ideal, width=0.5, fill=False, linestyle="--", edgecolor=GREY, label="times one GPU")
+        axes.bar(places, ideal, width=0.5, fill=False, linestyle="--", edgecolor=GREY, label="times one GPU")
         axes.legend(fontsize=9, edgecolor="none", loc="upper left")
-    axes.set(xlabel="GPUs", ylabel="env-steps/s", xlim=(0.4, max(rates) + 0.6), ylim=(0, 1.2 * max(rates.values())))
-    axes.set_xticks(list(rates))
+    axes.set(xlabel="GPUs", ylabel="env-steps/s", xlim=(-0.6, len(rates) - 0.4), ylim=(0, 1.2 * max(rates.values())))
+    axes.set_xticks(places, list(map(str, rates)))
     axes.yaxis.set_major_formatter(EngFormatter())
     axes.grid(axis="y", **GRID)
     axes.set_axisbelow(True)

@@ -99,6 +99,8 @@ COLUMNS: dict[str, list[Column]] = {
         _SIZE,
         ("training, env-steps/s", lambda r: f"{r['training']:,.0f}"),
         ("times one device", lambda r: f"{r['training'] / r['one']:.2f}" if "one" in r else ""),
+        ("of devices that each train their share alone", lambda r: _of_shares(r)),
+        ("memory of the head", lambda r: f"{r['head_gib']:.1f} GiB" if "head_gib" in r else ""),
         ("first iteration after", lambda r: f"{r['first_iteration_s']:.0f} s"),
         ("whole run", lambda r: f"{r['seconds'] / 60:.1f} min"),
     ],
@@ -134,6 +136,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
 }
 
 
+def _of_shares(row: Record) -> str:
+    return f"{row['training'] / row['count'] / row['share']:.1%}" if "share" in row and row["count"] > 1 else ""
+
+
 def table(kind: str, rows: Sequence[Record]) -> list[str]:
     """Return Markdown lines, a row per record; two for ``dispatch``."""
     columns = {**COLUMNS, **task_tables.COLUMNS, **terrain_report.COLUMNS}[kind]
@@ -158,9 +164,8 @@ def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> li
         tools = latest([*known, *records], "scaling", "envs", "candidates")
         return [{**row, **_tool(row, tools)} for row in rows]
     if kind == "devices":
-        alone = {(row["label"], row["candidates"], row["envs"]): row["training"] for row in rows if row["count"] == 1}
-        ones = [alone.get((row["label"], row["candidates"], row["envs"])) for row in rows]
-        return [row if one is None else {**row, "one": one} for row, one in zip(rows, ones)]
+        rows = of_one_host(rows)
+        return [{**row, **_single(row, rows)} for row in rows]
     return rows
 
 
@@ -169,6 +174,20 @@ def speed_rows(records: Sequence[Record]) -> list[Record]:
     own = [r for r in records if r["kind"] == "scaling" and r["device"] == "cuda" and r["envs"] == 256]
     newest = {r["candidates"]: r for r in sorted(own, key=lambda r: r["date"])}
     return [newest[count] for count in (4, 250, 1000) if count in newest]
+
+
+def of_one_host(rows: list[Record]) -> list[Record]:
+    """Return the runs on several devices of the host that was measured last, without those for their bits alone."""
+    rows = [row for row in rows if "deterministic=true" not in row["command"]]
+    hosts = [row["machine"] for row in sorted(rows, key=lambda row: row["date"])]
+    return [row for row in rows if row["machine"] == hosts[-1]]
+
+
+def _single(row: Record, rows: list[Record]) -> dict[str, Any]:
+    """Return the speed of one device with all candidates, and with as many as each of several trains."""
+    singles = {own["candidates"]: own["training"] for own in rows if own["count"] == 1 and own["envs"] == row["envs"]}
+    known = {"one": singles.get(row["candidates"]), "share": singles.get(row["candidates"] // row["count"])}
+    return {key: value for key, value in known.items() if value is not None}
 
 
 def _tool(row: Record, tools: list[Record]) -> dict[str, Any]:
