@@ -250,7 +250,8 @@ def _status(rows: list[Result]) -> str:
 
 def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
     """Return the content of summary.json; unknown numbers are None, because JSON has no NaN."""
-    best = next((r.candidate for r in ranked if r.rank is not None and not r.baseline), None)
+    own = [r for r in ranked if r.rank is not None and not r.baseline]
+    best = own[0].candidate if own else None
     race = {} if info.race is None else {"race": dict(info.race)}
     return {
         "task": info.task,
@@ -264,6 +265,7 @@ def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
         "memory": dict(info.memory),
         **race,
         "best_candidate": best,
+        "share_first_place": [r.candidate for r in own[1:] if r.rank == own[0].rank],
         "ranking": [_json_row(r) for r in ranked],
         "paths": dict(info.paths),
     }
