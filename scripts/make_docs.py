@@ -14,7 +14,7 @@ from pathlib import Path
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.describe import function_docs, timing
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.registry import get_spec, state_table
 from envcoder_bench.tasks.sim_task import control_timing
@@ -47,10 +47,10 @@ def docstring(path: Path) -> str:
 
 def baselines_table(name: str) -> str:
     """Return a table of what the functions of the baselines do, by the first lines of their docstrings."""
-    docs = {baseline: function_docs(name, baseline) for baseline in BASELINES}
-    rows = [f"| function | {' | '.join(BASELINES)} |", "|---" * (1 + len(BASELINES)) + "|"]
+    docs = {baseline: function_docs(name, baseline) for baseline in BASELINE_FILES}
+    rows = [f"| function | {' | '.join(BASELINE_FILES)} |", "|---" * (1 + len(BASELINE_FILES)) + "|"]
     for function in SHAPER_TYPES:
-        own = [docs[baseline].get(function, "") for baseline in BASELINES]
+        own = [docs[baseline].get(function, "") for baseline in BASELINE_FILES]
         if any(own):
             rows.append(f"| `{function}` | {' | '.join(own)} |")
     return "\n".join(rows)

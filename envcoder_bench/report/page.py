@@ -17,7 +17,7 @@ from envcoder_bench.report.html import fact_list, text, visible
 from envcoder_bench.report.page_candidates import render_candidates
 from envcoder_bench.report.page_content import RunPage
 from envcoder_bench.report.page_ranking import fitness_decimals, render_ranking
-from envcoder_bench.report.table import fixed
+from envcoder_bench.report.table import fixed, nothing_learnt
 
 PAGE = "report.html"
 ASSETS = Path(__file__).parent / "assets"
@@ -75,6 +75,7 @@ def render_page(run: RunPage) -> str:
 def _data(run: RunPage) -> dict[str, Any]:
     trained = set() if run.curves is None else set(run.curves["candidate"])
     curves = None if run.curves is None else page_data.curves(run.curves)
+    trained.update(page_data.add_untrained(curves, run.ranked))
     parts = None
     if run.components is not None:
         parts = page_data.components(run.components, [row.candidate for row in run.ranked])
@@ -112,7 +113,10 @@ def _lead(run: RunPage) -> str:
     words = f"Best candidate: {best.candidate}, fitness {fixed(best.fitness, decimals)}"
     others = [row for row in run.ranked if row.baseline and row.rank is not None]
     versus = ", ".join(f"{row.candidate} {fixed(row.fitness, decimals)}" for row in others)
-    return f'<p class="lead">{text(words + (f" (baselines: {versus})" if versus else ""))}.</p>'
+    warning = nothing_learnt(run.ranked)
+    return f'<p class="lead">{text(words + (f" (baselines: {versus})" if versus else ""))}.</p>' + (
+        f"<p>{text(warning)}</p>" if warning else ""
+    )
 
 
 def _videos(run: RunPage) -> str:

@@ -10,12 +10,14 @@ from typing import Sequence
 from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
 RIVALS = 4  # candidates in the note on the first place
 BOLD, PLAIN = "\033[1m", "\033[0m"
+EXTEND = "eval-shapers --extend RUN --learning_iterations N"
+LONGER = "a new run with more --learning_iterations"  # of a race or a search, which cannot be extended
 
 
 def render_table(
@@ -49,8 +51,9 @@ def render_table(
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
     sections = ["\n".join(lines)]
     if notes:
+        warning = nothing_learnt(ranked)
         explanations = "\n".join(wrap(note, width) for note in _notes(ranked, tested))
-        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, explanations]
+        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, wrap(warning, width), explanations]
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
         sections.append(wrap(text, width))
@@ -151,6 +154,32 @@ def _notes(shown: Sequence[Ranked], corrected: str = "") -> list[str]:
         worst = join_some([f"{r.candidate} {r.contact_overflows}" for r in overflowed])
         notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {CONTACTS_HINT}")
     return notes
+
+
+def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "") -> str:
+    """Return what the means say if the first candidate is not above the untrained policy, else an empty string.
+
+    Args:
+        ranked: a run's ranking; without candidates the sentence is about its baselines.
+        remedy: how to train longer; by default EXTEND, or LONGER for a race.
+    """
+    known = [row for row in ranked if row.rank is not None]
+    untrained = next((row for row in known if row.candidate == UNTRAINED), None)
+    trained = [row for row in known if row is not untrained]
+    own = [row for row in trained if not row.baseline] or trained
+    if untrained is None or not own or own[0].fitness > untrained.fitness:
+        return ""
+    first = own[0]
+    decimals = decimal_places([first.fitness, untrained.fitness])
+    has, level = (fixed(row.fitness, decimals) for row in (first, untrained))
+    what = "baseline" if first.baseline else "candidate"
+    before = f"{UNTRAINED}, the policy before training, which has {level}"
+    if any(row.fitness > untrained.fitness for row in own):
+        found = f"the first {what}, {first.candidate} with {has}, is not above {before}"
+    else:
+        found = f"no {what} is above {before}; the first, {first.candidate}, has {has}"
+    remedy = remedy or (LONGER if any(row.stopped_at for row in ranked) else EXTEND)
+    return f"nothing has been learnt yet: {found}. Train longer ({remedy}), or try another shaping."
 
 
 def chances(ranked: Sequence[Ranked]) -> list[str]:

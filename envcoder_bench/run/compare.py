@@ -16,7 +16,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import NAN
 from envcoder_bench.report.statistics import UNBOUNDED, mean_interval, spearman, welch_interval
-from envcoder_bench.report.table import decimal_places, numbers, render_table
+from envcoder_bench.report.table import decimal_places, nothing_learnt, numbers, render_table, wrap
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.policies import OpenedRun, open_run
 from envcoder_bench.run.ranked import bounds_of
@@ -175,8 +175,8 @@ def _shared(row: Ranked, runs: Mapping[str, OpenedRun]) -> SharedCandidate | Non
             differences[label] = found
     if not differences:
         return None
-    text = first.sources[own].source
-    others = tuple(label for label in differences if runs[label].sources[own].source != text)
+    texts = {label: run.sources[own].source if own in run.sources else "" for label, run in runs.items()}
+    others = tuple(label for label in differences if texts[label] != texts[next(iter(runs))])
     return SharedCandidate(own, (row.fitness, row.fitness_ci_low, row.fitness_ci_high), differences, others)
 
 
@@ -248,6 +248,12 @@ def _mark(label: str, own: SharedCandidate, found: Difference) -> str:
     return " u" * (found.seeds == 0) + " *" * (label in own.other_source)
 
 
+def unlearnt(comparison: Comparison) -> dict[str, str]:
+    """Return by label what ``nothing_learnt`` says of the runs of which it says anything."""
+    found = {label: nothing_learnt(run.ranked) for label, run in comparison.runs.items()}
+    return {label: words for label, words in found.items() if words}
+
+
 def notes(comparison: Comparison) -> list[str]:
     """Return explanations of ``shared_table``, and the correlations, one line each."""
     first = next(iter(comparison.runs))
@@ -274,6 +280,7 @@ def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     """Return the comparison as text."""
     meaning = comparison.fitness_meaning
     parts = [render_table(comparison.ranked, meaning, width, bold, tested="those of its run").rstrip()]
+    parts += [wrap(f"{label}: {found}", width) for label, found in unlearnt(comparison).items()]
     if comparison.shared:
         header, rows = shared_table(comparison)
         widths = [max(map(len, column)) for column in zip(header, *rows)]

@@ -12,7 +12,7 @@ from envcoder_bench.report.highlight import code
 from envcoder_bench.report.html import difference, picture, table, text
 from envcoder_bench.report.page import render_page
 from envcoder_bench.report.page_content import PageSection, PageVideos, RunPage
-from envcoder_bench.report.table import decimal_places, numbers, shorten
+from envcoder_bench.report.table import LONGER, decimal_places, nothing_learnt, numbers, shorten
 from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search import report_page
 from envcoder_bench.search.family import ancestry, family, first_parent
@@ -91,16 +91,14 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
     if best is None:
         return "<p class=lead>No candidate has a fitness yet.</p>"
     digits = digits_of(archive)
-    versus = [
-        f"{b.name} {fixed_or_none(b.fitness, digits)}" for b in archive.baselines.values() if b.fitness is not None
-    ]
+    versus = [f"{b.name} {fixed_or_none(b.fitness, digits)}" for b in archive.references if b.fitness is not None]
     line = f"Best: {best.name}, with a fitness of {fixed_or_none(best.fitness, digits)} in the rounds"
     line += f" (baselines: {', '.join(versus)})" if versus else ""
     above = above_reference(archive, best, digits)
     seeds = "seed" if len(best.by_seed) == 1 else counted(len(best.by_seed), "seed")
     line += f"; {above} against {archive.reference} with the same {seeds}." if above else "."
-    note = without_folders(str(meta.get("final_note") or ""))
-    return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(note)}</p>" if note else "")
+    notes = [without_folders(str(meta.get("final_note") or "")), nothing_learnt(report_page.ranking(archive), LONGER)]
+    return f"<p class=lead>{text(line)}</p>" + "".join(f"<p>{text(note)}</p>" for note in notes if note)
 
 
 def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
@@ -201,7 +199,7 @@ def _candidates(archive: Archive) -> list[str]:
     best = archive.best()
     rows = [
         (
-            shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
+            shorten(a.name, 40) + (" (baseline)" if a in archive.references else ""),
             fixed_or_none(a.fitness, digits),
             above_reference(archive, a, digits),
             f"{round(merits[a.name].score, digits) + 0.0:.{digits}f}",  # without -0.0

@@ -61,7 +61,7 @@ def candidates(archive: Archive, scores: dict[str, str]) -> list[PageCandidate]:
         scores: the score of each attempt by name, as text.
     """
     found = []
-    for attempt in [*archive.baselines.values(), *archive.attempts]:
+    for attempt in [*archive.references, *archive.attempts]:
         parent = first_parent(archive, attempt)
         facts = {
             "round": str(attempt.round or ""),
@@ -72,7 +72,7 @@ def candidates(archive: Archive, scores: dict[str, str]) -> list[PageCandidate]:
         }
         against = None if parent is None else (parent.name, without_untouched(parent, attempt))
         source = attempt.source or None
-        found.append(PageCandidate(attempt.name, f"{attempt.name}.py", source, facts, against))
+        found.append(PageCandidate(attempt.name, f"{attempt.name}.py" if source else "", source, facts, against))
     return found
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Callable, List, Sequence, Tuple
 
 from envcoder_bench.report.statistics import UNBOUNDED, mean_interval
-from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED
 
 from .records import Record, latest
 
@@ -143,7 +143,7 @@ def gap_rows(records: Sequence[Record]) -> list[Record]:
     ends = [row for row in learning_rows(records) if not row.get("overrides")]
     for label, task in sorted({(r["label"], r["task"]) for r in ends}, key=lambda x: (x[0], _order(x[1]))):
         own = [r for r in ends if (r["label"], r["task"]) == (label, task)]
-        both = [r for r in own if {p["candidate"] for p in own if p["run"] == r["run"]} >= set(BASELINES)]
+        both = [r for r in own if {p["candidate"] for p in own if p["run"] == r["run"]} >= set(BASELINE_FILES)]
 
         def best(candidate: str, own: list[Record] = own, both: list[Record] = both) -> Record | None:
             of = [r for r in own if r["candidate"] == candidate]
