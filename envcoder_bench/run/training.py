@@ -158,14 +158,15 @@ class Training:
     def add_untrained(
         self, rows: Sequence[Result], counts: dict[str, int], seconds: float, running: Sequence[Result] = ()
     ) -> None:
-        """Save rows of the untrained policy: from now on it is not evaluated again. Arguments as of ``finish_wave``.
+        """Add rows of the untrained policy; they are in the next checkpoint, before which they are measured again.
 
         Args:
             counts: the number of rows of each log file.
+            seconds, running: as of ``finish_wave``.
         """
         self.saved.results += rows
-        self.saved.rows = counts
-        self.save(seconds, running)
+        self.saved.rows, self.saved.seconds = counts, seconds
+        self._save_results(running)
 
     def finish_wave(
         self,

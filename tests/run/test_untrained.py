@@ -21,6 +21,7 @@ from envcoder_bench.report.results import FAILED, read_results
 from envcoder_bench.run import training
 from envcoder_bench.run.checkpoint import load_checkpoint
 from envcoder_bench.run.policies import load_policy, open_run
+from envcoder_bench.run.session import Session
 from envcoder_bench.run.untrained import due_in
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -110,23 +111,38 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["evaluate_untrained", "save", "open_session"])  # before, within and after it
-def test_killed_run_resumes_to_the_same_rows_and_evaluates_once(files, whole, tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("place", ["evaluate_untrained", "add_untrained", "open_session"])  # before, within, after it
+def test_killed_run_resumes_to_the_same_rows(files, whole, tmp_path, monkeypatch, place):
     def die(*args, **kwargs):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.Training if place == "save" else training, place, die)
+        patch.setattr(training.Training if place == "add_untrained" else training, place, die)
         with pytest.raises(Killed):
             main([*map(str, WORDS), "--candidates", *map(str, files), "--output_dir", str(tmp_path / "run")])
-    calls = []
-    evaluate = training.evaluate_untrained
-    monkeypatch.setattr(training, "evaluate_untrained", lambda *args: calls.append(1) or evaluate(*args))
-    if place == "open_session":
-        saved = load_checkpoint(tmp_path / "run" / "checkpoint.pth")
-        assert [(row.candidate, row.seed) for row in saved.results] == [(UNTRAINED, 0), (UNTRAINED, 1)]
     assert resume(tmp_path / "run").complete
-    assert len(calls) == (place != "open_session")
+    assert_same(tmp_path / "run", whole)
+
+
+@pytest.mark.slow
+def test_run_with_a_checkpoint_keeps_it(files, whole, tmp_path, monkeypatch):
+    """The run is killed in its last iteration."""
+    iterate = Session.iterate
+
+    def die_at_last(self):
+        if self.iteration == 2:
+            raise Killed
+        iterate(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "iterate", die_at_last)
+        words = [*map(str, WORDS), "checkpoint_minutes=0", "--candidates", *map(str, files)]
+        with pytest.raises(Killed):
+            main([*words, "--output_dir", str(tmp_path / "run")])
+    saved = load_checkpoint(tmp_path / "run" / "checkpoint.pth")
+    assert [(row.candidate, row.seed) for row in saved.results] == [(UNTRAINED, 0), (UNTRAINED, 1)]
+    monkeypatch.setattr(training, "evaluate_untrained", None)  # it is not called
+    assert resume(tmp_path / "run").complete
     assert_same(tmp_path / "run", whole)
 
 
