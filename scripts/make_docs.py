@@ -21,7 +21,17 @@ from envcoder_bench.tasks.sim_task import control_timing
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "tasks.md"
-TASKS = ("Cartpole", "Ant", "Humanoid", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack", "AllegroHand")
+TASKS = (
+    "Cartpole",
+    "CartpoleSwingup",
+    "Ant",
+    "Humanoid",
+    "Anymal",
+    "AnymalTerrain",
+    "SpotTerrain",
+    "FrankaCubeStack",
+    "AllegroHand",
+)
 HEADER = """\
 # Tasks
 
@@ -33,10 +43,10 @@ written for it carry over. [candidates.md](candidates.md) says how to write a ca
 how to add a task, and [results.md](results.md) how the baselines learn.
 
 Every task has two baselines beside its model, in `envcoder_bench/tasks/<task>/`. `human.py` is the shaping of
-IsaacGymEnvs, with the differences that are listed for each task; SpotTerrain, which is not in IsaacGymEnvs, has
-AnymalTerrain's reward and Isaac Lab's observation. `unshaped.py` is the task without shaping; the fitness of every
-candidate is measured in its episodes. Ant and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of
-that of `human.py`.
+IsaacGymEnvs, with the differences that are listed for each task. Two tasks are not in IsaacGymEnvs: CartpoleSwingup has
+reward and observation of the DeepMind Control Suite, SpotTerrain has AnymalTerrain's reward and Isaac Lab's
+observation. `unshaped.py` is the task without shaping; the fitness of every candidate is measured in its episodes. Ant
+and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of that of `human.py`.
 """
 
 

@@ -7,6 +7,7 @@ trainer and an environment of its own, so that no group of the wave can notice i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Iterable, Sequence
 
 from omegaconf import DictConfig
@@ -46,7 +47,8 @@ def evaluate_untrained(cfg: DictConfig, groups: Sequence[Group], logs: RunLogs) 
     """
     seeds = [group.seed for group in groups]
     layout = GroupLayout(len(groups), cfg.evaluation.num_envs)
-    env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, [group.evaluation for group in groups], seeds)
+    called = [replace(group.evaluation, programs={}) for group in groups]  # for one evaluation compiling takes longer
+    env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, called, seeds)
     trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
     rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
     played = run_episodes(env, trainer.policy(layout), rounds, EVALUATION_STEP).cpu()

@@ -27,6 +27,7 @@ _SHIPPED = {  # the folder of each
     "Anymal": "anymal",
     "AnymalTerrain": "anymal_terrain",
     "Cartpole": "cartpole",
+    "CartpoleSwingup": "cartpole_swingup",
     "FrankaCubeStack": "franka_cube_stack",
     "Humanoid": "humanoid",
     "SpotTerrain": "spot_terrain",
