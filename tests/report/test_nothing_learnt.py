@@ -1,5 +1,7 @@
 """What a ranking says if no candidate is above the untrained policy."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 from test_table import MEANING, ok
 
@@ -7,6 +9,7 @@ from envcoder_bench.report.page_data import add_untrained, curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.report.table import EXTEND, LONGER, nothing_learnt, render_table
+from envcoder_bench.run.compare import unlearnt
 
 
 def ranked(level, **fitness):
@@ -53,3 +56,8 @@ def test_page_has_it_as_a_horizontal_line():
     assert found["metrics"]["fitness"]["untrained"] == {"mean": [0.19, 0.19]}
     assert "untrained" not in found["metrics"]["kl"]
     assert add_untrained(None, ranked(0.19)) == []
+
+
+def test_comparison_says_of_which_run_it_is_true():
+    runs = {"run a": SimpleNamespace(ranked=ranked(0.2, a=0.3)), "run b": SimpleNamespace(ranked=ranked(0.2, a=0.1))}
+    assert list(unlearnt(SimpleNamespace(runs=runs))) == ["run b"]

@@ -18,11 +18,12 @@ from envcoder_bench import UserError, extend, resume
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.report.results import FAILED, read_results
-from envcoder_bench.run import training
+from envcoder_bench.run import training, untrained
 from envcoder_bench.run.checkpoint import load_checkpoint
 from envcoder_bench.run.policies import load_policy, open_run
 from envcoder_bench.run.session import Session
 from envcoder_bench.run.untrained import due_in
+from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import UNTRAINED
 
 COSINE = {"cosine": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
@@ -178,18 +179,18 @@ def test_runs_without_baselines_have_none(files, tmp_path):
 
 @pytest.mark.slow
 def test_its_failure_costs_no_other_row(files, whole, tmp_path, monkeypatch):
-    evaluate = training.evaluate_untrained
+    play = untrained.run_episodes
 
-    def failing(cfg, groups, logs):
-        broken = [function for group in groups for function in group.evaluation.functions.values()]
-        rows = evaluate(cfg, groups[1:], logs)
-        assert broken
-        return [type(rows[0])(UNTRAINED, groups[0].seed, FAILED, error="human.py:1: in compute_torque: raised"), *rows]
+    def failing(env, *args):
+        env.dispatch.fail(0, CandidateError("raised on purpose", "human.py"))
+        return play(env, *args)
 
-    monkeypatch.setattr(training, "evaluate_untrained", failing)
+    monkeypatch.setattr(untrained, "run_episodes", failing)
     folder = run(tmp_path / "run", *WORDS, "--candidates", *files)
-    assert [row.status for row in own_rows(folder)] == [FAILED, "ok"]
-    assert own_rows(folder)[1] == own_rows(whole)[1]
+    failed, other = own_rows(folder)
+    assert failed.status == FAILED and "raised on purpose" in failed.error and not failed.measured
+    assert other == own_rows(whole)[1]
+    assert results(folder).drop(UNTRAINED).equals(results(whole).drop(UNTRAINED))
 
 
 @pytest.mark.slow
