@@ -1,4 +1,4 @@
-# make demo   install, then rank the shipped candidates on Cartpole and Anymal (4 minutes on 2 CPU cores)
+# make demo   install, then rank shaping candidates for a cart-pole swing-up (2 minutes on 2 CPU cores)
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work

@@ -14,14 +14,24 @@ from pathlib import Path
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.describe import function_docs, timing
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.registry import get_spec, state_table
 from envcoder_bench.tasks.sim_task import control_timing
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "tasks.md"
-TASKS = ("Cartpole", "Ant", "Humanoid", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack", "AllegroHand")
+TASKS = (
+    "Cartpole",
+    "CartpoleSwingup",
+    "Ant",
+    "Humanoid",
+    "Anymal",
+    "AnymalTerrain",
+    "SpotTerrain",
+    "FrankaCubeStack",
+    "AllegroHand",
+)
 HEADER = """\
 # Tasks
 
@@ -33,10 +43,10 @@ written for it carry over. [candidates.md](candidates.md) says how to write a ca
 how to add a task, and [results.md](results.md) how the baselines learn.
 
 Every task has two baselines beside its model, in `envcoder_bench/tasks/<task>/`. `human.py` is the shaping of
-IsaacGymEnvs, with the differences that are listed for each task; SpotTerrain, which is not in IsaacGymEnvs, has
-AnymalTerrain's reward and Isaac Lab's observation. `unshaped.py` is the task without shaping; the fitness of every
-candidate is measured in its episodes. Ant and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of
-that of `human.py`.
+IsaacGymEnvs, with the differences that are listed for each task. Two tasks are not in IsaacGymEnvs: CartpoleSwingup has
+reward and observation of the DeepMind Control Suite, SpotTerrain has AnymalTerrain's reward and Isaac Lab's
+observation. `unshaped.py` is the task without shaping; the fitness of every candidate is measured in its episodes. Ant
+and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of that of `human.py`.
 """
 
 
@@ -47,10 +57,10 @@ def docstring(path: Path) -> str:
 
 def baselines_table(name: str) -> str:
     """Return a table of what the functions of the baselines do, by the first lines of their docstrings."""
-    docs = {baseline: function_docs(name, baseline) for baseline in BASELINES}
-    rows = [f"| function | {' | '.join(BASELINES)} |", "|---" * (1 + len(BASELINES)) + "|"]
+    docs = {baseline: function_docs(name, baseline) for baseline in BASELINE_FILES}
+    rows = [f"| function | {' | '.join(BASELINE_FILES)} |", "|---" * (1 + len(BASELINE_FILES)) + "|"]
     for function in SHAPER_TYPES:
-        own = [docs[baseline].get(function, "") for baseline in BASELINES]
+        own = [docs[baseline].get(function, "") for baseline in BASELINE_FILES]
         if any(own):
             rows.append(f"| `{function}` | {' | '.join(own)} |")
     return "\n".join(rows)

@@ -17,7 +17,7 @@ from envcoder_bench.core.errors import exit_on_user_error, user_input
 from envcoder_bench.search.genome import Genome, UnsupportedCode
 from envcoder_bench.search.vary import mutate, recombine
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.base import BASELINES, HUMAN
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
 from envcoder_bench.tasks.registry import baseline_path
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "user_functions"
@@ -27,7 +27,7 @@ RECOMBINED = 0.3  # share of changes that take a piece of another start
 
 def starts(task: str) -> list[Genome]:
     """Return what the chains begin with, the human baseline twice."""
-    baselines = [baseline_path(task, name) for name in (HUMAN, *BASELINES)]
+    baselines = [baseline_path(task, name) for name in (HUMAN, *BASELINE_FILES)]
     found = []
     for path in [*baselines, *sorted((EXAMPLES / task).glob("*.py"))]:
         try:

@@ -142,9 +142,14 @@ def race(recording: Recording, rules: Rules, wanted: Sequence[float] = SHARES) -
     return judge(recording, replay(recording, rules, rungs_of(recording, wanted, rules.rule)))
 
 
+def recorded(run: Path) -> dict[int, Evaluation]:
+    """Return the recorded evaluations of a run, without that of the untrained policy."""
+    return {iteration: own for iteration, own in read_episodes(run / "episodes.csv").items() if iteration}
+
+
 def read(run: Path, untils: Sequence[int | None], pools: int, size: int | None = None) -> Iterator[Recording]:
     """Yield the recordings of a run: to each iteration, each seed and all together, and random subsets of each."""
-    history = read_episodes(run / "episodes.csv")
+    history = recorded(run)
     for until in untils:
         whole = Recording(history, until)
         for own in [whole.of_seed(seed) for seed in whole.seeds] + [whole] * (len(whole.seeds) > 1):

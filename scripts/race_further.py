@@ -15,7 +15,6 @@ from pathlib import Path
 import race
 
 from envcoder_bench.core.errors import exit_on_user_error
-from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.run.race import Rules, contenders
 
 
@@ -45,7 +44,7 @@ def main() -> None:
     args = parser.parse_args()
     rows: dict[str, list[tuple[bool, float, float]]] = {"one seed": [], "and further seeds": []}
     for until in args.until:
-        whole = race.Recording(read_episodes(args.run / "episodes.csv"), until)
+        whole = race.Recording(race.recorded(args.run), until)
         best = max(whole.final.values())
         for seed in whole.seeds:
             first, second, *shares = winners(whole, seed, len(whole.seeds) - 1)

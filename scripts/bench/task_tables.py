@@ -6,7 +6,7 @@ import math
 from typing import Callable, List, Sequence, Tuple
 
 from envcoder_bench.report.statistics import UNBOUNDED, mean_interval
-from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED
 
 from .records import Record, latest, place
 
@@ -147,7 +147,7 @@ def gap_rows(records: Sequence[Record]) -> list[Record]:
         if not row.get("overrides"):
             trainings.setdefault((row["task"], row["run"]), {})[row["candidate"]] = row
     newest: dict[str, dict[str, Record]] = {}
-    both = [(run, own) for run, own in trainings.items() if set(own) >= set(BASELINES)]
+    both = [(run, own) for run, own in trainings.items() if set(own) >= set(BASELINE_FILES)]
     for (task, _), own in sorted(both, key=lambda x: (x[1][HUMAN]["seeds"], x[0][1])):
         newest[task] = own
     rows = []

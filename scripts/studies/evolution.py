@@ -30,7 +30,7 @@ from envcoder_bench.search.records import Archive, Attempt, Proposal
 from envcoder_bench.search.rounds import check_and_repair, record_round
 from envcoder_bench.search.settings import compose_settings
 from envcoder_bench.shaping.kinds import REWARD
-from envcoder_bench.tasks.base import BASELINES, UNSHAPED
+from envcoder_bench.tasks.base import BASELINE_FILES, UNSHAPED
 from envcoder_bench.tasks.contract import task_contract
 
 from .components import variants
@@ -71,7 +71,7 @@ class _Search:
 
     def own(self, rows: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return the rows of the baselines and of its own candidates in a batch, with its own names."""
-        mine = {**{name: name for name in BASELINES}, **{self.batched(name): name for name in names}}
+        mine = {**{name: name for name in BASELINE_FILES}, **{self.batched(name): name for name in names}}
         return [replace(row, candidate=mine[row.candidate]) for row in rows if row.candidate in mine]
 
     def best(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ def _outcome(search: _Search, best: Mapping[str, str], result: RunResult) -> Rec
     """Return the record of a search after the final training."""
     fitness: dict[str, list[float | None]] = {}
     for row in search.own(result.rows, list(best)):
-        name = row.candidate if row.candidate in BASELINES else BEST
+        name = row.candidate if row.candidate in BASELINE_FILES else BEST
         fitness.setdefault(name, []).append(row.fitness if row.measured else None)
     attempts = search.archive.attempts
     made = {"evaluations": sum(bool(attempt.by_seed) for attempt in attempts), "candidates": len(attempts)}

@@ -13,7 +13,7 @@ from bench.task_tables import UNITS, bounds
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED
 
 from . import analysis
 from .lengths import SPARSE_REWARD
@@ -79,7 +79,7 @@ def devices(records: list[Record]) -> list[str]:
             if tuple(own[-1][key] for key in ("task", "envs", "iterations", "seeds")) == size and own[-1]["complete"]
         ]
         for first, second in combinations(same, 2):
-            for name in BASELINES:
+            for name in BASELINE_FILES:
                 means, seeds = analysis.distance(first["fitness"].get(name, []), second["fitness"].get(name, []))
                 if not math.isnan(means):
                     what = [
