@@ -9,8 +9,10 @@ from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.page_data import add_untrained, curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import STOPPED, Result
-from envcoder_bench.report.table import EXTEND, render_table
+from envcoder_bench.report.table import render_table
 from envcoder_bench.run.compare import unlearnt
+
+EXTEND = "eval-shapers --extend RUN --learning_iterations N"
 
 
 def ranked(level, **fitness):
