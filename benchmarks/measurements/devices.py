@@ -10,15 +10,14 @@ from typing import Any, Iterator
 
 import numpy as np
 import torch
+from bench import records
+from bench.candidates import write_candidates
+from bench.records import Record
 
 from envcoder_bench import evaluate
 from envcoder_bench.report.statistics import spearman
 from envcoder_bench.run.hooks import Reporter
 from envcoder_bench.run.run_result import RunResult
-
-from . import records
-from .candidates import write_candidates
-from .records import Record
 
 SHARE = 0.5  # of all iterations: the speed is that of the fastest stretch of so many
 

@@ -7,6 +7,9 @@ from statistics import median
 from typing import Any, Iterator
 
 import torch
+from bench import records
+from bench.records import Record
+from bench.session import make_config, now
 from torch import Tensor
 from tqdm import tqdm
 
@@ -14,10 +17,6 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.run.session_start import make_trainer
 from envcoder_bench.trainers.base import train_iteration
-
-from . import records
-from .records import Record
-from .session import make_config, now
 
 OBS_DIM, ACTION_DIM = 48, 12  # of IsaacGymEnvs' Anymal
 

@@ -1,6 +1,4 @@
-"""How a task's baselines learn: fitness over env-steps and time, all seeds side by side; and what policies are worth in
-the other simulator.
-"""
+"""How a task's baselines learn: fitness over env-steps and time, all seeds side by side."""
 
 from __future__ import annotations
 
@@ -8,36 +6,30 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
+from bench import records
+from bench.records import Record
+from bench.session import Session
 from torch import Tensor
 from tqdm import tqdm
 
+from envcoder_bench.core.errors import user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
-from envcoder_bench.env.evaluation import Episodes, run_episodes
+from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.checkpoint import save_state
-from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.plan import release
-from envcoder_bench.run.prepare import Group, prepare
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.prepare import Group
+from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_task import build_task
-from envcoder_bench.sim import SIMULATORS, pick_simulator
-
-from . import records
-from .finer import score
-from .records import Record
-from .session import Session, find_sources, make_config
-from .settings import finer_than, with_physics
-from .terrain import levels_of
+from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.tasks.base import SPARSE
+from envcoder_bench.tasks.registry import get_spec
 
 
 def learning(args: Namespace) -> Iterator[Record]:
-    """Train baselines and files for ``--seconds``; evaluations and compilation are not counted.
-
-    With ``--run FOLDER`` the best policies are written there at the end. ``--physics`` and ``--finer`` score all
-    policies with other settings of the physics than those of the training.
-    """
+    """Train baselines and files for ``--seconds``; evaluations and compilation are not counted."""
     sources = find_sources(args.task, args.candidates)
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
     evaluation = _evaluation(session.cfg, session.groups, args.episodes)
@@ -61,22 +53,22 @@ def learning(args: Namespace) -> Iterator[Record]:
             number += 1
             when = {"run": began, "point": number, "seconds": seconds, "iteration": iteration}
             when["env_steps"] = iteration * args.envs * session.trainer.horizon
-            levels = levels_of(session.env.task, session.env.layout)
             for name in dict.fromkeys(group.name for group in session.groups):
-                scores: Record = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
-                own = [g for g, group in enumerate(session.groups) if group.name == name]
-                scores["noise"] = [_noise(session, g) for g in own]
-                if levels is not None:
-                    scores["levels"] = {kind: [means[g] for g in own] for kind, means in levels.items()}
+                scores = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
                 yield {"kind": "learning", "candidate": name, **size, **when, **scores, **about}
-    _export(args, session, episodes)
-    if args.transfer:
-        yield from _transfer(args, session, episodes, about)
-    settings = [*(args.physics or ()), *(finer_than(session.cfg.task) if args.finer else ())]
-    for physics in settings:
-        cfg = make_config(with_physics(args, physics), num_envs_per_candidate=args.episodes, seeds=args.seeds)
-        for record in score(cfg, session.groups, args.episodes, lambda env: session.trainer.policy(env.layout)):
-            yield {**record, "trained_with": list(args.overrides)}
+
+
+def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
+    """Return baselines and files; exit if a name is neither. Raises UserError if there is no such task."""
+    with user_input():
+        baselines = {source.name: source for source in baseline_sources(task)}
+        sparse = get_spec(task).folder / f"{SPARSE}.py"
+    if sparse.is_file():
+        baselines[SPARSE] = CandidateSource(SPARSE, str(sparse), load_source(sparse))
+    missing = [x for x in names if x not in baselines and not Path(x).is_file()]
+    if missing:
+        sys.exit(f"--candidates {missing[0]}: there is no such file, and the baselines are {', '.join(baselines)}")
+    return [baselines.get(x) or CandidateSource(Path(x).stem, x, load_source(Path(x))) for x in names]
 
 
 def warm_up(session: Session) -> None:
@@ -109,56 +101,7 @@ def _by_seed(session: Session, name: str, values: Tensor) -> list[float | None]:
     return [means[g] if alive[g] else None for g, group in enumerate(session.groups) if group.name == name]
 
 
-def _noise(session: Session, group: int) -> list[float] | None:
-    """Return the standard deviation of each of a policy's actions; None if it depends on the observation."""
-    log_sigma = session.trainer.export(group)["model"].get("a2c_network.sigma")
-    return None if log_sigma is None else [round(x, 4) for x in log_sigma.exp().tolist()]
-
-
 def _evaluation(cfg: Any, groups: list[Group], episodes: int) -> GroupedVecTask:
     layout = GroupLayout(len(groups), episodes)
     task = build_task(cfg, layout.num_envs)
     return GroupedVecTask(task, layout, [group.evaluation for group in groups], [group.seed for group in groups])
-
-
-def _export(args: Namespace, session: Session, episodes: Episodes) -> None:
-    """Write every candidate's best policy as a plain rl_games checkpoint."""
-    if args.run is None:
-        return
-    args.run.mkdir(parents=True, exist_ok=True)
-    fitness = episodes.fitness.mean(dim=1).tolist()
-    for name in dict.fromkeys(group.name for group in session.groups):
-        own = [g for g, group in enumerate(session.groups) if group.name == name and session.env.alive[g]]
-        if own:
-            best = max(own, key=lambda g: fitness[g])
-            path: Path = args.run / f"{args.task}_{name}.pth"
-            save_state(path, session.trainer.export(best))
-
-
-# the other simulator
-
-
-def _transfer(args: Namespace, session: Session, episodes: Episodes, about: Record) -> Iterator[Record]:
-    """Evaluate the same policies from the same initial states in the other simulator."""
-    cfg = session.cfg
-    other = make_config(args, num_envs_per_candidate=args.episodes, seeds=args.seeds)
-    other.sim = next(sim for sim in SIMULATORS if sim != cfg.sim)
-    other.sim, other.device = pick_simulator(other.sim, "cpu" if other.sim == "mujoco_cpu" else args.device)
-    groups, failed = prepare(other, find_sources(args.task, args.candidates), read_fitness(other))
-    if failed:
-        sys.exit("\n".join(f"{name} failed in {other.sim}: {error}" for name, error in failed.items()))
-    env = _evaluation(other, groups, args.episodes)
-    release(other.device)
-    play = session.trainer.policy(env.layout)
-
-    def policy(obs: Tensor) -> Tensor:
-        return play(obs.to(cfg.device)).to(other.device)
-
-    played = run_episodes(env, policy, 1, EVALUATION_STEP)
-    for name in dict.fromkeys(group.name for group in groups):
-        yield {
-            "kind": "transfer", "task": args.task, "candidate": name, "seeds": args.seeds, "episodes": args.episodes,
-            "overrides": list(args.overrides), "trained_in": cfg.sim, "fitness": {
-                cfg.sim: _by_seed(session, name, episodes.fitness), other.sim: _by_seed(session, name, played.fitness)
-            }, **about,
-        }  # fmt: skip

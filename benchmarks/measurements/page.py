@@ -10,6 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Iterator
 
 import numpy as np
+from bench import records
+from bench.candidates import make_candidates
+from bench.records import Record
+from bench.session import make_config
 
 from envcoder_bench.report.curves import SCALARS
 from envcoder_bench.report.logs import RunLogs
@@ -23,11 +27,6 @@ from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_result import finished
 from envcoder_bench.run.tracking import finish_tracking
 from envcoder_bench.video.page import write_page
-
-from . import records
-from .candidates import make_candidates
-from .records import Record
-from .session import make_config
 
 COMPONENTS = 8
 LIBRARIES = ("pandas", "numpy", "matplotlib", "scipy", "torch", "mujoco")

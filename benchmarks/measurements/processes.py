@@ -8,12 +8,11 @@ import time
 from argparse import Namespace
 from typing import Any, Iterator
 
+from bench import records
+from bench.candidates import make_candidates
+from bench.records import Record
+from bench.session import Session
 from tqdm import tqdm
-
-from . import records
-from .candidates import make_candidates
-from .records import Record
-from .session import Session
 
 START_SECONDS = 300  # limit for loading and compiling
 

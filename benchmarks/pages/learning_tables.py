@@ -1,14 +1,15 @@
-"""Tables of the tasks' records: learning of the baselines, their difference, and agreement of the simulators."""
+"""Tables of the tasks' records: learning of the baselines, and their difference."""
 
 from __future__ import annotations
 
 import math
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable, List, Sequence
+
+from bench.records import Record, place
+from bench.tables import Column
 
 from envcoder_bench.report.statistics import UNBOUNDED, mean_interval
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
-
-from .records import Record, latest, place
 
 # fitness of the human baseline that is to be reached, and within how many seconds of training
 TARGETS: dict[str, tuple[float, float | None]] = {
@@ -33,11 +34,7 @@ SPARSE_REWARD = "no_reward"  # the human shaping with the sparse reward: Eureka'
 # tasks whose fitness is one, from 0 to 1
 FRACTIONS = ("Cartpole", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack")
 FRACTIONS += tuple(f"isaacgymenvs:{name}" for name in ("Cartpole", "FrankaCabinet", "FrankaCubeStack", "BallBalance"))
-# fitness in Isaac Gym with IsaacGymEnvs' rewards, by the same formulas (Eureka, Ma et al. 2023)
-PUBLISHED = {"isaacgymenvs:Ant": 6.8, "isaacgymenvs:Humanoid": 5.9, "isaacgymenvs:AllegroHand": 11.4}
-SIMULATORS = {"mujoco_warp": "MuJoCo Warp", "mujoco_cpu": "MuJoCo"}
 Points = List[Record]  # of one candidate in one training, in order
-Column = Tuple[str, Callable[[Record], str]]
 
 
 def bounds(task: str) -> tuple[float, float]:
@@ -65,17 +62,6 @@ def curves(records: Sequence[Record]) -> list[Points]:
 def is_outside(record: Record) -> bool:
     """Return whether a record is of a task outside this repository, such as ``isaacgymenvs:Ant``."""
     return ":" in record.get("task", "")
-
-
-def counterpart(outside: Points, native: Sequence[Points]) -> Points | None:
-    """Return the human curve of the native task with the same name, with as many environments if there is one."""
-    same = [own for own in native if own[0]["task"] == outside[0]["task"].partition(":")[2]]
-    same = [own for own in same if name(own[0]) == HUMAN and own[0]["device"] == outside[0]["device"]]
-    return max(
-        same,
-        key=lambda own: (own[0]["envs"] == outside[0]["envs"], own[0]["seeds"], own[-1]["env_steps"]),
-        default=None,
-    )
 
 
 def name(record: Record, key: str = "overrides") -> str:
@@ -120,6 +106,14 @@ def learning_rows(records: Sequence[Record]) -> list[Record]:
     return rows
 
 
+def native_rows(records: Sequence[Record]) -> list[Record]:
+    return learning_rows([r for r in records if not is_outside(r)])
+
+
+def outside_rows(records: Sequence[Record]) -> list[Record]:
+    return learning_rows([r for r in records if is_outside(r)])
+
+
 def lengths_as_learning(study: Sequence[Record]) -> list[Record]:
     """Return the study's trainings of both baselines as records of ``learning``, one for each policy and evaluation.
 
@@ -158,90 +152,10 @@ def gap_rows(records: Sequence[Record]) -> list[Record]:
     return rows
 
 
-def outside_rows(records: Sequence[Record]) -> list[Record]:
-    """Return a row for each curve of an outside task, with the native curve's fitness after as many env-steps."""
-    native = curves([r for r in records if not is_outside(r)])
-    rows = []
-    for points in curves([r for r in records if is_outside(r)]):
-        beside = counterpart(points, native)
-        last = (
-            points[-1]
-            if beside is None
-            else [p for p in points if p["env_steps"] <= 1.02 * beside[-1]["env_steps"]][-1]
-        )
-        rows.append({**points[-1], "at": last, "native": beside and _nearest(last["env_steps"], beside)})
-    return rows
-
-
-def _nearest(env_steps: float, points: Points) -> Record:
-    return min(points, key=lambda p: abs(p["env_steps"] - env_steps))
-
-
 def _last_before(env_steps: float, points: Points) -> Record:
     """What was measured by then."""
     last = [p for p in points if p["env_steps"] <= env_steps][-1]
     return {key: last[key] for key in ("fitness", "env_steps", "seconds")}
-
-
-def transfer_rows(records: Sequence[Record]) -> list[Record]:
-    shipped = [r for r in records if not r.get("overrides")]
-    return sorted(latest(shipped, "transfer", "task", "candidate"), key=lambda r: _order(r["task"]))
-
-
-def physics_rows(records: Sequence[Record]) -> list[Record]:
-    found = [{**r, "setting": _setting(r)} for r in records if r["kind"] == "physics"]
-    return sorted(latest(found, "physics", "task", "sim", "envs", "setting"), key=lambda r: _order(r["task"]))
-
-
-def finer_rows(records: Sequence[Record]) -> list[Record]:
-    """Return a row for each baseline and its training, with the record of every setting in ``scores``."""
-    rows = []
-    known = [{**r, "trained": name(r, "trained_with"), "setting": _setting(r)} for r in records if r["kind"] == "finer"]
-    found = latest(known, "finer", "task", "trained", "setting", "substeps")
-    for task, trained in sorted({(r["task"], r["trained"]) for r in found}, key=lambda x: (_order(x[0]), x[1])):
-        own = [r for r in found if (r["task"], r["trained"]) == (task, trained)]
-        rows.append({**own[0], "scores": sorted(own, key=lambda r: -r["physics_step_ms"])})
-    return rows
-
-
-def _setting(record: Record) -> str:
-    """Return integrator and physics step, such as ``discrete 10.0 ms``; empty if the record has none."""
-    return f"{record['integrator']} {record['physics_step_ms']:.1f} ms" if "integrator" in record else ""
-
-
-def _scores(row: Record) -> str:
-    scores = ((r, r["setting"] or f"{r['physics_step_ms']:.1f} ms") for r in row["scores"])
-    return ", ".join(f"{interval(r['fitness'], r['task'])} ({setting})" for r, setting in scores)
-
-
-def _motion(row: Record) -> str:
-    """Return how the policies move with the settings of their training and with the shortest physics step."""
-    scores = [r for r in row["scores"] if "motion" in r]
-    if not scores:
-        return ""
-    ends = (next((r for r in scores if _as_trained(r)), scores[0])["motion"], scores[-1]["motion"])
-    quantities = (("joint_speed", "p99", ""), ("depth_mm", "p99", " mm"), ("power", "mean", " W"))
-    return ", ".join(
-        " / ".join(f"{sum(m[quantity][kind] for m in motion) / len(motion):.3g}" for motion in ends) + unit
-        for quantity, kind, unit in quantities
-    )
-
-
-def _as_trained(record: Record) -> bool:
-    own = [f"task.sim.mujoco.integrator={record['integrator']}", f"task.sim.substeps={record['substeps']}"]
-    return set(own) <= set(record.get("trained_with", []))
-
-
-def _played(row: Record) -> str:
-    return f"{row['seeds']} x {row['episodes']}" if row.get("seeds", 1) > 1 else f"{row['episodes']}"
-
-
-def _beside(row: Record) -> str:
-    native, own = row["native"], row["at"]
-    if native is None:
-        return ""
-    here, there = (f"{interval(x['fitness'], x['task'])} ({_steps(x)})" for x in (own, native))
-    return f"{here}, native {there}"
 
 
 def _time(seconds: float) -> str:
@@ -267,11 +181,6 @@ def _seeds(row: Record) -> str:
     return f"{row['seeds']} x {row['envs']:,}"
 
 
-def _difference(row: Record) -> str:
-    pairs = zip(*(row["fitness"][sim] for sim in ("mujoco_warp", "mujoco_cpu")))
-    return interval([None if None in pair else pair[0] - pair[1] for pair in pairs])
-
-
 def _bold_if_better(row: Record, other: Record) -> str:
     """Return mean and interval, in bold if the whole interval is above the other's."""
     (_, low, _), (_, _, high) = (mean_interval(measured(r["fitness"]), bounds(r["task"])) for r in (row, other))
@@ -280,23 +189,16 @@ def _bold_if_better(row: Record, other: Record) -> str:
 
 
 ROWS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
-    "learning": learning_rows, "outside": outside_rows, "gap": gap_rows, "transfer": transfer_rows,
-    "physics": physics_rows, "finer": finer_rows,
+    "learning": native_rows, "outside": outside_rows, "gap": gap_rows,
 }  # fmt: skip
+MEASURED: Column = (
+    "measured", lambda r: f"{'CPU' if r['device'] == 'cpu' else r['label'].split()[0]}, {r['date'].split()[0]}",
+)  # fmt: skip
+MEASURED_WITH: Column = ("measured", lambda r: f"{place(r)}, {r['date'].split()[0]}")  # the simulator's version
 COLUMNS: dict[str, list[Column]] = {
-    "outside": [
-        ("task, baseline", lambda r: f"{r['task']}, {name(r)}"),
-        ("seeds x environments", _seeds),
-        ("time of training", lambda r: _time(r["seconds"])),
-        ("env-steps of each", _steps),
-        ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"], r["task"])),
-        ("published", lambda r: f"{PUBLISHED[r['task']]:g}" if r["task"] in PUBLISHED else ""),
-        ("beside the native task", lambda r: _beside(r)),
-    ],
     "learning": [
         ("task, baseline", lambda r: f"{r['task']}, {name(r)}"),
         ("seeds x environments", _seeds),
-        ("policies at once", lambda r: f"{r['policies']}"),
         ("time of training", lambda r: _time(r["seconds"])),
         ("env-steps of each", _steps),
         ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"], r["task"])),
@@ -309,29 +211,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("human, sparse reward", lambda r: interval(r["sparse"]["fitness"], r["task"]) if r["sparse"] else ""),
         ("human", lambda r: _bold_if_better(r, r["unshaped"])),
         ("seeds x env-steps", lambda r: f"{r['seeds']} x {_steps(r)}"),
-        ("measured", lambda r: f"{place(r)}, {r['date'].split()[0]}"),
-    ],
-    "transfer": [
-        ("task, baseline", lambda r: f"{r['task']}, {r['candidate']}"),
-        ("trained in", lambda r: SIMULATORS[r["trained_in"]]),
-        ("MuJoCo Warp", lambda r: interval(r["fitness"]["mujoco_warp"], r["task"])),
-        ("MuJoCo", lambda r: interval(r["fitness"]["mujoco_cpu"], r["task"])),
-        ("difference, seed by seed", _difference),
-        ("seeds x episodes", lambda r: f"{r['seeds']} x {r['episodes']}"),
-    ],
-    "finer": [
-        ("task, baseline", lambda r: f"{r['task']}, {r['trained']}"),
-        ("simulator", lambda r: SIMULATORS[r["sim"]]),
-        ("fitness, mean and 95 % interval (physics)", _scores),
-        ("joint speed and contact depth, 99th percentiles, and power: as trained / shortest step", _motion),
-        ("seeds x episodes", _played),
-    ],
-    "physics": [
-        ("task", lambda r: r["task"]),
-        ("simulator", lambda r: SIMULATORS[r["sim"]]),
-        ("integrator and physics step", lambda r: r["setting"]),
-        ("environments", lambda r: f"{r['envs']:,}"),
-        ("physics, env-steps/s", lambda r: f"{r['physics']:,.0f}"),
-        ("times real time", lambda r: f"{r['physics'] * r['control_s']:,.0f}"),
+        MEASURED_WITH,
     ],
 }
+COLUMNS["outside"] = COLUMNS["learning"]

@@ -1,4 +1,4 @@
-"""The plots of docs/: speed and memory over the number of candidates, and learning curves of baselines."""
+"""The pictures of the pages: speed over the number of candidates, and learning curves of baselines."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Sequence
 
+from bench.records import Record, latest
 from matplotlib.ticker import EngFormatter, LogLocator
 
 from envcoder_bench.report.figures import COLOURS, GREY, new_figure, save_figure
 from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
-from .records import Record, latest
-from .tables import of_one_host
-from .task_tables import TARGETS, UNITS, Points, bounds, curves, mean_fitness, measured, name
+from .learning_tables import TARGETS, UNITS, Points, bounds, curves, mean_fitness, measured, name
 
 TOOL, PROCESSES = COLOURS[:2]
 SINCE = "2026-11-22"  # ANYmal has longer physics steps; records of earlier days are only in the tables
@@ -69,56 +68,6 @@ def plot_scaling(records: list[Record], path: Path) -> Path | None:
         axes.grid(**GRID)
         axes.legend(fontsize=9, edgecolor="none")
     figure.subplots_adjust(left=0.95 / figure.get_figwidth(), right=0.98, bottom=0.12, top=top - 0.06, wspace=0.23)
-    return save_figure(figure, path)
-
-
-def plot_memory(records: list[Record], path: Path) -> Path | None:
-    """Draw GPU memory over candidates; None if nothing was measured on a GPU."""
-    rows = [row for row in _rows(records) if row["device"] == "cuda"]
-    if not rows:
-        return None
-    own = _of(rows, rows[0]["label"])
-    about = f"{own[0]['label']}, ANYmal C, {own[0]['envs']} environments per candidate; all of the process"
-    figure, (axes,), top = new_figure(6.8, 4.6, "GPU memory", about)
-    points = [(row["candidates"], row["memory_gib"]) for row in own]
-    axes.plot(*zip(*points), "-o", color=TOOL, linewidth=2.6)
-    for x, y in (point for point in points if point[0] >= 0.2 * points[-1][0]):
-        axes.annotate(f"{x:,}: {y:.1f} GiB", (x, y), xytext=(-4, 8), textcoords="offset points", ha="right", color=TOOL)
-    axes.set(xlim=(0, 1.05 * points[-1][0]), ylim=(0, 1.15 * max(y for _, y in points)))
-    axes.set(xlabel="candidates", ylabel="GiB")
-    axes.grid(**GRID)
-    figure.subplots_adjust(left=0.1, right=0.96, bottom=0.13, top=top)
-    return save_figure(figure, path)
-
-
-def plot_devices(records: list[Record], path: Path) -> Path | None:
-    """Draw env-steps/s over the number of GPUs of one host; None if nothing was measured on GPUs."""
-    rows = [row for row in latest(records, "devices", "candidates", "envs", "count") if row["device"] == "cuda"]
-    if not rows:
-        return None
-    rows = of_one_host(rows)
-    sizes = Counter((row["candidates"], row["envs"]) for row in rows)
-    candidates, envs = max(sizes, key=lambda size: (sizes[size], size))
-    own = [row for row in rows if (row["candidates"], row["envs"]) == (candidates, envs)]
-    rates = {row["count"]: row["training"] for row in own}
-    about = f"{own[0]['label']} of one host, ANYmal C, {candidates:,} candidates x {envs} environments, one run each"
-    figure, (axes,), top = new_figure(6.8, 4.6, "Training speed on several GPUs", about)
-    places = range(len(rates))
-    axes.bar(places, list(rates.values()), width=0.5, color=TOOL)
-    for place, (count, rate) in enumerate(rates.items()):
-        share = f"\n{rate / rates[1]:.2f} times one" if 1 in rates and count > 1 else ""
-        style: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "color": "white"}
-        axes.annotate(f"{rate / 1e6:.1f} M{share}", (place, rate), xytext=(0, -8), **style)
-    if 1 in rates:
-        ideal = [rates[1] * count for count in rates]
-        axes.bar(places, ideal, width=0.5, fill=False, linestyle="--", edgecolor=GREY, label="times one GPU")
-        axes.legend(fontsize=9, edgecolor="none", loc="upper left")
-    axes.set(xlabel="GPUs", ylabel="env-steps/s", xlim=(-0.6, len(rates) - 0.4), ylim=(0, 1.2 * max(rates.values())))
-    axes.set_xticks(places, list(map(str, rates)))
-    axes.yaxis.set_major_formatter(EngFormatter())
-    axes.grid(axis="y", **GRID)
-    axes.set_axisbelow(True)
-    figure.subplots_adjust(left=0.13, right=0.96, bottom=0.13, top=top)
     return save_figure(figure, path)
 
 

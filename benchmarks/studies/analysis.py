@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import mean
-from typing import Any, Iterable, List, Mapping, Sequence
+from typing import Iterable, List, Sequence
 
+import numpy as np
 from bench.records import Record
 
 from envcoder_bench.report.statistics import Interval, mean_interval, spearman
 from envcoder_bench.tasks.base import BASELINES, HUMAN
-
-from .bootstrap import bootstrap
 
 Scores = List[float]
 TOPS = (1, 5, 10)
@@ -27,18 +26,7 @@ def known(fitness: Iterable[float | None]) -> Scores:
 
 def trainings(records: Sequence[Record], kind: str) -> list[list[Record]]:
     """Return the evaluations of each training, in order: the last complete one of its facts, else the last."""
-    facts = (
-        "kind",
-        "task",
-        "role",
-        "envs",
-        "iterations",
-        "seeds",
-        "first_seed",
-        "overrides",
-        "candidates",
-        "neighbours",
-    )
+    facts = ("kind", "task", "role", "envs", "iterations", "seeds", "first_seed", "overrides", "candidates")
     found: dict[tuple[str, str], dict[str, list[Record]]] = {}
     for record in records:
         if record["kind"] == kind and "iteration" in record:
@@ -73,14 +61,22 @@ def ratios(last: Record, reference: str = HUMAN) -> dict[str, Interval]:
             if x is not None and y is not None
         ]
         if pairs:
-            own, others = ({"": list(column)} for column in zip(*pairs))
-            found[name] = bootstrap(_ratio, own, others, paired=True, draws=1000)
+            found[name] = paired_ratio(*zip(*pairs))
     return found
 
 
-def _ratio(own: Mapping[str, Any], others: Mapping[str, Any]) -> float:
-    below = math.fsum(others[""])
-    return math.fsum(own[""]) / below if below else math.nan
+def paired_ratio(values: Sequence[float], others: Sequence[float], draws: int = 1000) -> Interval:
+    """Return the ratio of two means, and its 95 % percentile interval by the bootstrap over pairs."""
+    rng = np.random.default_rng(0)
+    columns = np.asarray(values), np.asarray(others)
+    ratios = []
+    for _ in range(draws):
+        chosen = rng.integers(len(values), size=len(values))
+        above, below = (math.fsum(column[chosen]) for column in columns)
+        ratios.append(above / below if below else math.nan)
+    below = math.fsum(others)
+    low, high = np.percentile(ratios, (2.5, 97.5))
+    return (math.fsum(values) / below if below else math.nan), float(low), float(high)
 
 
 # lengths
@@ -189,36 +185,3 @@ def cheapest(found: Sequence[Agreement]) -> Agreement | None:
     """Return the setting with the fewest env-steps that agrees enough; None if there is none."""
     enough = [own for own in found if own.spearman >= ENOUGH]
     return min(enough, key=lambda own: own.env_steps, default=None)
-
-
-# evolve
-
-
-def normalized(scores: Iterable[float | None], sparse: float, human: float) -> Scores:
-    """Return scores on the scale on which the sparse reward has 0 and the human one 1, as in Eureka.
-
-    There is no such scale, and the result is empty, where the human reward is not the better one.
-    """
-    return [(x - sparse) / (human - sparse) for x in known(scores)] if human > sparse else []
-
-
-# devices
-
-
-def distance(first: Sequence[float | None], second: Sequence[float | None]) -> tuple[float, float]:
-    """Return the difference of means, and that of the same seed (root mean square), in units of the seeds' spread.
-
-    The spread is the standard deviation over seeds, pooled over both places; NaN if it is 0 or there are too few seeds.
-    """
-    pairs = [(x, y) for x, y in zip(first, second) if x is not None and y is not None]
-    if len(pairs) < 2:
-        return math.nan, math.nan
-    squares = 0.0
-    for column in zip(*pairs):
-        squares += math.fsum((x - mean(column)) ** 2 for x in column) / (len(column) - 1)
-    spread = math.sqrt(squares / 2)
-    if spread == 0.0:
-        return math.nan, math.nan
-    differences = [y - x for x, y in pairs]
-    apart = math.sqrt(mean(x * x for x in differences))
-    return mean(differences) / spread, apart / spread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.task_tables import SPARSE_REWARD
+from pages.learning_tables import SPARSE_REWARD
 
 from envcoder_bench.tasks.registry import task_names
 

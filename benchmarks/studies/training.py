@@ -18,16 +18,15 @@ from bench import records
 from bench.records import Record
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.points import read_points
 from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.run_result import RunResult
 
 OWN = ("seed", "seeds", "race.enabled")  # keys of cfg/config.yaml that cannot be overridden
 LATER = ("settings", "sources")  # facts that older records do not have
-PARTIAL = ".partial"  # suffix of the file with the evaluations of a training that goes on
+PARTIAL = ".partial"  # suffix of the file with the evaluations of a training that was stopped
 
 
 class Study:
@@ -76,20 +75,15 @@ class Study:
             return None
         folder = self.args.work / folder_name(about)
         print(f"{folder.name} ...", flush=True)
-        follower = _Follower(self.out, about)
-        result = self.run(about["task"], candidates, folder, follower, seeds=seeds, seed=first_seed, **settings)
-        for record in follower.finish(result):
-            self.add(record)
+        result = self.run(about["task"], candidates, folder, seeds=seeds, seed=first_seed, **settings)
+        partial = self.out.with_name(self.out.name + PARTIAL)
+        partial.unlink(missing_ok=True)
+        for record in evaluations(result, about):
+            records.append(self.out if result.complete else partial, record)
+            self.known.append(record)
         return result
 
-    def run(
-        self,
-        task: str,
-        candidates: Mapping[str, str],
-        folder: Path,
-        reporter: Reporter | None = None,
-        **settings: Any,
-    ) -> RunResult:
+    def run(self, task: str, candidates: Mapping[str, str], folder: Path, **settings: Any) -> RunResult:
         """Train candidates in a new folder, resume a training that was stopped, or read the result of a complete one.
 
         Args:
@@ -99,73 +93,37 @@ class Study:
         if folder.is_dir() and not (folder / "config.yaml").is_file():
             shutil.rmtree(folder)  # its creation was interrupted
         if folder.is_dir():
-            return resume(folder, reporter=reporter, stop=self.stop)
+            return resume(folder, stop=self.stop)
         folder.parent.mkdir(parents=True, exist_ok=True)
         words = self.overrides(**settings)
-        return evaluate(task, dict(candidates), overrides=words, output_dir=folder, reporter=reporter, stop=self.stop)
-
-    def add(self, record: Record) -> None:
-        records.append(self.out, record)
-        self.known.append(record)
+        return evaluate(task, dict(candidates), overrides=words, output_dir=folder, stop=self.stop)
 
 
-class _Follower(Reporter):
-    """Writes the evaluations of a run to the partial file whenever there are new ones."""
-
-    def __init__(self, out: Path, about: Record) -> None:
-        self._about, self._size = about, -1
-        self._partial = out.with_name(out.name + PARTIAL)
-        self._folder: RunFolder | None = None
-
-    def run_began(self, folder: Path) -> None:
-        self._folder = RunFolder(folder)
-
-    def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
-        points = self._folder.points if self._folder is not None else None
-        if points is None or not points.is_file() or points.stat().st_size == self._size:
-            return
-        self._size = points.stat().st_size
-        text = "".join(json.dumps(record) + "\n" for record in self._records(points, False))
-        self._partial.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._partial, text)
-
-    def _records(self, points: Path, complete: bool) -> list[Record]:
-        """Return a record for each evaluation; a fitness that is missing is None."""
-        rows: dict[int, dict[str, dict[int, float]]] = {}
-        steps: dict[int, int] = {}
-        for point in read_points(points):
-            rows.setdefault(point.iteration, {}).setdefault(point.candidate, {})[point.seed] = point.fitness
-            steps[point.iteration] = point.env_steps
-        about = self._about
-        seeds = range(about["first_seed"], about["first_seed"] + about["seeds"])
-        names = list(dict.fromkeys(name for own in rows.values() for name in own))
-        found = []
-        for iteration in sorted(rows):
-            fitness = {name: [_number(rows[iteration].get(name, {}).get(seed)) for seed in seeds] for name in names}
-            last = iteration == max(rows)
-            found.append(
-                {
-                    **about, "iteration": iteration, "env_steps": steps[iteration], "fitness": fitness, "last": last,
-                    "complete": complete,
-                }
-            )  # fmt: skip
-        return found
-
-    def finish(self, result: RunResult) -> list[Record]:
-        """Return the records of a complete run; those of one that was stopped stay in the partial file."""
-        folder = RunFolder(result.folder)
-        if not folder.points.is_file():
-            return []
-        if not result.complete:
-            self._folder, self._size = folder, -1
-            self.iteration_done(0, 0, None)
-            return []
-        cfg, _ = folder.read()
-        failed = {name: error.splitlines()[0] for name, error in result.failed.items()}
-        described = records.describe(cfg.device)
-        self._partial.unlink(missing_ok=True)
-        facts = {"failed": failed, "wall_time": result.summary["wall_time"], **described}
-        return [{**record, **facts} for record in self._records(folder.points, True)]
+def evaluations(result: RunResult, about: Record) -> list[Record]:
+    """Return a record for each evaluation of a run; a fitness that is missing is None."""
+    folder = RunFolder(result.folder)
+    if not folder.points.is_file():
+        return []
+    rows: dict[int, dict[str, dict[int, float]]] = {}
+    steps: dict[int, int] = {}
+    for point in read_points(folder.points):
+        rows.setdefault(point.iteration, {}).setdefault(point.candidate, {})[point.seed] = point.fitness
+        steps[point.iteration] = point.env_steps
+    seeds = range(about["first_seed"], about["first_seed"] + about["seeds"])
+    names = list(dict.fromkeys(name for own in rows.values() for name in own))
+    cfg, _ = folder.read()
+    failed = {name: error.splitlines()[0] for name, error in result.failed.items()}
+    facts = {"complete": result.complete, "failed": failed, "wall_time": result.summary.get("wall_time")}
+    facts.update(records.describe(cfg.device))
+    return [
+        {
+            **about, "iteration": iteration, "env_steps": steps[iteration], "last": iteration == max(rows),
+            "fitness": {
+                name: [_number(rows[iteration].get(name, {}).get(seed)) for seed in seeds] for name in names
+            }, **facts,
+        }
+        for iteration in sorted(rows)
+    ]  # fmt: skip
 
 
 @contextmanager

@@ -1,10 +1,13 @@
-"""How often a ranking's statements are right, in simulated runs whose truth is known."""
+"""Simulated runs whose truth is known: how often a ranking's statements about them are right.
+
+``tests/report/test_simulated_runs.py`` takes few of them, ``benchmarks/measure.py certainty`` many.
+"""
 
 from __future__ import annotations
 
 import math
-from argparse import Namespace
-from typing import Any, Callable, Iterator
+import zlib
+from typing import Any, Callable, Dict
 
 import numpy as np
 
@@ -13,12 +16,15 @@ from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED, success_interval
 from envcoder_bench.tasks.base import HUMAN
 
-from . import records
-from .records import Record
-
 EPISODES = 64
 RATE = (0.0, 1.0)  # bounds of a success rate
+Facts = Dict[str, Any]
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]  # (candidates, seeds, episodes) fitness
+
+
+def seed_of(*parts: object) -> int:
+    """Return a seed that depends on what is simulated alone."""
+    return zlib.crc32(repr(parts).encode())
 
 
 def success(rate: float, correlation: float = 0.0) -> Draw:
@@ -78,14 +84,14 @@ def ranking(episodes: np.ndarray, bounds: tuple[float, float]) -> list[Ranked]:
     return rank(rows, bounds, evaluation)
 
 
-def equal_candidates(case: str, candidates: int, seeds: int, runs: int) -> Record:
+def equal_candidates(case: str, candidates: int, seeds: int, runs: int) -> Facts:
     """Simulate runs whose candidates are all as good as the human baseline; return how often something false is said.
 
     ``marked`` is the share of runs with any "!", ``covered`` that of 95 % intervals with the truth, ``narrowest`` the
     width of the narrowest interval.
     """
     draw, truth, bounds = CASES[case]
-    rng = np.random.default_rng(records.seed_of(case, candidates, seeds))
+    rng = np.random.default_rng(seed_of(case, candidates, seeds))
     marked, covered, widths = 0, 0, []
     for _ in range(runs):
         ranked = ranking(draw(rng, candidates + 1, seeds), bounds)
@@ -100,13 +106,13 @@ def equal_candidates(case: str, candidates: int, seeds: int, runs: int) -> Recor
     }  # fmt: skip
 
 
-def first_places(candidates: int, seeds: int, runs: int, spread: float = 1.0) -> Record:
+def first_places(candidates: int, seeds: int, runs: int, spread: float = 1.0) -> Facts:
     """Simulate runs of candidates that differ; return the stated and the true probability that the first is the best.
 
     Args:
         spread: standard deviation of the candidates' true fitness, in that of seeds.
     """
-    rng = np.random.default_rng(records.seed_of("first", candidates, seeds, spread))
+    rng = np.random.default_rng(seed_of("first", candidates, seeds, spread))
     stated, true = [], []
     for _ in range(runs):
         means = spread * rng.standard_normal(candidates)
@@ -120,13 +126,13 @@ def first_places(candidates: int, seeds: int, runs: int, spread: float = 1.0) ->
     }  # fmt: skip
 
 
-def power(candidates: int, seeds: int, runs: int) -> Record:
+def power(candidates: int, seeds: int, runs: int) -> Facts:
     """Return how often a candidate that is one deviation of seeds above human is marked, and by paired t-tests."""
     from scipy import stats
 
     from envcoder_bench.report.statistics import holm
 
-    rng = np.random.default_rng(records.seed_of("power", candidates, seeds))
+    rng = np.random.default_rng(seed_of("power", candidates, seeds))
     marked, paired = 0, 0
     for _ in range(runs):
         episodes = normal(1.0)(rng, candidates + 1, seeds)
@@ -139,18 +145,3 @@ def power(candidates: int, seeds: int, runs: int) -> Record:
         "case": "one deviation of seeds above human", "candidates": candidates, "seeds": seeds, "runs": runs,
         "marked": marked / runs, "paired": paired / runs,
     }  # fmt: skip
-
-
-def certainty(args: Namespace) -> Iterator[Record]:
-    """Simulate runs of all kinds."""
-    every: list[Callable[[], Record]] = []
-    for case in CASES:
-        for candidates in (10, 20):
-            for seeds in (2, 3, 5, 10):
-                every.append(lambda c=case, n=candidates, s=seeds: equal_candidates(c, n, s, args.runs))
-    for spread in (0.3, 1.0, 2.0):
-        for seeds in (3, 5, 10):
-            every.append(lambda s=seeds, w=spread: first_places(10, s, args.runs, w))
-    every += [lambda n=candidates: power(n, 5, args.runs) for candidates in (1, 10)]
-    for one in every:
-        yield {"kind": "certainty", **one(), **records.describe("cpu")}

@@ -5,7 +5,6 @@ import pytest
 
 from envcoder_bench.report.ranking import RunInfo, rank, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
-from envcoder_bench.report.statistics import UNBOUNDED
 
 
 def ok(candidate, seed, fitness, **more):
