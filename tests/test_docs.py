@@ -10,7 +10,7 @@ import envcoder_bench.sim.mujoco_cpu  # noqa: F401  (importing mujoco for the fi
 from envcoder_bench.tasks import registry
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")])]
 
 
 def make_docs():

@@ -1,33 +1,22 @@
-"""scripts/study.py: the variants of shaping, the numbers by hand, and small parts of it from the command line."""
+"""The studies: the variants of shaping, the numbers by hand, and small parts of it from the command line."""
 
 import contextlib
-import json
 import math
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 import pytest
+import study as script
+from bench import records
+from pages import study_tables
+from studies import analysis, components, ranks, training
+from studies.components import COMPONENTS, variants
 
-SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
-sys.path.insert(0, str(SCRIPTS))
-
-import study as script  # noqa: E402
-from bench import records  # noqa: E402
-from studies import analysis, components, evolution, ranks, report, training  # noqa: E402
-from studies.components import COMPONENTS, variants  # noqa: E402
-
-from envcoder_bench.core.errors import UserError  # noqa: E402
-from envcoder_bench.run.config import compose_config  # noqa: E402
-from envcoder_bench.run.policies import open_run  # noqa: E402
-from envcoder_bench.search.evolve import NEW_TERM  # noqa: E402
-from envcoder_bench.search.folder import SearchFolder  # noqa: E402
-from envcoder_bench.search.genome import Genome  # noqa: E402
-from envcoder_bench.search.launch import start  # noqa: E402
-from envcoder_bench.shaping.kinds import SHAPER_TYPES  # noqa: E402
-from envcoder_bench.tasks.registry import baseline_path, task_names  # noqa: E402
-
-# variants
+from envcoder_bench import evaluate
+from envcoder_bench.run.hooks import Reporter
+from envcoder_bench.search.genome import Genome
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.registry import baseline_path, task_names
 
 
 def part(text, types):
@@ -70,9 +59,6 @@ def test_generated_candidates_are_distinct_and_reproducible():
     assert len(made) == 12 == len({Genome(text, SHAPER_TYPES).fingerprint() for text in made.values()})
     assert made == ranks.generated("Ant", 12)
     assert list(ranks.generated("Anymal", 3)) == list(ranks.generated("Anymal", 5))[:3]
-
-
-# numbers
 
 
 def ranked(role="cheap", **fitness):
@@ -135,28 +121,11 @@ def test_length_matches_hand_computed_values():
     assert single.last[0] == pytest.approx(0.2) and math.isnan(single.gained[0])  # no gain is known
 
 
-def test_normalized_scores_are_0_for_sparse_and_1_for_human():
-    assert analysis.normalized([1.0, 3.0, None, 5.0], sparse=1.0, human=3.0) == [0.0, 1.0, 2.0]
-    assert analysis.normalized([1.0], 2.0, 2.0) == [] == analysis.normalized([1.0], 2.0, 1.0)
-
-
-def test_distance_is_in_units_of_the_standard_deviation_of_seeds():
-    # both deviate by 1; the second is 2 higher, and seed by seed by 1, 2 and 3
-    means, seeds = analysis.distance([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
-    spread = math.sqrt((1.0 + 4.0) / 2)
-    assert (means, seeds) == pytest.approx((2.0 / spread, math.sqrt(14 / 3) / spread))
-    assert all(math.isnan(x) for x in analysis.distance([1.0], [2.0]))
-    assert all(math.isnan(x) for x in analysis.distance([1.0, 1.0], [1.0, 1.0]))
-
-
 def test_complete_training_replaces_a_stopped_one():
     cut = {**ranked(a=[1.0]), "complete": False}
     whole = [{**ranked(a=[2.0]), "iteration": k, "date": "2026-01-01"} for k in (10, 5)]
     assert analysis.trainings([cut], "ranks") == [[cut]]
     assert analysis.trainings([*whole, {**cut, "iteration": 10}], "ranks")[0] == [whole[1], whole[0]]
-
-
-# the command line
 
 
 @pytest.fixture
@@ -168,140 +137,33 @@ def where(tmp_path, monkeypatch):
 SMALL = ["--tasks", "Cartpole", "--envs", "8", "--episodes", "4", "evaluation.num_envs=4"]
 
 
-def page(folder):
-    path = folder / "page.md"
-    path.write_text("".join(f"<!-- study {name} -->\n<!-- end -->\n" for name in report.PARTS))
-    return path
-
-
-@pytest.mark.slow
-def test_stopped_part_resumes_and_recorded_part_is_not_repeated(where, tmp_path, capsys):
+def test_stopped_part_resumes_and_recorded_part_is_not_repeated(where, tmp_path, capsys, monkeypatch):
     words = ["components", *where, *SMALL, "--iterations", "60", "--seeds", "2", "--points", "3"]
-    began = training._Follower.iteration_done
 
-    def stopping(follower, iteration, env_steps, best):
-        began(follower, iteration, env_steps, best)
-        if iteration == 30:
-            studies[0].stop("test")
+    class After30(Reporter):
+        def __init__(self, stop):
+            self.stop = stop
 
-    studies = []
-    make = training.Study.__init__
+        def iteration_done(self, iteration, env_steps, best):
+            if iteration == 30:
+                self.stop("test")
 
-    def remember(study, args):
-        make(study, args)
-        studies.insert(0, study)
+    def stopped(*args, stop, **more):
+        return evaluate(*args, reporter=After30(stop), stop=stop, **more)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training._Follower, "iteration_done", stopping)
-        patch.setattr(training.Study, "__init__", remember)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "evaluate", stopped)
         assert script.main(words) == script.STOPPED
-    partial = records.read(tmp_path / "study.jsonl.partial")
-    assert [r["iteration"] for r in partial] == [20] and not partial[0]["complete"]
-    assert not (tmp_path / "study.jsonl").exists()
+    (partial,) = records.read(tmp_path / "study.jsonl.partial")
+    assert partial["iteration"] == 20 and not partial["complete"] and not (tmp_path / "study.jsonl").exists()
     assert script.main(words) == 0
     made = records.read(tmp_path / "study.jsonl")
     assert [r["iteration"] for r in made] == [20, 40, 60] and all(r["complete"] for r in made)
-    assert made[0]["fitness"] == partial[0]["fitness"] and set(made[0]["fitness"]) >= {"human", "no_reward", "nothing"}
+    assert made[0]["fitness"] == partial["fitness"] and set(made[0]["fitness"]) >= {"human", "no_reward", "nothing"}
     assert not (tmp_path / "study.jsonl.partial").exists()
     capsys.readouterr()
     assert script.main(words) == 0 and capsys.readouterr().out == ""
     assert records.read(tmp_path / "study.jsonl") == made
-
-
-@pytest.mark.slow
-def test_every_part_gives_a_table(where, tmp_path, capsys):
-    small = [*where, *SMALL, "--iterations", "4"]
-    assert script.main(["components", *small, "--seeds", "2", "--points", "1"]) == 0
-    assert script.main(["lengths", *small, "--seeds", "2", "--points", "2"]) == 0
-    rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
-    assert script.main(["ranks", *small, *rank]) == 0
-    assert script.main(["devices", *small, "--seeds", "2", "--points", "1", "--neighbours", "0", "4"]) == 0
-    search = ["--searches", "1", "--rounds", "1", "--per_round", "2", "--final_seeds", "2"]
-    assert script.main(["evolve", *small, *search]) == 0
-    out = page(tmp_path)
-    words = ["--records", str(tmp_path / "study.jsonl"), "--page", str(out), "--images", str(tmp_path / "images")]
-    assert script.main(["report", *words]) == 0
-    text = out.read_text()
-    for name in report.PARTS:
-        block = text.split(f"<!-- study {name} -->")[1].split("<!-- end -->")[0]
-        assert "|---|" in block and "Cartpole" in block
-    alone = [line for line in text.splitlines() if "alone" in line and "among 4" in line]
-    assert not alone or all(line.endswith("| +0.00 | 0.00 |") for line in alone)  # isolated on the CPU
-    assert (tmp_path / "images" / report.HEAT_MAP).stat().st_size > 1000
-
-
-SEARCHES = ["--iterations", "4", "--rounds", "2", "--per_round", "3", "--final_seeds", "2"]
-
-
-@pytest.mark.slow
-def test_searches_in_one_batch_are_those_of_auto_shape(where, tmp_path, monkeypatch):
-    monkeypatch.setattr(evolution, "APART", 1)  # random choices of the first searches are those of seed 1
-    words = ["evolve", *where, *SMALL, *SEARCHES, "--kinds", "reward", "--searches", "2"]
-    assert script.main(words) == 0
-    found = {(r["method"], r["search"]): r for r in records.read(tmp_path / "study.jsonl") if r["role"] == "search"}
-    assert list(found) == [("evolve", 0), ("random", 0), ("evolve", 1), ("random", 1)]
-    settings = {
-        "num_envs_per_candidate": 8, "learning_iterations": 4, "seed": 1, "num_iters": 2, "shapers_per_iter": 3,
-        "final_seeds": 2, "final_episodes": 4, "evaluation.final_episodes": 4, "evaluation.points": 1,
-        "evaluation.num_envs": 4, "parents": "[unshaped]", "shaper_types": "[compute_reward]", "device": "cpu",
-    }  # fmt: skip
-    for method in ("evolve", "random"):
-        folder = tmp_path / method
-        alone = start("Cartpole", method, overrides=[f"{k}={v}" for k, v in settings.items()], output_dir=folder)
-        rows = open_run(SearchFolder(folder).final).rows
-        own = found[method, 0]
-        assert own["fitness"]["best"] == [row.fitness for row in rows if row.candidate == alone.best]
-        assert own["fitness"]["human"] == [row.fitness for row in rows if row.candidate == "human"]
-        assert own["evaluations"] == 6
-
-
-def test_proposals_are_checked_together_and_repaired_as_one_by_one(monkeypatch):
-    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "shaper_types=[compute_reward]"])
-    facts = [{"task": "Cartpole", "method": method, "search": 0} for method in ("evolve", "random")]
-    searches = [evolution._begin(own, ["compute_reward"], cfg) for own in facts]
-    refused = {own.proposer.propose(own.archive, 1, 3)[1].source for own in searches}
-    checks = []
-
-    def prepare(cfg, sources):
-        checks.append([source.name for source in sources])
-        return [], {s.name: UserError("on purpose") for s in sources if s.source in refused}
-
-    monkeypatch.setattr(evolution, "prepare", prepare)
-    rounds = evolution._propose(cfg, searches, 1, 3)
-    everyone = [own.batched(f"r1_0{k}") for own in searches for k in range(3)]
-    assert checks == [everyone, ["r1_01"], ["r1_01"]]  # the check of all, and of each repaired one
-    for own, made in zip(searches, rounds):
-        alone = evolution._propose(cfg, [own], 1, 3)
-        assert [made] == alone and list(made.repaired) == ["r1_01"]
-        assert [p.name for p in made.ready] == ["r1_00", "r1_01", "r1_02"]
-        assert not refused & {p.source for p in made.ready}
-
-
-@pytest.mark.slow
-def test_stopped_searches_go_on(where, tmp_path, monkeypatch, capsys):
-    words = ["evolve", *where, *SMALL, *SEARCHES, "--kinds", "all", "--searches", "1"]
-    run, begun = training.Study.run, []
-
-    def stopping_in_round_2(self, task, candidates, folder, *args, **settings):
-        begun.append(folder.name[: len("round_1")])
-        if begun[-2:] == ["round_1", "round_2"]:
-            self.stop("enough")
-        return run(self, task, candidates, folder, *args, **settings)
-
-    monkeypatch.setattr(training.Study, "run", stopping_in_round_2)
-    assert script.main(words) == script.STOPPED
-    reference = records.read(tmp_path / "study.jsonl")
-    assert begun[1:] == ["round_1", "round_2"] and [r["role"] for r in reference] == ["reference"]
-    monkeypatch.setattr(training.Study, "run", run)
-    assert script.main(words) == 0
-    made = records.read(tmp_path / "study.jsonl")
-    other = [*words, "--work", str(tmp_path / "other"), "--out", str(tmp_path / "b.jsonl")]
-    assert script.main(other) == 0
-    same = [{**r, "date": "", "command": "", "wall_time": 0} for r in made]
-    assert len(list((tmp_path / "runs").glob("*/round_*"))) == 2
-    assert same == [{**r, "date": "", "command": "", "wall_time": 0} for r in records.read(tmp_path / "b.jsonl")]
-    capsys.readouterr()
-    assert script.main(words) == 0 and capsys.readouterr().out == ""
 
 
 def test_training_with_other_settings_or_candidates_is_not_reused(tmp_path, monkeypatch):
@@ -335,69 +197,20 @@ def test_training_with_other_settings_or_candidates_is_not_reused(tmp_path, monk
     assert len(trained) == 5
 
 
-def test_only_searches_of_equal_budget_are_compared():
-    about = {"kind": "evolve", "task": "Ant", "envs": 8, "iterations": 2, "overrides": [], "complete": True}
-    fitness = {"no_reward": [None], "human": [2.0]}  # the sparse reward failed: there is no scale
-    reference = {**about, "role": "reference", "iteration": 2, "seeds": 1, "fitness": fitness}
-    search = {**about, "role": "search", "method": "evolve", "kinds": "reward", "rounds": 3, "per_round": 4}
-    search.update(evaluations=12, fitness={"best": [1.0]})
-    others = [{**search, "envs": 16}, {**search, "rounds": 9}, {**search, "overrides": ["a=1"]}]
-    lines = report.evolve([reference, *others, search, search])
-    (row,) = (line for line in lines if line.startswith("| Ant"))
-    assert "| 2 x 12 |" in row and row.endswith("|  |  | 2.00 |")
-
-
-def test_methods_are_compared_from_three_searches_on():
-    about = {"kind": "evolve", "task": "Ant", "envs": 8, "iterations": 2, "overrides": [], "complete": True}
-    fitness = {"no_reward": [0.0], "human": [2.0]}
-    reference = {**about, "role": "reference", "iteration": 2, "seeds": 1, "fitness": fitness}
-    search = {**about, "role": "search", "kinds": "reward", "rounds": 3, "per_round": 4, "evaluations": 12}
-    search["new_terms"] = NEW_TERM
-    better = {**search, "method": "evolve", "fitness": {"best": [2.0]}}
-    worse = {**search, "method": "random", "fitness": {"best": [1.0]}}
-
-    def told(*searches):
-        return [line for line in report.evolve([reference, *searches]) if line.startswith("- ")]
-
-    assert told(better, worse) == told(better, better, worse, worse) == []
-    assert told(*[better] * 3, *[worse] * 3) == [
-        "- evolve, reward: human-normalized interquartile mean over 1 task 1.00 [1.00, 1.00]",
-        "- random, reward: human-normalized interquartile mean over 1 task 0.50 [0.50, 0.50]",
-        "- probability that a search by evolve, reward ends better than one by random, reward: 1.00 [1.00, 1.00]",
-    ]
-    many = {**better, "new_terms": True}
-    without = {key: value for key, value in better.items() if key != "new_terms"}  # rewards got no new terms then
-    lines = told(*[better] * 3, *[many] * 3, *[without] * 3, *[worse] * 3)
-    pairs = [line.split(" search by ")[1].split(":")[0] for line in lines if "probability" in line]
-    assert pairs == [  # of searches that differ in one thing
-        "evolve, reward ends better than one by evolve with many new terms, reward",
-        "evolve, reward ends better than one by evolve without new terms, reward",
-        "evolve, reward ends better than one by random, reward",
-        "evolve with many new terms, reward ends better than one by evolve without new terms, reward",
-    ]
-
-
-def test_parts_without_records_stay_empty(tmp_path):
-    out = page(tmp_path)
-    before = out.read_text()
-    (tmp_path / "study.jsonl").write_text(json.dumps({"kind": "other"}) + "\n")
-    report.report([tmp_path / "study.jsonl"], out, tmp_path)
-    assert out.read_text() == before
-    with pytest.raises(UserError, match="measure first"):
-        report.report([tmp_path / "none.jsonl"], out, tmp_path)
-
-
 def test_bad_input_prints_one_message(where, capsys):
     for words in (["--tasks", "Cartpole", "seeds=2"], ["--tasks", "Cartpole", "device=none"], ["--tasks", "Cartpol"]):
         assert script.main(["components", *where, *words]) == 2
         assert capsys.readouterr().err.startswith("study: error: ")
 
 
-def test_unreadable_records_and_pages_are_reported(tmp_path, capsys):
-    records, none = tmp_path / "study.jsonl", tmp_path / "none.md"
-    records.write_text('{"kind": "other"}\n{"kind":\n')
-    assert script.main(["report", "--records", str(records)]) == 2
-    assert f"{records}:2: this is not a record" in capsys.readouterr().err
-    records.write_text('{"kind": "other"}\n')
-    assert script.main(["report", "--records", str(records), "--page", str(none)]) == 2
-    assert str(none) in capsys.readouterr().err
+def test_every_part_gives_a_table(where, tmp_path):
+    small = [*where, *SMALL, "--iterations", "4"]
+    assert script.main(["components", *small, "--seeds", "2", "--points", "1"]) == 0
+    assert script.main(["lengths", *small, "--seeds", "2", "--points", "2"]) == 0
+    rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
+    assert script.main(["ranks", *small, *rank]) == 0
+    made = records.read(tmp_path / "study.jsonl")
+    for part in study_tables.STUDIES.values():
+        lines = part(made)
+        assert any(line.startswith("|---|") for line in lines) and any("Cartpole" in line for line in lines)
+        assert part([]) == []
