@@ -2,7 +2,7 @@
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
-# make bench-check   the tests of benchmarks/ (3 minutes), which make test leaves out
+# make bench-check   the tests of benchmarks/ (a minute), which make test leaves out
 # make lint   ruff, pyright and the Python 3.8 check
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
