@@ -2,6 +2,7 @@
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
+# make bench-check   the tests of benchmarks/ (a minute), which make test leaves out
 # make lint   ruff, pyright and the Python 3.8 check
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo demo-auto test test-fast lint install clean
+.PHONY: demo demo-auto test test-fast bench-check lint install clean
 
 install: $(VENV)/installed
 
@@ -34,6 +35,9 @@ test: install
 
 test-fast: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
+
+bench-check: install
+	$(BIN)/python -m pytest benchmarks/tests
 
 lint: install
 	$(BIN)/ruff check .

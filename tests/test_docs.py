@@ -10,7 +10,7 @@ import envcoder_bench.sim.mujoco_cpu  # noqa: F401  (importing mujoco for the fi
 from envcoder_bench.tasks import registry
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")])]
 
 
 def make_docs():
@@ -33,7 +33,7 @@ def test_tasks_page_matches_the_script():
     assert (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8") == page, "run python scripts/make_docs.py"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
 def test_links_have_existing_targets(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -39,7 +39,7 @@ def auto(*overrides, device="cuda:0"):
 
 
 def test_each_rate_is_that_of_a_record():
-    records = [json.loads(line) for line in (ROOT / "docs" / "benchmarks.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (ROOT / "benchmarks" / "benchmarks.jsonl").read_text().splitlines()]
     measured = {
         (own["candidates"] * own["envs"], round(own["training"]))
         for own in records
