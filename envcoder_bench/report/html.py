@@ -8,6 +8,7 @@ import unicodedata
 from typing import Mapping, Sequence
 
 _INVISIBLE = ("Cc", "Cf", "Cs")  # Unicode categories: control, format, surrogate
+_LAYOUT = {ord("\n"): None, ord("\t"): None}
 
 
 def text(value: object) -> str:
@@ -17,7 +18,10 @@ def text(value: object) -> str:
 
 def visible(value: object) -> str:
     """Replace invisible characters, and those that change the text's direction, by their codes."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE else _code(c) for c in str(value))
+    shown = str(value)
+    if shown.translate(_LAYOUT).isprintable():  # nearly always, and far faster
+        return shown
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE else _code(c) for c in shown)
 
 
 def _code(char: str) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 METRICS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
 OWN_COLOURS = {HUMAN: "#1b2330", UNSHAPED: "#8a94a2", UNTRAINED: "#b5a58a"}
 MOST_POINTS = 200  # of a curve
+MOST_NUMBERS = 25_000  # of a metric's curves of all candidates: a page of hundreds is thinned
+LEAST_POINTS = 50
 MOST_COMPONENTS = 60  # of a candidate
 SHOWN = len(COLOURS)  # candidates whose curves are on at first, besides the baselines
 
@@ -74,7 +76,7 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
     steps: list[int] = sorted(int(x) for x in table["env_steps"].unique())
     evaluated: Any = table.loc[table["fitness"].notna(), "env_steps"]
     measured = {int(step) for step in evaluated}
-    every = -(-len(steps) // MOST_POINTS)
+    every = -(-len(steps) // _most_points(table["candidate"].nunique()))
     x = [step for k, step in enumerate(steps) if k % every == 0 or step in measured]
     kept: Any = table[table["env_steps"].isin(x)]
     several = len(set(table["seed"])) > 1
@@ -92,6 +94,11 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
     return {"x": x, "metrics": metrics}
 
 
+def _most_points(candidates: int) -> int:
+    """Return the number of points of a curve."""
+    return max(LEAST_POINTS, min(MOST_POINTS, MOST_NUMBERS // max(1, candidates)))
+
+
 def add_untrained(curves: dict[str, Any] | None, ranked: Sequence[Ranked]) -> list[str]:
     """Add the untrained policy's fitness to curves as a horizontal line; return its names, one for each run."""
     fitness = {} if curves is None else curves["metrics"].get("fitness", {})
@@ -106,12 +113,14 @@ def add_untrained(curves: dict[str, Any] | None, ranked: Sequence[Ranked]) -> li
 def components(table: pd.DataFrame, order: Sequence[str]) -> list[dict[str, Any]] | None:
     """Return the reward components of each candidate over its training, mean of the seeds."""
     found, rows = [], dict(iter(table.groupby("candidate", sort=False)))
+    most = _most_points(len(rows))
     for name in order:
         own: Any = rows.get(name)
         if own is None:
             continue
         steps = sorted(int(x) for x in own["env_steps"].unique())
-        x = steps[:: -(-len(steps) // MOST_POINTS)]
+        x = steps[:: -(-len(steps) // most)]
+        own = own[own["env_steps"].isin(x)]
         means = own.groupby(["component", "env_steps"])["mean"].mean()
         names = list(dict.fromkeys(own["component"]))[:MOST_COMPONENTS]
         series = [{"name": visible(part), "values": _aligned(means.loc[part], x)} for part in names]

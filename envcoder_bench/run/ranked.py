@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+from pathlib import Path
 from typing import Sequence
 
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation, read_episodes
-from envcoder_bench.report.points import read_points
+from envcoder_bench.report.points import Point, read_points
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED
@@ -27,10 +29,16 @@ def rank_run(folder: RunFolder, cfg: DictConfig, rows: Sequence[Result]) -> list
     if len(set(places)) == len(places):
         return ranked
     try:
-        return rank(rows, *known, read_points(folder.points))
+        status = folder.points.stat()
+        return rank(rows, *known, _points(folder.points, status.st_mtime_ns, status.st_size))
     except (OSError, ValueError) as error:  # a ranking must not depend on it
         log.warning("%s cannot be read, so that ties are not told apart: %s", folder.points, error)
         return ranked
+
+
+@functools.lru_cache(maxsize=1)  # the end of a run ranks the same rows several times
+def _points(path: Path, changed: int, size: int) -> list[Point]:
+    return read_points(path)
 
 
 def bounds_of(cfg: DictConfig) -> tuple[float, float]:

@@ -5,6 +5,7 @@ The text is scanned for tokens, not parsed and not executed, because it may be u
 
 from __future__ import annotations
 
+import functools
 import io
 import tokenize
 from typing import Iterator, NamedTuple, Sequence
@@ -29,6 +30,7 @@ class Definitions(NamedTuple):
     whole: list[str]
 
 
+@functools.lru_cache(maxsize=4096)  # loading, logs and pages ask for the same files
 def definitions(source: str) -> Definitions:
     """Return the shaping functions of a file; of a text that is not Python, those before the first fault."""
     names: dict[str, str] = {}
