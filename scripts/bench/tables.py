@@ -170,10 +170,10 @@ def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> li
 
 
 def speed_rows(records: Sequence[Record]) -> list[Record]:
-    """Return the newest record of any GPU for few, many and very many candidates."""
+    """Return the newest record of any GPU for 250 candidates."""
     own = [r for r in records if r["kind"] == "scaling" and r["device"] == "cuda" and r["envs"] == 256]
     newest = {r["candidates"]: r for r in sorted(own, key=lambda r: r["date"])}
-    return [newest[count] for count in (4, 250, 1000) if count in newest]
+    return [newest[count] for count in (250,) if count in newest]
 
 
 def of_one_host(rows: list[Record]) -> list[Record]:
