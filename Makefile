@@ -2,6 +2,7 @@
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
+# make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff, pyright and the Python 3.8 check
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo demo-auto test test-fast lint install clean
+.PHONY: demo demo-auto test test-fast docs lint install clean
 
 install: $(VENV)/installed
 
@@ -35,6 +36,14 @@ test: install
 test-fast: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
+docs: $(VENV)-docs/installed
+	$(VENV)-docs/bin/mkdocs build --strict --quiet
+
+$(VENV)-docs/installed: requirements-docs.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	@touch $@
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/pyright
@@ -42,4 +51,4 @@ lint: install
 		$$(git ls-files 'envcoder_bench/*.py' 'user_functions/*.py' | grep -v -e '^envcoder_bench/sim/mujoco_' -e '^envcoder_bench/tasks/[a-z_]*/')
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(VENV)-docs build dist
