@@ -37,8 +37,7 @@ TASKS_HEADER = f"""\
 A page for each task says what its fitness measures, its timing and goal, its baselines, the keys of `state_dict` (n is
 the number of environments of a candidate's group) and the shipped candidates. Names are IsaacGymEnvs', so that
 candidates written for it carry over. [Writing a candidate](candidates.md) has the contract, and
-[Adding a task](add_a_task.md)
-the way to a task of your own.
+[Adding a task](add_a_task.md) the way to a task of your own.
 
 Every task has two baselines beside its model, in `envcoder_bench/tasks/<task>/`. `human.py` is the shaping of
 IsaacGymEnvs, with the differences that are listed for each task; SpotTerrain, which is not in IsaacGymEnvs, has

@@ -1,4 +1,4 @@
-"""A hook of MkDocs: names of files outside docs/, which the site does not have, stand in place of links to them.
+"""A hook of ProperDocs: names of files outside docs/, which the site does not have, stand in place of links to them.
 
 A page links to such a file by its relative path, which works where the repository is browsed.
 """
