@@ -138,4 +138,5 @@ def test_cartpole_counts_steps_upright_in_the_middle():
         "pole_angle": torch.tensor([0.0, math.radians(11.9), -math.radians(12.1), 0.0, 0.0]),
         "cart_pos": torch.tensor([0.0, -0.19, 0.0, 0.21, -0.21]),
     }
+    state["actions"] = torch.zeros(5, 1)
     assert bind(functions[FITNESS], state)().tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]
