@@ -37,7 +37,7 @@ test-fast: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 docs: $(VENV)-docs/installed
-	$(VENV)-docs/bin/properdocs build --strict --quiet --config-file mkdocs.yml
+	$(VENV)-docs/bin/properdocs build --strict --config-file mkdocs.yml
 
 $(VENV)-docs/installed: requirements-docs.txt
 	$(PYTHON) -m venv $(VENV)-docs
