@@ -99,7 +99,7 @@ def test_version_is_the_same_everywhere():
     assert f"version: {version}\n" in text_of("CITATION.cff") and f"\n## {version}\n" in text_of("CHANGELOG.md")
 
 
-def test_hook_of_the_site_names_files_that_it_does_not_have(caplog):
+def test_hook_of_the_site_names_files_that_it_does_not_have_and_separates_lists(caplog):
     spec = importlib.util.spec_from_file_location("site_links", ROOT / "scripts" / "site_links.py")
     hook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hook)
@@ -109,6 +109,8 @@ def test_hook_of_the_site_names_files_that_it_does_not_have(caplog):
     assert hook.on_page_markdown(text, page, config, None) == (
         "[a](../faq.md#x) the code (`eval_shapers.py`) `auto_shape.py`"
     )
+    text = "Some:\n- a\n- b\n  c\n\n```text\nx\n- y\n```\n"
+    assert hook.on_page_markdown(text, page, config, None) == text.replace("Some:\n", "Some:\n\n")
     assert not caplog.records
     hook.on_page_markdown("[b](../../nowhere.py)", page, config, None)
     assert "tasks/Ant.md links to ../../nowhere.py, which does not exist" in caplog.text
