@@ -1,7 +1,8 @@
-# make demo   install, then rank the shipped candidates on Cartpole and Anymal (4 minutes on 2 CPU cores)
+# make demo   install, then rank shaping candidates for a cart-pole swing-up (2 minutes on 2 CPU cores)
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
+# make bench-check   the tests of benchmarks/ (a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff, pyright and the Python 3.8 check
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo demo-auto test test-fast docs lint install clean
+.PHONY: demo demo-auto test test-fast bench-check docs lint install clean
 
 install: $(VENV)/installed
 
@@ -35,6 +36,9 @@ test: install
 
 test-fast: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
+
+bench-check: install
+	$(BIN)/python -m pytest benchmarks/tests
 
 docs: $(VENV)-docs/installed
 	$(VENV)-docs/bin/properdocs build --strict --config-file mkdocs.yml

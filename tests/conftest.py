@@ -41,7 +41,7 @@ with contextlib.suppress(ImportError):
 _LONGEST = (
     "test_every_task.py", "test_auto_shape.py", "test_ray_pool.py", "test_ray_node.py", "test_surroundings.py",
     "test_racing.py", "test_parallel_race.py", "test_height_field_contacts.py", "test_eval_policies.py",
-    "test_parallel.py", "test_building.py", "test_mujoco_height_fields.py", "test_resume.py", "test_study.py",
+    "test_parallel.py", "test_building.py", "test_mujoco_height_fields.py", "test_resume.py",
     "test_outside_tasks.py", "test_isaacgym_tasks.py", "test_engine_warp.py", "test_library.py", "test_evolve.py",
     "test_attacks.py", "test_benchmark.py", "test_three_ways.py", "test_training.py", "test_waves.py",
     "test_warp_order.py", "test_install.py", "test_end_to_end.py", "test_replay.py", "test_extend.py",
@@ -72,7 +72,6 @@ _PICTURES = (
     "test_search_report.py",
     "test_racing.py",
     "test_end_to_end.py",
-    "test_race_replay.py",
 )
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -1,6 +1,8 @@
-"""scripts/benchmark.py end to end: tiny measurements on the CPU through its command line."""
+"""scripts/benchmark.py end to end, tiny on the CPU; its candidates are realistic and distinct."""
 
+import ast
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,11 @@ sys.path.insert(0, str(SCRIPTS))
 
 import benchmark as script  # noqa: E402
 from bench import records  # noqa: E402
+from bench.candidates import make_candidates  # noqa: E402
 
-pytestmark = pytest.mark.slow
+from envcoder_bench.core.errors import Stopped, exit_on_user_error  # noqa: E402
+from envcoder_bench.run.config import compose_config  # noqa: E402
+from envcoder_bench.run.prepare import prepare  # noqa: E402
 
 QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",
@@ -40,17 +45,14 @@ def benchmark(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_scaling_measures_training_physics_and_dispatch(benchmark):
-    made, printed = benchmark("scaling", "--candidates", 2, "--envs", 8, "--iterations", 1, "--warmup", 1, "--dispatch")
-    row, timed = made
-    assert (row["kind"], timed["kind"]) == ("scaling", "dispatch")
-    assert min(row["training"], row["physics"]) > 0 and 0.1 < row["memory_gib"] < 8 and row["startup_s"] > 0
-    kinds = {"action", "reward", "terminal", "initial_state", "goal", "observation"}
-    assert set(timed["batched_us"]) == set(timed["loop_us"]) == kinds
-    assert min([*timed["batched_us"].values(), *timed["loop_us"].values()]) > 0
-    assert "| 2 x 8 | a loop over candidates |" in printed
+@pytest.mark.slow
+def test_scaling_measures_training_and_physics(benchmark):
+    (row,), printed = benchmark("scaling", "--candidates", 2, "--envs", 8, "--iterations", 1, "--warmup", 1)
+    assert row["kind"] == "scaling" and min(row["training"], row["physics"]) > 0 and row["startup_s"] > 0
+    assert 0.1 < row["memory_gib"] < 8 and "| 2 x 8 |" in printed
 
 
+@pytest.mark.slow
 def test_failing_count_does_not_affect_other_counts(benchmark):
     made, printed = benchmark("scaling", "--candidates", 0, 1, "--envs", 4, "--iterations", 1, "--warmup", 1)
     assert [row["candidates"] for row in made] == [1]
@@ -58,36 +60,7 @@ def test_failing_count_does_not_affect_other_counts(benchmark):
     assert "0 candidates x 4 failed" in printed and "| 1 x 4 |" in printed
 
 
-def test_physics_measures_each_number_of_environments(benchmark):
-    made, printed = benchmark("physics", "--tasks", "Anymal", "--envs", 4, 8)
-    assert [row["envs"] for row in made] == [4, 8] and min(row["physics"] for row in made) > 0
-    assert {(row["task"], row["sim"], row["control_s"]) for row in made} == {("Anymal", "mujoco_cpu", 0.02)}
-    assert "| Anymal | MuJoCo | implicitfast 10.0 ms | 8 |" in printed
-
-
-def test_processes_are_measured_concurrently(benchmark):
-    made, _ = benchmark("processes", "--processes", 2, "--envs", 4, "--seconds", 0.5, "--warmup", 1)
-    (row,) = made
-    assert len(row["each"]) == 2 and row["total"] == pytest.approx(sum(row["each"])) and min(row["each"]) > 0
-
-
-def test_learner_measures_batched_and_loop(benchmark):
-    made, printed = benchmark(
-        "learner", "--candidates", 3, "--envs", 8, "--iterations", 1, "--warmup", 1, "--loop_candidates", 2
-    )
-    assert made[0]["batched_s"] > 0 and made[0]["loop_s"] > 0 and made[0]["loop_candidates"] == 2
-    assert "2 candidates" in printed
-
-
-def test_pairs_measure_two_tasks_in_turns(benchmark):
-    made, printed = benchmark(
-        "pairs", "--tasks", "Anymal", "Anymal", "--seeds", 2, "--envs", 8, "--iterations", 1, "--warmup", 0
-    )
-    (row,) = made
-    assert row["ratio"] == pytest.approx(row["rates"][0] / row["rates"][1]) and row["ratio"] > 0
-    assert "| Anymal, Anymal | 2 x 8 |" in printed
-
-
+@pytest.mark.slow
 def test_run_measures_a_complete_run(benchmark):
     made, _ = benchmark("run", "--candidates", 2, "--envs", 4, "--iterations", 3, "evaluation.points=3")
     (row,) = made
@@ -97,6 +70,7 @@ def test_run_measures_a_complete_run(benchmark):
     assert sum(row["phase_s"].values()) < row["last_iteration_s"] - row["first_iteration_s"]
 
 
+@pytest.mark.slow
 def test_run_ends_when_the_page_is_written(benchmark, monkeypatch):
     from bench import startup
 
@@ -116,21 +90,85 @@ def test_run_ends_when_the_page_is_written(benchmark, monkeypatch):
     assert "report.html" not in printed  # what eval-shapers prints is not shown
 
 
-def test_page_measures_the_end_of_a_run_without_training(benchmark):
-    (row,), printed = benchmark("page", "--candidates", 3, "--iterations", 4, "--seeds", 2)
-    assert row["part_s"].keys() == {"results", "tensorboard", "table", "page"} and min(row["part_s"].values()) > 0
-    assert row["after_last_iteration_s"] == pytest.approx(sum(row["part_s"].values()))
-    assert f", torch {torch.__version__}, " in row["libraries"] and "| 3 x 2 | 4 |" in printed
-
-
+@pytest.mark.slow
 def test_startup_ends_at_the_first_iteration(benchmark):
     (row,), _ = benchmark("startup", "--candidates", 2, "--envs", 4)
     assert 0 < row["checked_s"] < row["first_iteration_s"] <= row["seconds"] and row["memory_gib"] > 0.1
 
 
-@pytest.mark.parametrize("command", ["scaling", "processes", "dispatch", "report"])
+@pytest.mark.parametrize("command", script.MEASUREMENTS)
 def test_help_shows_the_defaults(command, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmark.py", command, "--help"])
     with pytest.raises(SystemExit, match="0"):
         script.main()
     assert "default:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run task.none=3", "benchmark: error: unknown key 'task.none'"),
+        ("scaling --task Antt", "user_functions/Antt does not exist (did you mean Ant?)"),
+    ],
+)
+def test_bad_input_ends_with_one_line(words, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *words.split(), "--candidates", "1"])
+    with pytest.raises(SystemExit) as end:
+        script.main()
+    assert end.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_a_script_with_one_line(capsys):
+    for stop, told in (
+        (KeyboardInterrupt(), "stopped"),
+        (Stopped("stopped in iteration 3", None), "stopped in iteration 3"),
+    ):
+        with pytest.raises(SystemExit) as end, exit_on_user_error("benchmark"):
+            raise stop
+        assert end.value.code == 130 and capsys.readouterr() == ("", f"benchmark: {told}\n")
+
+
+def structure(source: str) -> str:
+    """A candidate without its numbers and texts: two files with one structure differ only in constants."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and not isinstance(node.value, str):
+            node.value = 0
+    return ast.dump(ast.Module(body=tree.body[1:], type_ignores=[]))  # the docstring holds the number
+
+
+@pytest.mark.slow
+def test_1000_candidates_are_distinct():
+    candidates = make_candidates(1000)
+    bodies = {c.source.split("\n", 1)[1] for c in candidates}  # the first line is the candidate's number
+    assert len(bodies) == 1000
+    assert len({structure(c.source) for c in candidates}) >= 950  # without their constants
+    assert len({c.name for c in candidates}) == 1000
+    assert make_candidates(4) == candidates[:4]
+
+
+def test_structure_ignores_only_constants_and_docstring():
+    a, b, c = ('"""1."""\nx = f(1.5) * 2', '"""2."""\nx = f(2.5) * 3', '"""1."""\nx = g(1.5) * 2')
+    assert structure(a) == structure(b) != structure(c)
+
+
+def test_every_candidate_has_its_functions():
+    kinds = Counter()
+    for k, candidate in enumerate(make_candidates(200)):
+        own = {line.split("(")[0][4:] for line in candidate.source.splitlines() if line.startswith("def ")}
+        kinds.update(own)
+        assert {"compute_reward", "compute_observation", "compute_terminal"} <= own
+        assert len(own & {"compute_torque", "compute_dof_target"}) == 1
+        assert ({"compute_initial_state", "compute_goal"} <= own) == (k % 4 == 0)
+    assert min(kinds.values()) == 50
+
+
+@pytest.mark.slow
+def test_candidates_pass_the_checks():
+    torch.set_num_threads(1)
+    cfg = compose_config("Anymal", ["num_envs_per_candidate=4", "sim=mujoco_cpu", "device=cpu"])
+    groups, failed = prepare(cfg, make_candidates(60)[20:])
+    assert not failed and len(groups) == 40
+    assert len({group.shaping.obs_dim for group in groups}) > 5
+    assert len({group.shaping.components for group in groups}) > 20
+    assert {group.shaping.effort for group in groups} == {True, False}

@@ -22,7 +22,10 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
     "words, message",
     [
         ("", "no task: give --task NAME, e.g. --task Cartpole; see --help"),
-        ("--task Cartpol", "unknown task 'Cartpol' (did you mean Cartpole?); there are AllegroHand, Ant, Anymal"),
+        (
+            "--task Cartpol",
+            "unknown task 'Cartpol' (did you mean Cartpole or CartpoleSwingup?); there are AllegroHand, Ant, Anymal",
+        ),
         ("--task cartpole", "unknown task 'cartpole' (did you mean Cartpole?); there are AllegroHand, Ant, Anymal"),
         (
             "--task Cartpole --shaper_types compute_rewrd",

@@ -14,6 +14,7 @@ from envcoder_bench.tasks import registry
 from envcoder_bench.verbs import VERBS
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RESULTS = sorted((ROOT / "benchmarks").glob("*.md"))
 BUILDERS = {
     "eval-shapers": "eval_shapers_flags",
     "auto-shape": "auto_shape",
@@ -49,7 +50,7 @@ def test_generated_pages_match_the_script():
     assert set((ROOT / "docs" / "tasks").iterdir()) == {path for path in pages if path.parent.name == "tasks"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=name)
 def test_links_have_existing_targets(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -38,11 +38,13 @@ def finished(tmp_path_factory):
 def test_run_folder_has_the_documented_files(finished):
     rows = pd.read_csv(finished / "results.csv")
     assert list(rows.columns)[: len(COLUMNS)] == COLUMNS
-    assert list(rows["candidate"][:2]) == ["human", "unshaped"]
-    assert len(rows) >= 6
+    assert list(rows["candidate"][:3]) == ["human", "unshaped", "untrained"]
+    assert len(rows) >= 7
     assert (rows["status"] == "ok").all()
     assert rows["fitness"].between(0.0, 1.0).all()
     assert (rows["fitness_ci_low"] <= rows["fitness"]).all()
+    before, rows = rows[rows["candidate"] == "untrained"], rows[rows["candidate"] != "untrained"]
+    assert before["env_steps"].tolist() == [0]
     assert (rows["env_steps"] == 10 * 16 * 16).all()
     summary = json.loads((finished / "summary.json").read_text())
     best = max((r for r in summary["ranking"] if not r["baseline"]), key=lambda r: r["fitness"])

@@ -17,7 +17,8 @@ def test_candidates_are_ranked_and_faults_fail_only_their_candidates(tmp_path, c
     output = run(tmp_path / "run", *CARTPOLE_QUICK, *words)
     rows = results(output)
     assert rows["status"].to_dict() == {
-        "human": "ok", "unshaped": "ok", "good": "ok", "fails": "failed", "misspelt": "failed at load",
+        "human": "ok", "unshaped": "ok", "untrained": "ok",
+        "good": "ok", "fails": "failed", "misspelt": "failed at load",
     }  # fmt: skip
     assert rows.loc[["human", "unshaped", "good"], "fitness"].between(0.0, 1.0).all()
     assert "fails.py:3: in compute_reward: raised RuntimeError: on purpose" in rows.loc["fails", "error"]

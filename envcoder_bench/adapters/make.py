@@ -12,7 +12,7 @@ from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.inputs import override_words, read_candidates, run_config
 from envcoder_bench.run.one_group import build_env, prepare_one
 from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.tasks.base import BASELINES, HUMAN
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
 
 APIS = ("gymnasium", "elegantrl", "rl_games", "rsl_rl")
 CandidateLike = Union[None, str, Path, Mapping[str, str]]
@@ -96,7 +96,7 @@ def make_single(
 def _source(task: str, name: str, candidate: CandidateLike) -> CandidateSource:
     """Read the one candidate."""
     baseline = HUMAN if candidate is None else candidate
-    if isinstance(baseline, str) and baseline in BASELINES:
+    if isinstance(baseline, str) and baseline in BASELINE_FILES:
         return next(source for source in baseline_sources(task) if source.name == baseline)
     found = read_candidates(name, candidate)
     if len(found) != 1:

@@ -32,7 +32,7 @@ def link_damping_forces(
     """Return the forces and torques that damp the links of actors of several bodies, ``(num_envs, num_bodies, 6)``.
 
     PhysX applies -m d (v + g h) at the centre of mass and -I d w, with rates d of at most 1 / h, where h is the step
-    (scenes "damped arm" of scripts/physx_scenes.py).
+    (scenes "damped arm" of tests/isaac_gym/physx_scenes.json).
 
     Args:
         spin, velocity: of the bodies, about and of their centres of mass, ``(num_envs, num_bodies, 3)``.

@@ -30,7 +30,7 @@ from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, S
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.loading import GIVEN, load_candidate, parse
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 
 FILE = "candidate.py"  # the name of every file in the jail
@@ -164,7 +164,7 @@ def _libraries(outside: Sequence[str]) -> dict[str, frozenset[str]]:
     libraries = {name: redirect.helper_names() for name in HELPERS}
     shipped = [file.parent.name for file in sorted(Path(tasks.__file__).parent.glob("*/human.py"))]
     for folder in (*shipped, *outside):
-        for baseline in BASELINES:
+        for baseline in BASELINE_FILES:
             name = f"{tasks.__name__}.{folder}.{baseline}"
             module = vars(importlib.import_module(name)).items()
             libraries[name] = frozenset(key for key, value in module if getattr(value, "__module__", "") == name)

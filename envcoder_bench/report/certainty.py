@@ -1,14 +1,16 @@
-"""Sentences on how sure a ranking is: the first place, ties, lost seeds, and what a single seed does not tell."""
+"""Sentences on how sure a ranking is: the first place, ties, lost seeds, a single seed, and nothing learnt."""
 
 from __future__ import annotations
 
 import math
 from typing import Sequence
 
-from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.words import counted, listed
+from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.words import counted, fixed, listed
+from envcoder_bench.tasks.base import UNTRAINED
 
 NAMED = 4  # candidates named in a sentence
+LONGER = "a new run with more --learning_iterations"  # of a race or a search, which cannot be extended
 
 
 def first_place(ranked: Sequence[Ranked]) -> list[str]:
@@ -64,6 +66,34 @@ def lost_seeds(ranked: Sequence[Ranked]) -> list[str]:
     if not any(row.rank is not None and row.lost_seeds for row in ranked):
         return []
     return ["n/m seeds: the others failed; the numbers are of those that finished, and rank behind all that lost none"]
+
+
+def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RUN") -> str:
+    """Return what the means say if the first candidate is not above the untrained policy, else an empty string.
+
+    Args:
+        ranked: a run's ranking; without candidates the sentence is about its baselines.
+        remedy: how to train longer; by default ``--extend``, or LONGER for a race.
+        folder: the run's folder, for the command.
+    """
+    known = [row for row in ranked if row.rank is not None]
+    untrained = next((row for row in known if row.candidate == UNTRAINED), None)
+    trained = [row for row in known if row is not untrained]
+    own = [row for row in trained if not row.baseline] or trained
+    if untrained is None or not own or own[0].fitness > untrained.fitness:
+        return ""
+    first = own[0]
+    decimals = decimal_places([first.fitness, untrained.fitness])
+    has, level = (fixed(row.fitness, decimals) for row in (first, untrained))
+    what = "baseline" if first.baseline else "candidate"
+    before = f"{UNTRAINED}, the policy before training, which has {level}"
+    if any(row.fitness > untrained.fitness for row in own):
+        found = f"the first {what}, {first.candidate} with {has}, is not above {before}"
+    else:
+        found = f"no {what} is above {before}; the first, {first.candidate}, has {has}"
+    extend = f"eval-shapers --extend {folder} --learning_iterations N"
+    remedy = remedy or (LONGER if any(row.stopped_at for row in ranked) else extend)
+    return f"nothing has been learnt yet: {found}. Train longer ({remedy}), or try another shaping."
 
 
 def _percent(share: float) -> str:

@@ -69,7 +69,7 @@ class CsvLog:
             if key is None:
                 continue
             last = iteration.get(key[1:], 0) if isinstance(iteration, Mapping) else iteration
-            if key[0] <= last or key[1:] in whole:
+            if 0 < key[0] <= last or key[1:] in whole:  # at iteration 0 only what is whole was evaluated
                 kept.append(row)
         write_atomic(path, b"".join([expected, *kept]))
         log = cls.__new__(cls)

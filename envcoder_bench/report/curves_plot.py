@@ -24,8 +24,8 @@ from envcoder_bench.report.figures import (
     spread,
 )
 from envcoder_bench.report.ranking import Ranked, decimal_places
-from envcoder_bench.report.table import fixed
-from envcoder_bench.tasks.base import HUMAN, UNSHAPED
+from envcoder_bench.report.words import fixed
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +59,8 @@ def plot_learning_curves(
     styles = _styles(drawn)
     scale, unit = _step_unit(float(measured["env_steps"].max()) if drawn else 0.0)
     labels, bands = [], []
+    untrained = next((r for r in ranked if r.candidate == UNTRAINED and r.rank is not None), None)
+    levels = [] if untrained is None else [untrained.fitness]
     for row in reversed(drawn):  # the best is drawn last, on top
         line: Any = points.loc[row.candidate]
         steps = line.index.to_numpy() / scale
@@ -76,10 +78,13 @@ def plot_learning_curves(
             bands += [float(least.min()), float(most.max())]
     cut = False
     if drawn:
-        low, high = _limits(points["mean"].to_numpy(), bands)
+        low, high = _limits(np.array([*points["mean"], *levels]), bands)
         cut = min(bands, default=low) < low or max(bands, default=high) > high
         axes.set_ylim(low, high)
         axes.set_xlim(0, 1.01 * float(measured["env_steps"].max()) / scale)
+        if untrained is not None:
+            axes.axhline(untrained.fitness, color=GREY, linewidth=1.6, linestyle=(0, (1, 1.5)), zorder=1.5)
+            labels.append((untrained, axes.get_xlim()[1], untrained.fitness, GREY))
     else:
         show_message(axes, "no fitness was measured")
     axes.set_xlabel(f"environment steps of each candidate and seed{unit}{band}")

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from envcoder_bench.report import page_data
-from envcoder_bench.report.certainty import some
+from envcoder_bench.report.certainty import nothing_learnt, some
 from envcoder_bench.report.html import fact_list, text, visible
 from envcoder_bench.report.page_candidates import render_candidates
 from envcoder_bench.report.page_content import RunPage
 from envcoder_bench.report.page_ranking import fitness_decimals, render_ranking
-from envcoder_bench.report.table import fixed
+from envcoder_bench.report.words import fixed
 
 PAGE = "report.html"
 ASSETS = Path(__file__).parent / "assets"
@@ -76,6 +76,7 @@ def render_page(run: RunPage) -> str:
 def _data(run: RunPage) -> dict[str, Any]:
     trained = set() if run.curves is None else set(run.curves["candidate"])
     curves = None if run.curves is None else page_data.curves(run.curves)
+    trained.update(page_data.add_untrained(curves, run.ranked))
     parts = None
     if run.components is not None:
         parts = page_data.components(run.components, [row.candidate for row in run.ranked])
@@ -115,7 +116,10 @@ def _lead(run: RunPage) -> str:
     words += f", fitness {fixed(own[0].fitness, decimals)}"
     others = [row for row in run.ranked if row.baseline and row.rank is not None]
     versus = ", ".join(f"{row.candidate} {fixed(row.fitness, decimals)}" for row in others)
-    return f'<p class="lead">{text(words + (f" (baselines: {versus})" if versus else ""))}.</p>'
+    warning = nothing_learnt(run.ranked, folder=run.folder)
+    return f'<p class="lead">{text(words + (f" (baselines: {versus})" if versus else ""))}.</p>' + (
+        f"<p>{text(warning)}</p>" if warning else ""
+    )
 
 
 def _videos(run: RunPage) -> str:

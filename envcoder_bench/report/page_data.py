@@ -10,13 +10,13 @@ from envcoder_bench.report.curves import over_seeds
 from envcoder_bench.report.figures import COLOURS
 from envcoder_bench.report.html import visible
 from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.tasks.base import HUMAN, UNSHAPED
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 if TYPE_CHECKING:
     import pandas as pd
 
 METRICS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
-OWN_COLOURS = {HUMAN: "#1b2330", UNSHAPED: "#8a94a2"}
+OWN_COLOURS = {HUMAN: "#1b2330", UNSHAPED: "#8a94a2", UNTRAINED: "#b5a58a"}
 MOST_POINTS = 200  # of a curve
 MOST_COMPONENTS = 60  # of a candidate
 SHOWN = len(COLOURS)  # candidates whose curves are on at first, besides the baselines
@@ -90,6 +90,17 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
         if lines:
             metrics[metric] = lines
     return {"x": x, "metrics": metrics}
+
+
+def add_untrained(curves: dict[str, Any] | None, ranked: Sequence[Ranked]) -> list[str]:
+    """Add the untrained policy's fitness to curves as a horizontal line; return its names, one for each run."""
+    fitness = {} if curves is None else curves["metrics"].get("fitness", {})
+    if curves is None or not fitness:
+        return []
+    rows = [row for row in ranked if row.candidate.split(": ")[-1] == UNTRAINED and row.rank is not None]
+    for row in rows:
+        fitness[visible(row.candidate)] = {"mean": [plain_number(row.fitness)] * len(curves["x"])}
+    return [row.candidate for row in rows]
 
 
 def components(table: pd.DataFrame, order: Sequence[str]) -> list[dict[str, Any]] | None:

@@ -10,7 +10,7 @@ from envcoder_bench.report.html import text
 from envcoder_bench.report.page_data import colours
 from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import OK
-from envcoder_bench.report.table import fixed
+from envcoder_bench.report.words import fixed
 
 EMPTY = '<td class="number" data-v=""></td>'
 COLUMNS = (  # title, kind, the order of the first click

@@ -9,7 +9,8 @@ from typing import Callable, TextIO
 
 from tqdm import tqdm
 
-from envcoder_bench.report.table import fixed, shorten
+from envcoder_bench.report.table import shorten
+from envcoder_bench.report.words import fixed
 
 BAR_SECONDS = 0.2  # interval between updates of the bar
 LINE_SECONDS = 10.0  # interval between lines without a terminal

@@ -13,7 +13,7 @@ from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
-from envcoder_bench.tasks.base import BASELINES, HUMAN
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,12 @@ def rank(
         for name, rows in by_candidate.items()
     }
     episodes = min((row.episodes for row in results if row.measured and row.episodes), default=1)
+    before = {UNTRAINED: whole.pop(UNTRAINED)} if UNTRAINED in whole else {}
     model = FitnessModel(whole, evaluation, bounds, episodes)
-    rows = [_over_seeds(rows, model, whole) for rows in by_candidate.values()]
+    # the seeds of untrained policies say nothing of those of trained ones
+    models = {UNTRAINED: FitnessModel(before, evaluation, bounds, episodes)}
+    whole.update(before)
+    rows = [_over_seeds(rows, models.get(name, model), whole) for name, rows in by_candidate.items()]
     own = [row for row in rows if row["candidate"] not in BASELINES]
     for row, p in zip(own, holm([row["vs_human_p"] for row in own])):
         row["vs_human_p"] = p
@@ -198,9 +202,12 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
     elif whole[name]:
         fitness, low, high = model.interval(name)
-    versus = Difference()
-    if name != HUMAN and whole[name] and set(whole[name]) & set(whole.get(HUMAN, ())):
+    versus, human = Difference(), whole.get(HUMAN, {})
+    shared = set(whole[name]) & set(human) if name != HUMAN else set()
+    if shared and HUMAN in model.names:
         versus = model.difference(name, HUMAN)
+    elif shared:
+        versus = Difference(_mean([whole[name][seed] - human[seed] for seed in shared]))
     returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
     return dict(
         candidate=name,
@@ -250,7 +257,8 @@ def _status(rows: list[Result]) -> str:
 
 def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
     """Return the content of summary.json; unknown numbers are None, because JSON has no NaN."""
-    best = next((r.candidate for r in ranked if r.rank is not None and not r.baseline), None)
+    own = [r for r in ranked if r.rank is not None and not r.baseline]
+    best = own[0].candidate if own else None
     race = {} if info.race is None else {"race": dict(info.race)}
     return {
         "task": info.task,
@@ -264,6 +272,7 @@ def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
         "memory": dict(info.memory),
         **race,
         "best_candidate": best,
+        "share_first_place": [r.candidate for r in own[1:] if r.rank == own[0].rank],
         "ranking": [_json_row(r) for r in ranked],
         "paths": dict(info.paths),
     }

@@ -27,7 +27,7 @@ from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import half_width, numbers, split_place
 from envcoder_bench.report.words import cut
-from envcoder_bench.tasks.base import HUMAN, UNSHAPED
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 REASON_WIDTH = 100
 CAPTION_WIDTH = 140
@@ -71,6 +71,8 @@ def plot_ranking(
         axes.text(1.015, y, texts[y], transform=axes.get_yaxis_transform(), va="center", fontsize=10, color=colour)
         if row.candidate == HUMAN:
             axes.axvline(row.fitness, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+        if row.candidate == UNTRAINED:
+            axes.axvline(row.fitness, color=GREY, linewidth=1.2, linestyle=(0, (1, 2)), zorder=1.5)
     for y, (_, text) in enumerate(remarks, len(shown)):
         axes.text(0.01, y, escape(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
     if remarks:  # hide the grid behind their text
@@ -125,6 +127,8 @@ def _colour_and_marker(row: Ranked) -> tuple[str, str]:
         return BLACK, "s"
     if row.candidate == UNSHAPED:
         return GREY, "D"
+    if row.candidate == UNTRAINED:
+        return GREY, "^"
     if row.stopped_at:
         return GREY, "|"
     if math.isnan(row.vs_human_p):
@@ -140,6 +144,8 @@ def _caption(shown: Sequence[Ranked], cut: bool) -> str:
         parts.append("dashed line: human baseline")
     if any(not math.isnan(r.vs_human_p) for r in shown):
         parts.append("blue: above it, orange: below it, dark grey: not significant (paired t-test, Holm, 5 %)")
+    if any(r.candidate == UNTRAINED for r in shown):
+        parts.append("dotted line: untrained")
     raced = ["grey: stopped by the race, with the fitness then"] if any(r.stopped_at for r in shown) else []
     one_line = "   ".join(parts + raced)
     return one_line if len(one_line) <= CAPTION_WIDTH else "   ".join(parts[:1] + raced) + "\n" + "   ".join(parts[1:])

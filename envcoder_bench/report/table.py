@@ -7,10 +7,11 @@ import re
 import textwrap
 from typing import Sequence
 
-from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
+from envcoder_bench.report.certainty import first_place, lost_seeds, nothing_learnt, one_seed, ties
 from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some
 from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import SKIPPED
+from envcoder_bench.report.words import fixed
 from envcoder_bench.tasks.base import BASELINES
 
 GAP = "  "
@@ -51,8 +52,9 @@ def render_table(
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
     sections = ["\n".join(lines)]
     if notes:
+        warning = nothing_learnt(ranked, folder=folder)
         explanations = "\n".join(wrap(note, width) for note in _notes(ranked, tested, folder))
-        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, explanations]
+        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, wrap(warning, width), explanations]
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
         sections.append(wrap(text, width))
@@ -168,11 +170,6 @@ def _ends(mean: float, low: float, high: float, decimals: int, sign: str) -> str
     if abs((high - mean) - (mean - low)) < 0.5 * 10**-decimals:
         return f"{half_width(mean, low, high):.{decimals}f}"
     return f"[{fixed(low, decimals, sign)}, {fixed(high, decimals, sign)}]"
-
-
-def fixed(value: float, decimals: int, sign: str = "") -> str:
-    """Format a number with ``decimals`` digits after the point, without ``-0``."""
-    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"
 
 
 def shorten(text: str, width: int) -> str:

@@ -1,4 +1,4 @@
-"""Text for messages: counted nouns, lists, texts cut to a width, and errors without folders."""
+"""Text for messages: numbers, counted nouns, lists, texts cut to a width, and errors without folders."""
 
 from __future__ import annotations
 
@@ -33,3 +33,8 @@ def without_folders(text: str) -> str:
     if suffix and file.startswith("/"):  # a path at the beginning may have folders with spaces
         text = file[file.rindex("/") + 1 :] + suffix + rest
     return _FOLDERS.sub("", text)
+
+
+def fixed(value: float, decimals: int, sign: str = "") -> str:
+    """Format a number with ``decimals`` digits after the point, without ``-0``."""
+    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"

@@ -16,6 +16,7 @@ import torch
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import Result
+from envcoder_bench.tasks.base import UNTRAINED
 
 # format of run folders. Format 1 had no number, pickled classes and no run.json; format 2 had the environment's state
 # and the observations in the agent's state
@@ -72,8 +73,9 @@ class Checkpoint:
 
     @property
     def begun(self) -> bool:
-        """Whether any training is saved."""
-        return bool(self.waves or self.training or self.jobs)
+        """Whether any training or evaluation is saved."""
+        untrained = any(result.candidate == UNTRAINED for result in self.results)
+        return bool(self.waves or self.training or self.jobs or untrained)
 
     @property
     def waves_begun(self) -> list[list[GroupKey]]:

@@ -13,11 +13,12 @@ from omegaconf import OmegaConf
 
 from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import NAN
 from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
-from envcoder_bench.report.table import numbers, render_table
+from envcoder_bench.report.table import numbers, render_table, wrap
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.policies import OpenedRun, open_run
 from envcoder_bench.run.ranked import bounds_of, final_evaluation
@@ -181,8 +182,8 @@ def _shared(row: Ranked, runs: Mapping[str, OpenedRun], model: FitnessModel) -> 
     if not found:
         return None
     differences = {label: model.difference(full_name(label, name), own) for label in found}
-    text = runs[first].sources[name].source
-    changed = tuple(label for label in found if runs[label].sources[name].source != text)
+    texts = {label: run.sources[name].source if name in run.sources else "" for label, run in runs.items()}
+    changed = tuple(label for label in found if texts[label] != texts[first])
     return SharedCandidate(name, (row.fitness, row.fitness_ci_low, row.fitness_ci_high), differences, changed)
 
 
@@ -230,6 +231,12 @@ def _mark(label: str, own: SharedCandidate, found: Difference) -> str:
     return " u" * (found.seeds == 0) + " *" * (label in own.other_source)
 
 
+def unlearnt(comparison: Comparison) -> dict[str, str]:
+    """Return by label what ``nothing_learnt`` says of the runs of which it says anything."""
+    found = {label: nothing_learnt(run.ranked) for label, run in comparison.runs.items()}
+    return {label: words for label, words in found.items() if words}
+
+
 def notes(comparison: Comparison) -> list[str]:
     """Return explanations of ``shared_table``, and the correlations, one line each."""
     first = next(iter(comparison.runs))
@@ -259,6 +266,7 @@ def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     """Return the comparison as text."""
     meaning = comparison.fitness_meaning
     parts = [render_table(comparison.ranked, meaning, width, bold, tested="those of its run").rstrip()]
+    parts += [wrap(f"{label}: {found}", width) for label, found in unlearnt(comparison).items()]
     if comparison.shared:
         header, rows = shared_table(comparison)
         widths = [max(map(len, column)) for column in zip(header, *rows)]

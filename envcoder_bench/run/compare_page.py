@@ -8,7 +8,7 @@ from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.html import table, text
 from envcoder_bench.report.page import render_page
 from envcoder_bench.report.page_content import PageCandidate, PageSection, RunPage
-from envcoder_bench.run.compare import Comparison, full_name, notes, shared_table
+from envcoder_bench.run.compare import Comparison, full_name, notes, shared_table, unlearnt
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,8 @@ def _shared(comparison: Comparison) -> list[PageSection]:
     if not comparison.shared:
         return []
     header, rows = shared_table(comparison)
-    explained = "".join(f'<p class="note">{text(line)}</p>' for line in notes(comparison))
+    lines = [*notes(comparison), *(f"{label}: {words}" for label, words in unlearnt(comparison).items())]
+    explained = "".join(f'<p class="note">{text(line)}</p>' for line in lines)
     kinds = ["name", *["number"] * (len(header) - 1)]
     return [PageSection("shared-section", "In several runs", _wide(table(header, rows, kinds)) + explained)]
 

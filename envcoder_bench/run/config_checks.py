@@ -14,7 +14,7 @@ from envcoder_bench.run.race import RULES, all_seeds, asked_rungs
 from envcoder_bench.run.seeds import LARGEST, check_seeds
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim.base import INTEGRATORS
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.trainers.base import Trainer
@@ -74,8 +74,8 @@ def check_values(cfg: DictConfig) -> None:
     if cfg.fitness is not None and not isinstance(cfg.fitness, str):
         raise UserError(f"fitness must be a file with compute_fitness, got {cfg.fitness}")
     _check_fitness_bounds(cfg)
-    if cfg.baseline not in BASELINES:
-        raise UserError(f"baseline must be {' or '.join(BASELINES)}, got {cfg.baseline}")
+    if cfg.baseline not in BASELINE_FILES:
+        raise UserError(f"baseline must be {' or '.join(BASELINE_FILES)}, got {cfg.baseline}")
     if cfg.shaper_types is not None and not (isinstance(cfg.shaper_types, ListConfig) and cfg.shaper_types):
         raise UserError(f"shaper_types must be a list such as [compute_reward], or null, got {cfg.shaper_types}")
     for kind in cfg.shaper_types if cfg.shaper_types is not None else ():

@@ -15,7 +15,7 @@ from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.shaping.loading import load_candidate, load_source
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.registry import baseline_path, find_spec, get_spec
 from envcoder_bench.tasks.sim_task import SimTask
@@ -61,7 +61,7 @@ def _fitness(cfg: DictConfig, task: type[SimTask]) -> str:
 
 
 def _functions(name: str, task: type[SimTask], facts: TaskContract, width: int) -> list[str]:
-    purposes = {baseline: function_docs(name, baseline) for baseline in BASELINES}
+    purposes = {baseline: function_docs(name, baseline) for baseline in BASELINE_FILES}
     sections: list[str] = []
     for function in SHAPER_TYPES:
         lines = [_wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, indent="    ")]

@@ -37,6 +37,7 @@ from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
 from envcoder_bench.run.task_place import find_task
 from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
+from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.tasks.registry import find_spec
 
 log = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ def go_on(
                 check_training(cfg)
                 check_race(cfg)
                 check_tracking(cfg)
-                left = max(1, len(sources) * cfg.seeds - len(saved.done))
+                left = max(1, len(sources) * cfg.seeds - sum(name != UNTRAINED for name, _ in saved.done))
                 head = _start_workers(workers, cfg, fitness, left)
                 planner = _planner(cfg, head, workers)
         except UserError as error:

@@ -28,7 +28,7 @@ from envcoder_bench.run.inputs import Candidates, read_candidates
 from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.run.task_place import find_task
 from envcoder_bench.shaping.discovery import refuse_clashes
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
 
 FLAG = "--extend"
@@ -169,7 +169,7 @@ def _plan(
     summary = _summary(run)
     longer = "learning_iterations" in more
     jobs, states = _states(run, cfg, rows) if longer else ([], {})
-    done = [row for row in rows if not longer or row.status in (FAILED_AT_LOAD, SKIPPED)]
+    done = [row for row in rows if not longer or not _trains(row)]
     saved = Checkpoint(done, 0 if longer else summary["waves"], summary["seconds"], jobs=jobs)
     saved.needed, saved.peak = summary["needed"], summary["peak"]
     listed = [*sources, *new]
@@ -181,15 +181,24 @@ def _plan(
 
 
 def _rows(run: RunFolder, cfg: DictConfig, sources: Sequence[CandidateSource]) -> list[Result]:
-    """Return the rows of results.csv. Raises UserError if they are not those of the run."""
+    """Return the rows of results.csv. Raises UserError if they are not those of the run.
+
+    Runs of older versions have none of the untrained policy.
+    """
     try:
         rows = read_results(run.results)
     except (OSError, ValueError) as error:
         raise UserError(f"{FLAG} {run.path}: {error}; restore a copy of results.csv") from error
     expected = {(source.name, seed) for source in sources for seed in range(cfg.seed, cfg.seed + cfg.seeds)}
-    if len(rows) != len(expected) or {(row.candidate, row.seed) for row in rows} != expected:
+    known = [(row.candidate, row.seed) for row in rows if row.candidate != UNTRAINED]
+    if len(known) != len(expected) or set(known) != expected:
         raise UserError(f"{run.results} is damaged: its rows are not those of the run; restore a copy")
     return rows
+
+
+def _trains(row: Result) -> bool:
+    """Return whether a row changes with the number of iterations."""
+    return row.status not in (FAILED_AT_LOAD, SKIPPED) and row.candidate != UNTRAINED
 
 
 def _summary(run: RunFolder) -> dict[str, Any]:
@@ -213,7 +222,7 @@ def _states(run: RunFolder, cfg: DictConfig, rows: Sequence[Result]) -> tuple[li
     if trainer_class(params).depends_on_length(params):
         log.info("the training depends on its number of iterations: all candidates are trained from the beginning")
         return [], {}
-    left = {(row.candidate, row.seed) for row in rows if row.status not in (FAILED_AT_LOAD, SKIPPED)}
+    left = {(row.candidate, row.seed) for row in rows if _trains(row)}
     jobs, states = [], {}
     for path in sorted(run.states.glob("*.pt")):
         job, _ = load_job(path)

@@ -15,7 +15,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.ranking import Ranked, decimal_places, rank, read_ranking
 from envcoder_bench.report.results import read_results
-from envcoder_bench.report.table import fixed
+from envcoder_bench.report.words import fixed
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.provenance import read_provenance
 

@@ -52,6 +52,7 @@ class Train:
     Attributes:
         sources: the candidates of the groups, and the baselines.
         groups: the groups of the wave.
+        untrained: those of the human baseline by which the untrained policy is evaluated first.
         checkpoint: content of the job's checkpoint file, or None to start at iteration 0.
         checkpoint_file: path of that file on the head's machine, for error messages.
         best: best candidate of the other jobs so far, and its fitness.
@@ -62,6 +63,7 @@ class Train:
     job: str
     sources: Sequence[CandidateSource]
     groups: Sequence[GroupKey]
+    untrained: Sequence[GroupKey] = ()
     checkpoint: bytes | None = None
     checkpoint_file: str = ""
     best: tuple[str, float] | None = None
@@ -125,6 +127,15 @@ class Evaluated:
     job: str
     results: Sequence[Result]
     used_bytes: int
+
+
+@dataclass(frozen=True)
+class UntrainedEvaluated:
+    """The untrained policy was evaluated: rows for results.csv, and the rows logged."""
+
+    job: str
+    results: Sequence[Result]
+    rows: Rows
 
 
 @dataclass

@@ -15,9 +15,18 @@ from envcoder_bench.report.results import FAILED, Result
 from envcoder_bench.run.checkpoint import GroupKey, SavedJob, pack_job, save_checkpoint
 from envcoder_bench.run.head import Head, JobHandler
 from envcoder_bench.run.jobs import Job
-from envcoder_bench.run.messages import Evaluated, JobCheckpoint, Progress, Train, Trained, TrainingStopped
+from envcoder_bench.run.messages import (
+    Evaluated,
+    JobCheckpoint,
+    Progress,
+    Train,
+    Trained,
+    TrainingStopped,
+    UntrainedEvaluated,
+)
 from envcoder_bench.run.plan import GroupFacts
 from envcoder_bench.run.training import Training
+from envcoder_bench.run.untrained import due_in
 from envcoder_bench.tasks.base import BASELINES
 
 log = logging.getLogger(__name__)
@@ -106,7 +115,9 @@ class ParallelWaves(JobHandler):
         names = {name for name, _ in job.items} | set(BASELINES)
         sources = [source for source in self._training.sources if source.name in names]
         until = None if self._end == self._cfg.learning_iterations else self._end
-        request = Train(job.name, sources, job.items, best=self._best, until=until, seeds=self._cfg.seeds)
+        untrained = due_in(job.items, self._saved.done)
+        seeds = self._cfg.seeds
+        request = Train(job.name, sources, job.items, untrained, best=self._best, until=until, seeds=seeds)
         checkpoint = self._checkpoint(job)
         if checkpoint is None:
             return request
@@ -122,6 +133,10 @@ class ParallelWaves(JobHandler):
         elif isinstance(message, Evaluated):
             self._waves[job.name].rows = message.results
             self._training.evaluated(self._running, message.used_bytes)
+        elif isinstance(message, UntrainedEvaluated):
+            self._logs.append(message.rows)
+            counts = sum_counts(self._saved.rows, message.rows.counts)
+            self._training.add_untrained(message.results, counts, self._seconds, self._running)
         elif isinstance(message, JobCheckpoint):
             self._save_job(job, message)
         elif isinstance(message, Trained):

@@ -21,6 +21,7 @@ from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.ranked import rank_run
 from envcoder_bench.run.task_place import find_task
+from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
 
 
@@ -40,6 +41,8 @@ class OpenedRun:
 
     def source(self, name: str) -> CandidateSource:
         """Return a candidate. Raises UserError with near matches."""
+        if name == UNTRAINED:
+            raise UserError(f"{self.folder.path}: {UNTRAINED} is the policy before the first iteration: it has no file")
         if name not in self.sources:
             known = ", ".join(self.sources)
             raise UserError(f"{self.folder.path}: no candidate '{name}'{near_matches(name, self.sources)}; {known}")
@@ -60,7 +63,7 @@ class OpenedRun:
         Raises:
             UserError: no candidate has a fitness.
         """
-        ranked = [row for row in self.ranked if row.rank is not None]
+        ranked = [row for row in self.ranked if row.rank is not None and row.candidate != UNTRAINED]
         if not ranked:
             raise UserError(f"{self.folder.path}: no candidate has a fitness yet")
         return next((row.candidate for row in ranked if not row.baseline), ranked[0].candidate)

@@ -1,6 +1,6 @@
 """The rules of a race: which candidates are stopped at a rung, from the evaluation episodes so far.
 
-Pure functions of plain data. ``docs/racing.md`` has the formulas and what was measured.
+Pure functions of plain data. ``docs/racing.md`` has the formulas, and ``benchmarks/`` what was measured.
 """
 
 from __future__ import annotations

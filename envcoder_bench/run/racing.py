@@ -24,7 +24,7 @@ from envcoder_bench.run.session import Session
 from envcoder_bench.run.session_start import open_session
 from envcoder_bench.run.training import ALONE, Training
 from envcoder_bench.run.wave import Wave
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Race:
         saved, done = self._saved, self._saved.done
         alive = [group for group in groups if group.name not in BASELINES and _key(group) not in done]
         names = list(dict.fromkeys(group.name for group in alive))
-        history = {k: own for k, own in read_episodes(self._folder.episodes).items() if k <= rung}
+        history = {k: own for k, own in read_episodes(self._folder.episodes).items() if 0 < k <= rung}
         stops: list[Stop] = []
         if any(_key(group) not in history.get(rung, ()) for group in alive):
             log.warning("%s has lost rows of iteration %s: nobody is stopped", self._folder.episodes, rung)
@@ -190,13 +190,18 @@ class SequentialRung:
 
     def _best(self) -> tuple[str, float] | None:
         """Return the best of the groups that wait or are done."""
-        rows = [row for row in (*self._parked.rows.values(), *self._saved.results) if row.measured]
+        rows = [
+            row
+            for row in (*self._parked.rows.values(), *self._saved.results)
+            if row.measured and row.candidate != UNTRAINED
+        ]
         best = max(rows, key=lambda row: row.fitness, default=None)
         return None if best is None else (best.candidate, best.fitness)
 
     def _train_wave(self, wave: Wave, logs: RunLogs) -> str | None:
         with contextlib.ExitStack() as alone:
             alone.enter_context(ALONE)
+            self._training.evaluate_untrained(wave, logs, lambda: logs.rows, list(self._parked.rows.values()))
             session = self._open_session(wave, logs)
             if self._cfg.device == "cpu":
                 alone.close()  # CUDA graphs are captured, which other threads must not disturb

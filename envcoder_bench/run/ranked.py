@@ -42,9 +42,14 @@ def bounds_of(cfg: DictConfig) -> tuple[float, float]:
 
 
 def final_evaluation(folder: RunFolder, cfg: DictConfig) -> Evaluation | None:
-    """Return the episodes' fitness in the final evaluation; None if there is no record, as in runs of old versions."""
+    """Return the episodes' fitness in the final evaluation; None if there is no record, as in runs of old versions.
+
+    Those of the untrained policy, which are of iteration 0, belong to it.
+    """
     try:
-        return read_episodes(folder.episodes).get(cfg.learning_iterations)
+        found = read_episodes(folder.episodes)
+        final = found.get(cfg.learning_iterations)
+        return None if final is None else {**found.get(0, {}), **final}
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:  # a ranking must not depend on it

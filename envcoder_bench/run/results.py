@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from functools import partial
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Sequence
 
 from omegaconf import DictConfig
 
@@ -18,7 +17,7 @@ from envcoder_bench.report.race import plot_race, race_summary
 from envcoder_bench.report.ranking import RunInfo, summary, write_summary
 from envcoder_bench.report.ranking_plot import plot_ranking
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
-from envcoder_bench.report.statistics import Interval, mean_interval, success_interval
+from envcoder_bench.report.statistics import mean_interval, success_interval
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.fitness import fitness_bounds, fitness_is_success, fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
@@ -28,6 +27,7 @@ from envcoder_bench.run.ranked import rank_run
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
+from envcoder_bench.tasks.base import BASELINES
 
 PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
 RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
@@ -51,8 +51,6 @@ def trained(session: Session) -> list[Result]:
     counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
     failures = session.failures()
     status = OK if session.complete else RUNNING
-    interval = success_interval if fitness_is_success(session.cfg) else mean_interval
-    interval = partial(interval, bounds=fitness_bounds(session.cfg))
     results = []
     for g, group in enumerate(session.groups):
         known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
@@ -63,16 +61,18 @@ def trained(session: Session) -> list[Result]:
             known.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
             reason = no_fitness(session.evaluation, session.episodes, g)
             if reason is None:
-                known.update(_scores(session.episodes, g, interval))
+                known.update(scores(session.cfg, session.episodes, g))
             else:  # a later evaluation may be without a fault
                 known.update(status=FAILED if session.complete else RUNNING, error=reason)
         results.append(Result(group.name, group.seed, **known))
     return results
 
 
-def _scores(episodes: Episodes, group: int, interval: Callable[[list[float]], Interval]) -> dict[str, Any]:
+def scores(cfg: DictConfig, episodes: Episodes, group: int) -> dict[str, Any]:
+    """Return the fields of Result that a group's evaluation episodes give."""
+    interval = success_interval if fitness_is_success(cfg) else mean_interval
     fitness = episodes.fitness[group].double().tolist()
-    mean, low, high = interval(fitness)
+    mean, low, high = interval(fitness, bounds=fitness_bounds(cfg))
     return {
         "fitness": mean,
         "fitness_ci_low": low,
@@ -84,9 +84,15 @@ def _scores(episodes: Episodes, group: int, interval: Callable[[list[float]], In
 
 def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results: list[Result]) -> None:
     """Write results.csv: baselines and candidates in order, each seed by seed."""
-    order = {source.name: k for k, source in enumerate(sources)}
+    order = {name: k for k, name in enumerate(_names(sources))}
     results.sort(key=lambda r: (order[r.candidate], r.seed))
     write_results(folder.results, results)
+
+
+def _names(sources: Sequence[CandidateSource]) -> list[str]:
+    """Return the names of a run's rows in their order: baselines first."""
+    names = [source.name for source in sources]
+    return [*BASELINES, *(name for name in names if name not in BASELINES)]
 
 
 def policies(session: Session) -> Iterator[tuple[GroupKey, bytes]]:
@@ -139,7 +145,7 @@ def finish(
     if folder.curves.is_file():
         for log in (folder.curves, folder.components, folder.points, folder.episodes):
             if log.is_file():
-                sort_rows(log, [source.name for source in sources])
+                sort_rows(log, _names(sources))
         curves, task = read_curves(folder.curves), cfg.task.name
         short_points = cfg.evaluation.point_steps is not None and not cfg.evaluation.record
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning, short_points)

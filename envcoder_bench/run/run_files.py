@@ -12,7 +12,7 @@ from envcoder_bench.shaping.assemble import Shaping, assemble
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.registry import baseline_path
 
 
@@ -54,7 +54,7 @@ def baseline_sources(task: str) -> list[CandidateSource]:
     """Return the task's baselines as candidates."""
     return [
         CandidateSource(name, str(path), path.read_text(encoding="utf-8"))
-        for name, path in ((name, baseline_path(task, name)) for name in BASELINES)
+        for name, path in ((name, baseline_path(task, name)) for name in BASELINE_FILES)
     ]
 
 
@@ -81,7 +81,7 @@ def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
 
 def load_and_assemble(source: CandidateSource, files: RunFiles, seed: int) -> Shaping:
     """Assemble a file's functions with the run's baseline; baselines are not filled in. Raises CandidateError."""
-    if source.name in BASELINES:
+    if source.name in BASELINE_FILES:
         baseline = load(source, files, seed)
         return assemble(baseline, baseline)
     candidate = load(source, files, seed)

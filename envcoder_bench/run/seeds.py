@@ -21,7 +21,7 @@ LARGEST = 2**32 - 1  # largest seed of numpy
 PPO = "a2c_continuous"
 
 # Env-steps/s of a training by number of environments, for Anymal: the newest records of kind "scaling" in
-# docs/benchmarks.jsonl on 2026-11-26, 4 x 256, 1 x 4,096, 64 x 256, 250 x 256 and 1,000 x 256 (candidates x
+# benchmarks/benchmarks.jsonl on 2026-11-26, 4 x 256, 1 x 4,096, 64 x 256, 250 x 256 and 1,000 x 256 (candidates x
 # environments). 64 x 256 and 1,000 x 256 are of an H200, the others of an H100 80GB: the newest records of the two
 # cards differ by less than 10 % where both have one.
 RATES = {1024: 602_071, 4096: 1_775_634, 16_384: 3_246_981, 64_000: 4_326_733, 256_000: 4_703_339}

@@ -22,7 +22,7 @@ from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episod
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
-from envcoder_bench.report.table import fixed
+from envcoder_bench.report.words import fixed
 from envcoder_bench.run import session_state
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.no_fitness import FitnessMonitor

@@ -21,13 +21,21 @@ from envcoder_bench.trainers.base import Trainer
 from envcoder_bench.trainers.registry import trainer_class
 
 
-def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
-    """Create the trainer that the config's ``train.params`` specify. Raises UserError if they are invalid."""
+def make_trainer(cfg: DictConfig, env: GroupedVecTask, layout: GroupLayout | None = None) -> Trainer:
+    """Create the trainer that the config's ``train.params`` specify for the groups of an environment.
+
+    Args:
+        layout: the layout of the environments to train in; None for that of ``env``.
+
+    Raises:
+        UserError: the config is invalid.
+    """
     params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
     params["config"]["max_epochs"] = cfg.learning_iterations
     with user_input():
         make = trainer_class(params)
-        return make(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device(cfg.device))
+        shared = (env.obs_dims, env.action_dims, env.group_seeds)
+        return make(layout or env.layout, *shared, params, torch.device(cfg.device))
 
 
 def open_session(

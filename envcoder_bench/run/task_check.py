@@ -16,7 +16,7 @@ from envcoder_bench.run.prepare import Group
 from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.task_probe import TaskProbe
 from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, Task
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
 from envcoder_bench.tasks.task_code import computed, frozen, frozen_message
 
@@ -159,7 +159,7 @@ class TaskCheck(TaskProbe):
         first = {key: x[:1] for key, x in many.state.items()}
         yield from _once(self.unequal(one.state, first), "an environment alone differs from one among 7 in")
         groups = yield from self.baselines()
-        if len(groups) == len(BASELINES):
+        if len(groups) == len(BASELINE_FILES):
             n, unshaped = 4, groups[UNSHAPED].shaping
             task = build_task(self.cfg, 2 * n)
             env = GroupedVecTask(task, GroupLayout(2, n), [unshaped] * 2, [0, 0])
@@ -167,7 +167,7 @@ class TaskCheck(TaskProbe):
             halves = [{key: x[rows] for key, x in task.state.items()} for rows in (slice(0, n), slice(n, 2 * n))]
             yield from _once(self.unequal(*halves), "two groups of one candidate and seed begin differently in")
 
-    def random_actions(self, steps: int = 1000, baselines: Sequence[str] = BASELINES) -> Iterator[str]:
+    def random_actions(self, steps: int = 1000, baselines: Sequence[str] = BASELINE_FILES) -> Iterator[str]:
         """With random actions for ``steps`` steps, the training environment stays finite and stable."""
         groups = yield from self.baselines()
         chosen = [group for name, group in groups.items() if name in baselines]
@@ -203,7 +203,7 @@ class TaskCheck(TaskProbe):
         if self.device != "cpu":
             return
         groups = yield from self.baselines()
-        if len(groups) == len(BASELINES):
+        if len(groups) == len(BASELINE_FILES):
             measured = measure_isolation(self.cfg, groups[HUMAN], groups[UNSHAPED])
             if not measured.clean:
                 yield f"{measured}: use --isolate process"
@@ -213,7 +213,7 @@ class TaskCheck(TaskProbe):
         if self.device != "cpu":
             return
         groups = yield from self.baselines()
-        if len(groups) < len(BASELINES):
+        if len(groups) < len(BASELINE_FILES):
             return
         layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
         shapings, seeds = [group.shaping for group in groups.values()], [0] * len(groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Iterable, Sequence
 
@@ -27,7 +28,9 @@ from envcoder_bench.run.run_result import RunResult, finished, unfinished
 from envcoder_bench.run.session import Session
 from envcoder_bench.run.session_start import open_session
 from envcoder_bench.run.tracking import finish_tracking, wandb_log
+from envcoder_bench.run.untrained import due_in, evaluate_untrained
 from envcoder_bench.run.wave import Wave
+from envcoder_bench.tasks.base import UNTRAINED
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +102,8 @@ class Training:
     @property
     def best(self) -> tuple[str, float] | None:
         """The best candidate of finished waves, and its fitness."""
-        row = max((row for row in self.saved.results if row.measured), key=lambda row: row.fitness, default=None)
+        trained = [row for row in self.saved.results if row.measured and row.candidate != UNTRAINED]
+        row = max(trained, key=lambda row: row.fitness, default=None)
         return None if row is None else (row.candidate, row.fitness)
 
     @property
@@ -132,6 +136,36 @@ class Training:
     def evaluated(self, running: Sequence[Result], used: int) -> None:
         """Save the rows of waves in training after an evaluation, and record the memory used, in bytes."""
         self.saved.peak = max(self.saved.peak, used)
+        self._save_results(running)
+
+    def evaluate_untrained(
+        self, wave: Wave, logs: RunLogs, count: Callable[[], dict[str, int]], running: Sequence[Result] = ()
+    ) -> None:
+        """Evaluate the untrained policy of each seed of the human baseline in a wave, unless that is done.
+
+        Args:
+            count: returns the number of rows of each log file, as of ``Checkpoint.rows``.
+            running: rows of other waves in training.
+        """
+        due = due_in([(group.name, group.seed) for group in wave.groups], self.saved.done)
+        if due:
+            began = time.monotonic()
+            groups = [group for group in wave.groups if (group.name, group.seed) in due]
+            rows = evaluate_untrained(self.cfg, groups, logs)
+            release(self.cfg.device)
+            self.add_untrained(rows, count(), self.saved.seconds + time.monotonic() - began, running)
+
+    def add_untrained(
+        self, rows: Sequence[Result], counts: dict[str, int], seconds: float, running: Sequence[Result] = ()
+    ) -> None:
+        """Add rows of the untrained policy; they are in the next checkpoint, before which they are measured again.
+
+        Args:
+            counts: the number of rows of each log file.
+            seconds, running: as of ``finish_wave``.
+        """
+        self.saved.results += rows
+        self.saved.rows, self.saved.seconds = counts, seconds
         self._save_results(running)
 
     def finish_wave(
@@ -198,6 +232,7 @@ class SequentialWaves:
         """Train, evaluate and save a wave; return the place where it was stopped, or None if it is complete."""
         with contextlib.ExitStack() as alone:
             alone.enter_context(ALONE)
+            self._training.evaluate_untrained(wave, logs, lambda: self._rows(logs))
             session, env = self._open_session(wave, logs)
             if self._cfg.device == "cpu":
                 alone.close()  # CUDA graphs are captured, which other threads must not disturb

@@ -37,6 +37,7 @@ from envcoder_bench.run.messages import (
     Train,
     Trained,
     TrainingStopped,
+    UntrainedEvaluated,
     WorkerError,
     WorkerSetup,
 )
@@ -48,6 +49,7 @@ from envcoder_bench.run.provenance import software
 from envcoder_bench.run.session import Session
 from envcoder_bench.run.session_start import open_session
 from envcoder_bench.run.training import keeps_state
+from envcoder_bench.run.untrained import evaluate_untrained
 from envcoder_bench.run.wave import Wave
 from envcoder_bench.tasks.registry import find_spec
 
@@ -139,6 +141,11 @@ class Worker:
             self._outbox.put_checkpoint(JobCheckpoint(job, state["iteration"], content, rows))
 
         wave = Wave(self._take_groups(request), best=request.best, until=request.until)
+        untrained = [group for group in wave.groups if (group.name, group.seed) in request.untrained]
+        if untrained:
+            rows = evaluate_untrained(self._cfg, untrained, logs)
+            self._outbox.put(UntrainedEvaluated(job, rows, logs.take()))
+            release(self._cfg.device)
         reporter = ProgressReporter(job, self._outbox)
         session = open_session(self._cfg, wave, logs, on_evaluation, save, reporter=reporter, stop=self._stop)
         if request.checkpoint is not None:

@@ -18,7 +18,7 @@ from envcoder_bench.search.records import Archive, Attempt, Proposal, proposal_n
 from envcoder_bench.search.terms import Quantity, quantities
 from envcoder_bench.search.vary import add_term, mutate, recombine
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import Key
 
 TOURNAMENT = 3  # parents are the best of this many drawn at random
@@ -43,7 +43,7 @@ class EvolveProposer:
         shaper_types: Iterable[str] | None = None,
         starts: Mapping[str, str] | None = None,
         seed: int = 0,
-        baselines: Sequence[str] = BASELINES,
+        baselines: Sequence[str] = BASELINE_FILES,
         selection: bool = True,
         state: Mapping[str, Key] | None = None,
     ) -> None:

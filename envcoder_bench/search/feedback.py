@@ -17,6 +17,7 @@ from envcoder_bench.search.attempt_words import (
     training_course,
 )
 from envcoder_bench.search.records import FAILED, OK, Archive, Attempt
+from envcoder_bench.tasks.base import UNTRAINED
 
 SECTIONS = (
     "The baselines", "The best so far", "The best of the last round", "Others, the best first",
@@ -126,11 +127,12 @@ def _block(attempt: Attempt) -> str:
 def baselines_text(archive: Archive) -> str:
     """Describe the fitness of each baseline, over all rounds and in each, and the comparison of attempts with them."""
     lines, model = [], archive.model()
-    for name, baseline in archive.baselines.items():
+    for baseline in archive.references:
         rounds = {number: archive.in_round(baseline, number) for number in sorted(archive.seeds)}
         of_each = ", ".join(f"{rounded(x)} in round {number}" for number, x in rounds.items() if x is not None)
         several = sum(x is not None for x in rounds.values()) > 1
-        lines.append(f"{name}: fitness {measured(baseline, archive, model)}" + (f": {of_each}" if several else ""))
+        fitness = measured(baseline, archive, model)
+        lines.append(f"{_known_as(baseline)}: fitness {fitness}" + (f": {of_each}" if several else ""))
     lines.append(
         "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
         " has its own seeds, and fitness differs between them; so attempts are compared with a baseline over the"
@@ -138,6 +140,10 @@ def baselines_text(archive: Archive) -> str:
         " their seeds, which is estimated from the baselines and from all candidates that were trained again."
     )
     return "\n".join(lines)
+
+
+def _known_as(baseline: Attempt) -> str:
+    return f"{UNTRAINED} (the policy before training)" if baseline.name == UNTRAINED else baseline.name
 
 
 def history(archive: Archive, others: Mapping[str, str], max_chars: int) -> str:

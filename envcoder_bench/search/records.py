@@ -114,12 +114,14 @@ class Archive:
         reference: the baseline that fills in missing functions, with which attempts are compared.
         seeds: the seeds of each round.
         bounds: the least and the greatest fitness of an episode.
+        untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None in older archives.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
     baselines: dict[str, Attempt] = field(default_factory=dict)
     reference: str = HUMAN
     seeds: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    untrained: Attempt | None = None
     bounds: tuple[float, float] = UNBOUNDED
 
     def model(self) -> FitnessModel:
@@ -134,9 +136,14 @@ class Archive:
         _, low, high = model.interval(attempt.name)
         return low, high
 
+    @property
+    def references(self) -> list[Attempt]:
+        """The baselines and the untrained policy, with which reports compare attempts."""
+        return [*self.baselines.values(), *filter(None, [self.untrained])]
+
     def merits(self) -> dict[str, Merit]:
-        """Return the merits of all attempts and baselines that have a fitness, by name; see merit.py."""
-        attempts, baselines = _measured(self.attempts), _measured(list(self.baselines.values()))
+        """Return the merits of all attempts, baselines and ``untrained`` that have a fitness, by name; see merit.py."""
+        attempts, baselines = _measured(self.attempts), _measured(self.references)
         values = {a.name: (fitness, a.by_seed) for a, fitness in [*baselines, *attempts]}
         anchors = [a.by_seed for a in sorted(self.baselines.values(), key=lambda a: a.name != self.reference)]
         if any(anchors):
@@ -176,8 +183,8 @@ class Archive:
         return math.fsum(values) / len(values) if values else None
 
     def find(self, name: str) -> Attempt:
-        """Return the attempt or baseline of this name. Raises KeyError."""
-        return {**{attempt.name: attempt for attempt in self.attempts}, **self.baselines}[name]
+        """Return the attempt, baseline or ``untrained`` of this name. Raises KeyError."""
+        return {own.name: own for own in [*self.attempts, *self.references]}[name]
 
 
 def noted(error: str, note: str) -> str:
@@ -237,6 +244,7 @@ def write_archive(path: Path, archive: Archive) -> None:
         "baselines": {name: _plain(attempt) for name, attempt in archive.baselines.items()},
         "reference": archive.reference,
         "seeds": {number: list(seeds) for number, seeds in archive.seeds.items()},
+        "untrained": None if archive.untrained is None else _plain(archive.untrained),
     }
     write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
@@ -253,7 +261,9 @@ def read_archive(path: Path) -> Archive:
         baselines = {name: _attempt(row) for name, row in content["baselines"].items()}
         rounds = content["seeds"] if "seeds" in content else _seeds_of_rounds(attempts)
         seeds = {int(number): tuple(seeds) for number, seeds in rounds.items()}
-        return Archive(attempts, baselines, content.get("reference", HUMAN), seeds)
+        untrained = content.get("untrained")
+        known = None if untrained is None else _attempt(untrained)
+        return Archive(attempts, baselines, content.get("reference", HUMAN), seeds, known)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a search's archive: {error}") from error
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.highlight import code
 from envcoder_bench.report.html import difference, picture, table, text
 from envcoder_bench.report.page import render_page
@@ -92,13 +93,14 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
     if best is None:
         return "<p class=lead>No candidate has a fitness yet.</p>"
     note = without_folders(str(meta.get("final_note") or ""))
+    warning = nothing_learnt(report_page.ranking(archive), LONGER)
     if note:
-        return f"<p class=lead>{text(note)}.</p>"
-    digits = digits_of(archive)
-    above = above_reference(archive, best, digits)
-    line = f"The best so far: {best.name}, " + (f"{above} against {archive.reference}" if above else "")
-    line += f" in {counted(len(best.by_seed), 'seed')} of the rounds. There is no final evaluation yet."
-    return f"<p class=lead>{text(line)}</p>"
+        line = f"{note}."
+    else:
+        above = above_reference(archive, best, digits_of(archive))
+        line = f"The best so far: {best.name}, " + (f"{above} against {archive.reference}" if above else "")
+        line += f" in {counted(len(best.by_seed), 'seed')} of the rounds. There is no final evaluation yet."
+    return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(warning)}</p>" if warning else "")
 
 
 def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:

@@ -58,7 +58,7 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None, archive: Arc
 def candidates(archive: Archive) -> list[PageCandidate]:
     """Return the sources of all attempts and baselines, compared with their parents."""
     found = []
-    for attempt in [*archive.baselines.values(), *archive.attempts]:
+    for attempt in [*archive.references, *archive.attempts]:
         parent = first_parent(archive, attempt)
         facts = {
             "round": str(attempt.round or ""),
@@ -68,7 +68,7 @@ def candidates(archive: Archive) -> list[PageCandidate]:
         }
         against = None if parent is None else (parent.name, without_untouched(parent, attempt))
         source = attempt.source or None
-        found.append(PageCandidate(attempt.name, f"{attempt.name}.py", source, facts, against))
+        found.append(PageCandidate(attempt.name, f"{attempt.name}.py" if source else "", source, facts, against))
     return found
 
 

@@ -20,7 +20,7 @@ from envcoder_bench.report.figures import (
 from envcoder_bench.report.html import visible
 from envcoder_bench.report.ranking import decimal_places
 from envcoder_bench.report.table import shorten
-from envcoder_bench.tasks.base import HUMAN
+from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 
 if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt
@@ -79,9 +79,10 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
     labels: list[tuple[float, str, str, bool]] = []
     values: list[float] = []
     best = archive.best()
-    for baseline in archive.baselines.values():
+    for baseline in archive.references:
         human = baseline.name == HUMAN
-        style: dict[str, Any] = {"color": BLACK if human else GREY, "linestyle": "-" if human else (0, (4, 3))}
+        dashes = "-" if human else (0, (1, 1.5)) if baseline.name == UNTRAINED else (0, (4, 3))
+        style: dict[str, Any] = {"color": BLACK if human else GREY, "linestyle": dashes}
         found = _steps(axes, [(k, value(baseline, k)) for k in numbers], linewidth=1.4, zorder=2, **style)
         labels += [(y, baseline.name, style["color"], human) for y in found[-1:]]
         values += found

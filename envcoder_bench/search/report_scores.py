@@ -29,9 +29,7 @@ def scored(archive: Archive, attempt: Attempt, digits: int) -> str:
 
 def digits_of(archive: Archive) -> int:
     """Return the decimal places of all fitness values of a report."""
-    return decimal_places(
-        [a.fitness for a in [*archive.baselines.values(), *archive.attempts] if a.fitness is not None]
-    )
+    return decimal_places([a.fitness for a in [*archive.references, *archive.attempts] if a.fitness is not None])
 
 
 def fixed_or_none(value: float | None, digits: int) -> str:

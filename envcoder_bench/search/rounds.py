@@ -29,6 +29,7 @@ from envcoder_bench.search.records import (
     Proposer,
     noted,
 )
+from envcoder_bench.tasks.base import UNTRAINED
 
 
 class Checks(Protocol):
@@ -135,11 +136,15 @@ def record_round(
     new = [replace(a, points=tuple(point for point in points if point.candidate == a.name)) for a in new]
     new += [_attempt(round.number, p, status, error) for p, status, error in round.failed]
     baselines = {name: _baseline(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
+    untrained = archive.untrained
+    if UNTRAINED in rows:
+        untrained = _baseline(untrained or Attempt(UNTRAINED, 0, ""), rows[UNTRAINED])
     seeds = {row.seed for own in rows.values() for row in own}
     return replace(
         archive,
         attempts=[*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1]))],
         baselines=baselines,
+        untrained=untrained,
         seeds={**archive.seeds, round.number: tuple(sorted(seeds))},
     )
 

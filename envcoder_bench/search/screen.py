@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
 from envcoder_bench.core.shell import shown
+from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
 from envcoder_bench.report.words import counted, cut, listed, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.run_result import RunResult
+from envcoder_bench.search import report_page
 from envcoder_bench.search.attempt_words import explain, idea
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
@@ -111,15 +113,17 @@ def spending(usage: Usage, spent: Spent) -> str:
 
 
 def best_so_far(archive: Archive) -> str:
-    """Compare the best so far with both baselines."""
+    """Compare the best so far with the baselines."""
     best = archive.best()
     if best is None:
         return "no candidate has a fitness yet"
-    compared = [_against(best, name, baseline) for name, baseline in archive.baselines.items()]
+    compared = [_against(best, own.name, own) for own in archive.references]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
     text = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
     rivals = _rivals(archive, best)
-    return f"{text} ({'; '.join(rivals)})" if rivals else text
+    text = f"{text} ({'; '.join(rivals)})" if rivals else text
+    warning = nothing_learnt(report_page.ranking(archive), LONGER)
+    return f"{text}\n{warning}" if warning else text
 
 
 def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:

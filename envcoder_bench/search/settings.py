@@ -14,7 +14,7 @@ from yaml import YAMLError
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.config import config_keys
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 
 _INTEGERS: dict[str, int] = {  # key: least value
     "num_iters": 1,
@@ -108,8 +108,8 @@ def check_settings(settings: DictConfig) -> None:
         raise UserError(f"reply_timeout must be a number of seconds above 0, got {timeout}")
     if not isinstance(settings.show_baseline, bool):
         raise UserError(f"show_baseline must be yes or no, got {settings.show_baseline}")
-    if not isinstance(settings.parents, ListConfig) or not set(settings.parents) <= set(BASELINES):
-        raise UserError(f"parents must be a list of {' and '.join(BASELINES)}, got {settings.parents}")
+    if not isinstance(settings.parents, ListConfig) or not set(settings.parents) <= set(BASELINE_FILES):
+        raise UserError(f"parents must be a list of {' and '.join(BASELINE_FILES)}, got {settings.parents}")
     folder = settings.prompt.dir
     if folder is not None and not Path(str(folder)).is_dir():
         raise UserError(f"--prompt_dir {folder}: there is no such folder")

@@ -55,7 +55,7 @@ def install() -> None:
 def _tell(reason: str) -> None:
     log.warning(
         "MuJoCo keeps its own contacts with height fields, on which robots trip: results differ from those of other"
-        " machines (docs/terrain.md): %s",
+        " machines (docs/eval_policies.md): %s",
         reason,
     )
 

@@ -13,7 +13,9 @@ from torch import Tensor
 if TYPE_CHECKING:
     from envcoder_bench.sim.poses import PoseSource
 
-HUMAN, UNSHAPED = BASELINES = ("human", "unshaped")  # every task's folder has a candidate file of each name
+HUMAN, UNSHAPED = BASELINE_FILES = ("human", "unshaped")  # every task's folder has a candidate file of each name
+UNTRAINED = "untrained"  # the initial policy with the human baseline's observation and action functions
+BASELINES = (*BASELINE_FILES, UNTRAINED)  # rows of a ranking that are not candidates
 SPARSE = "sparse"  # a candidate file that a task's folder may have: the published sparse reward
 
 

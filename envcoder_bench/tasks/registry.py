@@ -27,6 +27,7 @@ _SHIPPED = {  # the folder of each
     "Anymal": "anymal",
     "AnymalTerrain": "anymal_terrain",
     "Cartpole": "cartpole",
+    "CartpoleSwingup": "cartpole_swingup",
     "FrankaCubeStack": "franka_cube_stack",
     "Humanoid": "humanoid",
     "SpotTerrain": "spot_terrain",
@@ -162,10 +163,10 @@ def _unknown(task: str) -> str:
 
 def baseline_path(name: str, baseline: str) -> Path:
     """Return the candidate file of a task's baseline: ``human``, ``unshaped``, or, if the task has it, ``sparse``."""
-    from envcoder_bench.tasks.base import BASELINES, SPARSE
+    from envcoder_bench.tasks.base import BASELINE_FILES, SPARSE
 
     folder = find_spec(name).folder
-    known = [*BASELINES, *([SPARSE] if (folder / f"{SPARSE}.py").is_file() else [])]
+    known = [*BASELINE_FILES, *([SPARSE] if (folder / f"{SPARSE}.py").is_file() else [])]
     if baseline not in known:
         raise ValueError(f"unknown baseline '{baseline}'{near_matches(baseline, known)}; there are {', '.join(known)}")
     return folder / f"{baseline}.py"

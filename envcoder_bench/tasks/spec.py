@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.tasks.base import BASELINES, Field
+from envcoder_bench.tasks.base import BASELINE_FILES, Field
 from envcoder_bench.tasks.sim_task import SimTask
 
 _REQUIRED = ("name", "model", "dof_names", "body_names", "fitness_meaning", "fields")
@@ -155,7 +155,10 @@ def check_class(task_class: object, where: str) -> None:
 
 def check_files(spec: TaskSpec) -> None:
     """Raise ValueError for a missing model or baseline."""
-    files = {spec.model_path: "the model", **{spec.folder / f"{name}.py": f"the baseline {name}" for name in BASELINES}}
+    files = {
+        spec.model_path: "the model",
+        **{spec.folder / f"{name}.py": f"the baseline {name}" for name in BASELINE_FILES},
+    }
     for path, what in files.items():
         if not path.is_file():
             raise ValueError(f"{spec.name}: {path} is missing: {what} of the task, see docs/add_a_task.md")

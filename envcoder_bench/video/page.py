@@ -26,7 +26,7 @@ from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
-from envcoder_bench.tasks.base import BASELINES, HUMAN
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 from envcoder_bench.video.models import model_bytes
 from envcoder_bench.video.record import Player, record
 from envcoder_bench.video.recording import Episode, Recording
@@ -68,7 +68,7 @@ def write_page(folder: Path, videos: int | None = None) -> Path:
 
 def chosen(ranked: Sequence[Ranked], count: int) -> list[str]:
     """Return the names of the best ``count`` candidates with a fitness and of the baselines, best first."""
-    known = [row for row in ranked if row.rank is not None]
+    known = [row for row in ranked if row.rank is not None and row.candidate != UNTRAINED]  # which has no policy file
     best = [row.candidate for row in known if not row.baseline][:count]
     return best + [row.candidate for row in known if row.baseline]
 
@@ -231,6 +231,9 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
         if human is not None and name not in BASELINES:
             against = (HUMAN, _functions_of(human.source, kinds))
         found.append(PageCandidate(name, source.file, source.source, facts, against))
+    if any(row.candidate == UNTRAINED for row in run.rows):
+        facts = {"policy": f"before the first iteration, with the observation and action of the {HUMAN} baseline"}
+        found.append(PageCandidate(UNTRAINED, "", None, facts))
     return found
 
 

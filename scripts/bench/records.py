@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 import time
-import zlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Dict
@@ -42,25 +42,26 @@ def describe(device: str) -> Record:
     }
 
 
-def seed_of(*parts: object) -> int:
-    """Return a seed that depends on what is simulated alone."""
-    return zlib.crc32(repr(parts).encode())
-
-
 def command_line() -> str:
     """Return the command line without ``--out``."""
     words = sys.argv[1:]
     kept = [word for i, word in enumerate(words) if word != "--out" and words[i - 1 : i] != ["--out"]]
-    program = "study.py" if Path(sys.argv[0]).name == "study.py" else "benchmark.py"
-    return f"python scripts/{program} {' '.join(kept)}"
+    program = Path(sys.argv[0]).resolve()
+    return f"python {program.parent.name}/{program.name} {' '.join(kept)}"
+
+
+def identify(record: Record) -> Record:
+    """Return a record with its ``id``: the kind, and a digest of everything else, so that an edit shows."""
+    content = json.dumps({key: value for key, value in record.items() if key != "id"}, sort_keys=True)
+    return {"id": f"{record['kind']}-{hashlib.sha256(content.encode()).hexdigest()[:8]}", **record}
 
 
 def append(path: Path | None, record: Record) -> None:
-    """Add a record to a file, if there is one."""
+    """Add a record, with its ``id``, to a file, if there is one."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(identify(record)) + "\n")
 
 
 def read(path: Path) -> list[Record]:

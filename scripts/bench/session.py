@@ -1,4 +1,4 @@
-"""A training run for measurements, made as in evaluate.py, without evaluations."""
+"""A training run for measurements, without evaluations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import time
 from argparse import Namespace
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Sequence
 
@@ -24,13 +23,10 @@ from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import Group, prepare
-from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.run.run_task import build_task
 from envcoder_bench.run.session_start import make_trainer
-from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.tasks.base import SPARSE, Task
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import Trainer, train_iteration
 
 MIN_SECONDS, MIN_ROUNDS = 1.0, 3  # of a measurement of physics
@@ -49,19 +45,6 @@ def make_config(args: Namespace, **values: Any) -> Any:
     if cfg.device == "cpu":
         torch.set_num_threads(1)  # as evaluate.py: the threads go to the simulator and to the learners
     return cfg
-
-
-def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
-    """Return baselines and files; exit if a name is neither. Raises UserError if there is no such task."""
-    with user_input():
-        baselines = {source.name: source for source in baseline_sources(task)}
-        sparse = get_spec(task).folder / f"{SPARSE}.py"
-    if sparse.is_file():
-        baselines[SPARSE] = CandidateSource(SPARSE, str(sparse), load_source(sparse))
-    missing = [x for x in names if x not in baselines and not Path(x).is_file()]
-    if missing:
-        sys.exit(f"--candidates {missing[0]}: there is no such file, and the baselines are {', '.join(baselines)}")
-    return [baselines.get(x) or CandidateSource(Path(x).stem, x, load_source(Path(x))) for x in names]
 
 
 def now(device: Any) -> float:

@@ -198,7 +198,7 @@ def test_candidate_fault_raises_with_its_line():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda path: make_env("Cartpol"), "unknown task 'Cartpol' (did you mean Cartpole?)"),
+        (lambda path: make_env("Cartpol"), "unknown task 'Cartpol' (did you mean Cartpole or CartpoleSwingup?)"),
         (lambda path: make_env("Cartpole", "nowhere.py"), "nowhere.py does not exist"),
         (lambda path: make_env("Cartpole", path), "make_env takes one candidate, and"),
         (lambda path: make_env("Cartpole", api="gymnasum"), "unknown api 'gymnasum' (did you mean gymnasium?)"),

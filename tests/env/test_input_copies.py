@@ -336,7 +336,10 @@ def test_hidden_write_on_cuda_stops_its_own_group_alone(name, spelling, eagerly)
 
 @pytest.mark.parametrize("count", [pytest.param(40, marks=on_cuda)])
 def test_copies_on_cuda_do_not_change_results(count):
-    codes = [NARROW.replace('"cpu"', "str(commands.device)"), PLAIN] * count
+    on_device = NARROW.replace('"cpu"', "str(commands.device)").replace(
+        "dof_pos.shape)", "dof_pos.shape, device=dof_pos.device)"
+    )
+    codes = [on_device, PLAIN] * count
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         graphs = Groups(codes, n=64, device="cuda:0")

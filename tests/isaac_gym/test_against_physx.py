@@ -1,5 +1,6 @@
-"""Scenes on the open isaacgym against what NVIDIA's PhysX computes for them (``scripts/physx_scenes.py``).
+"""Scenes on the open isaacgym against what NVIDIA's PhysX computes for them.
 
+``physx_scenes.json`` was written with NVIDIA's package ovphysx 0.7.0 (``scripts/physx_scenes.py`` of commit 817df61).
 PhysX divides each step among the iterations of its solver. So the first velocities, limits, and states at rest are
 compared closely, and what happens in between as closely as another integrator allows.
 """

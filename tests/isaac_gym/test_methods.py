@@ -43,7 +43,7 @@ subscribe_viewer_keyboard_event subscribe_viewer_mouse_event sync_frame_time wri
 viewer_camera_look_at get_viewer_camera_transform add_lines clear_lines create_usd_exporter export_usd_sim
 """
 TASKS, VIEWER = TASKS_CALL.split(), VIEWER_CALLS.split()
-# these have nothing to do here: docs/isaacgym.md says why
+# these have nothing to do here: docs/isaacgym_reference.md says why
 NOTHING_TO_DO = {"fetch_results", "begin_aggregate", "end_aggregate", "enable_actor_dof_force_sensors"}
 PICTURES = {"set_rigid_body_color"}
 

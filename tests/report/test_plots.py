@@ -211,3 +211,15 @@ def test_equal_fitness_everywhere_has_an_axis_of_its_own_size(figures, value, li
     ranked, curves = run(["human", "a"], 1)
     curves["fitness"] = curves["fitness"] * 0.0 + value
     assert plot_learning_curves(curves, ranked, "", "Anymal", "m").axes[0].get_ylim() == pytest.approx(limits)
+
+
+def test_untrained_policy_is_a_dotted_line_in_both_pictures(figures):
+    _, curves = run(["human", "a"], 2)
+    fitness = {"human": 0.8, "a": 0.7, "untrained": 0.05}
+    ranked = rank([Result(name, seed, "ok", x, x, x) for name, x in fitness.items() for seed in (0, 1)])
+    axes = plot_learning_curves(curves, ranked, "", "Anymal", "m").axes[0]
+    assert len([line for line in axes.lines if set(line.get_ydata()) == {0.05}]) == 1 and axes.get_ylim()[0] <= 0.05
+    assert any("untrained (baseline)  0.050" in text.get_text() for text in axes.texts)
+    axes = plot_ranking(ranked, "", "Anymal", "m").axes[0]
+    assert any(list(line.get_xdata()) == [0.05, 0.05] and list(line.get_ydata()) == [0, 1] for line in axes.lines)
+    assert "untrained (baseline)" in [label.get_text() for label in axes.get_yticklabels()]

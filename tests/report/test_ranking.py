@@ -5,7 +5,6 @@ import pytest
 
 from envcoder_bench.report.ranking import RunInfo, rank, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
-from envcoder_bench.report.statistics import UNBOUNDED
 
 
 def ok(candidate, seed, fitness, **more):
@@ -144,6 +143,9 @@ def test_summary_is_json_without_nan(tmp_path):
     read = json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
     assert read["env_steps_per_second"] == 50_000 and read["seeds"] == [0]
     assert read["best_candidate"] == "a", "the best that is not a baseline"
+    assert read["share_first_place"] == []
+    tied = summary(rank([ok(name, 0, 0.5) for name in "ba"]), info)
+    assert (tied["best_candidate"], tied["share_first_place"]) == ("a", ["b"])
     assert [(r["rank"], r["candidate"], r["baseline"]) for r in read["ranking"]] == [
         (1, "human", True), (2, "a", False), (None, "b", False)
     ]  # fmt: skip

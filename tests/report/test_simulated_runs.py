@@ -1,17 +1,12 @@
-"""What a ranking says, in simulated runs whose truth is known; ``benchmark.py certainty`` simulates more of them.
+"""What a ranking says, in simulated runs whose truth is known; ``benchmarks/measure.py certainty`` takes more.
 
 The limits are those of the definitions, with four standard errors of so many simulated runs.
 """
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "scripts"))
-
-from bench.certainty import CASES, equal_candidates, first_places, power
+from simulated_runs import CASES, equal_candidates, first_places, power
 
 RUNS = 60
 pytestmark = pytest.mark.slow

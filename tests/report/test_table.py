@@ -6,7 +6,8 @@ from envcoder_bench.report.certainty import first_place
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, SKIPPED, Result
-from envcoder_bench.report.table import fixed, render_failures, render_table, shorten
+from envcoder_bench.report.table import render_failures, render_table, shorten
+from envcoder_bench.report.words import fixed
 
 MEANING = "how well the commanded velocity is followed, mean over the full episode; 0 to 1"
 

@@ -43,6 +43,7 @@ SIZE = {
     "num_envs_per_candidate": 32,
     "learning_iterations": 3,
     "baselines": False,
+    "seeds": 1,
     "overrides": ["evaluation.points=2", "evaluation.num_envs=4", "evaluation.final_episodes=4", "deterministic=true"],
 }
 

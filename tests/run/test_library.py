@@ -23,6 +23,7 @@ from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate
 from envcoder_bench.core.errors import Stopped
 from envcoder_bench.run import session_start
 from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.tasks.base import UNTRAINED
 
 TEXTS = {
     "cosine": """
@@ -247,7 +248,11 @@ def test_run_stopped_by_another_thread_resumes_to_the_same_result(tmp_path, of_c
     stopped = join()
     assert (stopped.complete, stopped.stopped_by, stopped.stopped_at) == (False, "enough", "after iteration 2 of 4")
     assert (stopped.folder / "checkpoint.pth").is_file() and stopped.summary == {}
-    assert set(stopped.results["status"]) == {"running", "failed at load"} and list(stopped.failed) == ["breaks"]
+    untrained = stopped.results["candidate"] == UNTRAINED
+    assert set(stopped.results[untrained]["status"]) == {"ok"}
+    assert set(stopped.results[~untrained]["status"]) == {"running", "failed at load"} and list(stopped.failed) == [
+        "breaks"
+    ]
     assert stopped.policies == {} and stopped.pictures == []
     ended = in_thread(lambda: resume(stopped.folder))()
     assert ended.complete and ended.trained and not (stopped.folder / "checkpoint.pth").exists()
@@ -334,7 +339,7 @@ GOOD = {"good": "def compute_reward(pole_angle):\n    return torch.cos(pole_angl
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (dict(task="Cartpol"), r"unknown task 'Cartpol' \(did you mean Cartpole\?\)"),
+        (dict(task="Cartpol"), r"unknown task 'Cartpol' \(did you mean Cartpole or CartpoleSwingup\?\)"),
         (dict(sedes=3), r"unknown key 'sedes' \(did you mean"),
         (dict(seeds=0), "seeds must be a whole number of at least 1, or auto, got 0"),
         (dict(seeds=object()), "seeds must be a number, a text, a list or a mapping, got object"),

@@ -39,7 +39,7 @@ def auto(*overrides, device="cuda:0"):
 
 
 def test_each_rate_is_that_of_a_record():
-    records = [json.loads(line) for line in (ROOT / "docs" / "benchmarks.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (ROOT / "benchmarks" / "benchmarks.jsonl").read_text().splitlines()]
     measured = {
         (own["candidates"] * own["envs"], round(own["training"]))
         for own in records
@@ -239,7 +239,7 @@ def test_chosen_number_gives_the_same_run_as_the_number_itself(tmp_path, capsys,
         assert (output / name).read_bytes() == (asked / name).read_bytes(), name
     assert_same_policies(output, asked, 3 * 4)
     rows = results(output)
-    assert set(rows.index) == {"human", "unshaped", *sources}
+    assert set(rows.index) == {"human", "unshaped", "untrained", *sources}
     assert all(list(own) == [0, 1, 2] for _, own in rows.groupby(level=0)["seed"])
     configs = [RunFolder(folder).read()[0] for folder in (output, asked)]
     configs[0].profile = False
@@ -264,7 +264,7 @@ def test_resumed_and_extended_runs_keep_the_number(tmp_path, caplog, chooses):
     assert "seeds=auto" not in caplog.text
     more = {"later": "def compute_reward(pole_vel):\n    return -pole_vel.abs()\n"}
     extended = envcoder_bench.extend(tmp_path / "run", more)
-    assert set(extended.results["candidate"]) == {"human", "unshaped", "cosine", "later"}
+    assert set(extended.results["candidate"]) == {"human", "unshaped", "untrained", "cosine", "later"}
     assert all(sorted(own) == [0, 1] for _, own in extended.results.groupby("candidate")["seed"])
     again = envcoder_bench.extend(tmp_path / "run", seeds=3)  # baselines, too
     assert set(again.results.groupby("candidate")["seed"].count()) == {3} and number(tmp_path / "run") == 3

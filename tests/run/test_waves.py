@@ -122,7 +122,11 @@ def test_run_killed_in_a_later_wave_resumes_to_the_same_result(tmp_path, togethe
     assert not (output / "summary.json").exists()
     saved = RunFolder(output).load_checkpoint()
     assert saved.waves >= place[0] - 1
-    policies = [output / "candidates" / r.candidate / f"policy_seed_{r.seed}.pth" for r in saved.results if r.measured]
+    policies = [
+        output / "candidates" / r.candidate / f"policy_seed_{r.seed}.pth"
+        for r in saved.results
+        if r.measured and r.env_steps
+    ]
     finished = {path: path.stat().st_mtime_ns for path in policies}
     assert finished
     if resume_with == "more":

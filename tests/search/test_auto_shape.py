@@ -115,7 +115,9 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     best = archive.best()
     assert (folder / "best.py").read_text() == best.source
     final = (folder / "final" / "results.csv").read_text().splitlines()[1:]
-    assert [line.split(",")[:2] for line in final] == [[n, s] for n in ("human", "unshaped", best.name) for s in "34"]
+    names = ("human", "unshaped", "untrained", best.name)
+    assert [line.split(",")[:2] for line in final] == [[name, seed] for name in names for seed in "34"]
+    assert set(archive.untrained.by_seed) == {0, 1, 2} and "untrained" in (folder / "report.html").read_text()
 
 
 def test_prompts_contain_errors_and_earlier_attempts(served_search):

@@ -20,7 +20,7 @@ NO_KEY = "OPENAI_API_KEY"
     [
         ("", "no task: give --task NAME, e.g. --task Cartpole; see --help"),
         ("--task Cartpole", "no model: give --llm"),
-        ("--task Cartpol --llm evolve", "unknown task 'Cartpol' (did you mean Cartpole?)"),
+        ("--task Cartpol --llm evolve", "unknown task 'Cartpol' (did you mean Cartpole or CartpoleSwingup?)"),
         ("--task Cartpole --llm gtp-4", "--llm gtp-4: no such model"),
         ("--task Cartpole --llm evolv", "(did you mean evolve?)"),
         (MODEL, NO_KEY),

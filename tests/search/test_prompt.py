@@ -14,7 +14,7 @@ from envcoder_bench.search.prompt import Prompts, fill, helper_lines, load_templ
 from envcoder_bench.search.records import Archive
 from envcoder_bench.search.reduction import reduced
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task, task_names
 
 
@@ -98,7 +98,7 @@ def test_reward_shaper_is_described():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("baseline", BASELINES)
+@pytest.mark.parametrize("baseline", BASELINE_FILES)
 @pytest.mark.parametrize("task", task_names())
 def test_hidden_baseline_is_not_in_the_prompt(task, baseline):
     shown, hidden = system(task, baseline=baseline), system(task, baseline=baseline, show=False)

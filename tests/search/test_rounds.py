@@ -12,7 +12,17 @@ from envcoder_bench.search import screen
 from envcoder_bench.search.attempt_words import history_line, summary
 from envcoder_bench.search.feedback import feedback
 from envcoder_bench.search.folder import Round, SearchFolder
-from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
+from envcoder_bench.search.records import (
+    FAILED,
+    FAILED_AT_LOAD,
+    NO_CODE,
+    OK,
+    Archive,
+    Attempt,
+    Proposal,
+    read_archive,
+    write_archive,
+)
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 
 
@@ -215,3 +225,18 @@ def test_failed_baseline_keeps_earlier_results():
     assert (
         again.interval(again.find("r3_00"), again.model()) == (0.45, 0.55) and again.find("r2_00").over_episodes is None
     )
+
+
+def test_untrained_policy_is_compared_but_is_neither_a_parent_nor_an_anchor(tmp_path):
+    archive = Archive(baselines={name: Attempt(name, 0, "x = 1") for name in ("human", "unshaped")})
+    for number, level in ((1, 0.2), (2, 0.6)):
+        fitness = {"human": level, "unshaped": level - 0.1, "untrained": 0.9, f"r{number}_00": level + 0.1}
+        rows = [Result(name, number, fitness=x, episode_length=5.0) for name, x in fitness.items()]
+        archive = record_round(archive, Round(number, [Proposal(f"r{number}_00", "y = 1")], []), rows)
+    assert archive.untrained.by_seed == {1: 0.9, 2: 0.9} and set(archive.baselines) == {"human", "unshaped"}
+    assert archive.merits()["r1_00"].mean == pytest.approx(0.1)  # the seeds' effects are those of the baselines
+    assert archive.order()[0] == "untrained" and archive.best().name in ("r1_00", "r2_00")
+    write_archive(tmp_path / "archive.json", archive)
+    assert read_archive(tmp_path / "archive.json").untrained == archive.untrained
+    assert "untrained (the policy before training): fitness 0.9" in feedback(archive, 10_000)
+    assert "nothing has been learnt yet" in screen.best_so_far(archive)

@@ -9,7 +9,7 @@ import torch
 
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.task_check import TaskCheck
-from envcoder_bench.tasks.base import BASELINES, UNSHAPED
+from envcoder_bench.tasks.base import BASELINE_FILES, UNSHAPED
 from envcoder_bench.tasks.registry import task_names
 
 if sys.version_info < (3, 11):
@@ -57,7 +57,7 @@ def test_task_passes_all_checks(name, sim, device, check):
 def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
     """In the training environment, with both baselines for two episodes; on slow physics with one for 40 steps."""
     quick = sim == "mujoco_cpu" or device != "cpu"
-    played = (400, BASELINES) if quick else (40, (UNSHAPED,))
+    played = (400, BASELINE_FILES) if quick else (40, (UNSHAPED,))
     words = [*overrides(name, sim), episode(name, 200)]
     assert list(TaskCheck(name, sim, device, words).random_actions(*played)) == []
 

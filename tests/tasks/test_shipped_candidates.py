@@ -20,7 +20,8 @@ FOLDER = project_folder("user_functions")
 FILES = {name: sorted((FOLDER / name).glob("*.py")) for name in task_names()}
 BASELINES = [(name, baseline_path(name, which)) for name in task_names() for which in ("human", "unshaped")]
 SPARSE = [(name, baseline_path(name, "sparse")) for name in ("Ant", "Humanoid")]
-ONE_TERM = ("001_cosine", "004_only_penalties", "sparse")  # rewards without components
+# rewards without components
+ONE_TERM = ("000_height", "001_cosine", "002_sparse", "004_only_penalties", "005_only_penalties", "sparse")
 ALL = [(name, path) for name, paths in FILES.items() for path in paths]
 
 

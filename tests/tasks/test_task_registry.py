@@ -9,7 +9,17 @@ import pytest
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks import registry
 
-TASKS = ["AllegroHand", "Ant", "Anymal", "AnymalTerrain", "Cartpole", "FrankaCubeStack", "Humanoid", "SpotTerrain"]
+TASKS = [
+    "AllegroHand",
+    "Ant",
+    "Anymal",
+    "AnymalTerrain",
+    "Cartpole",
+    "CartpoleSwingup",
+    "FrankaCubeStack",
+    "Humanoid",
+    "SpotTerrain",
+]
 
 
 def test_every_task_has_its_files():

@@ -123,7 +123,7 @@
       for (const own of [...data.candidates].reverse()) {
         const line = metric[own.name];
         if (!line) continue;
-        const on = shown.has(own.name), style = { color: own.color, show: on, dash: own.name === "unshaped" ? [6, 4] : undefined, width: own.name === "human" ? 2.6 : 1.8 };
+        const on = shown.has(own.name), style = { color: own.color, show: on, dash: { unshaped: [6, 4], untrained: [2, 3] }[own.name], width: own.name === "human" ? 2.6 : 1.8 };
         places.set(own.name, [series.length + 1]);
         if (line.low) {
           const at = series.length;

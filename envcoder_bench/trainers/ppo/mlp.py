@@ -125,7 +125,7 @@ class StackedMLP:
 
     ``infer`` and ``forward`` use the same products, because they must round alike. A policy that acts with means other
     than those that it learns with unlearns: the divergence between the two grows, and the adaptive learning rate falls
-    to its minimum (``scripts/rounding.py`` shows it).
+    to its minimum.
 
     In TF32, both read a transposed copy of the weights (``linear``). Call ``weights_changed`` after any change of the
     weights, unless ``forward`` comes next.

@@ -1,0 +1,91 @@
+"""Measure what the pages of benchmarks/ report, and write the pages from the records.
+
+    python benchmarks/measure.py scaling --candidates 250 --out benchmarks/benchmarks.jsonl
+    python benchmarks/measure.py learning --task Ant --seconds 60 --out benchmarks/benchmarks.jsonl
+    python benchmarks/measure.py report                              records to the tables and pictures of the pages
+
+Beside the measurements of scripts/benchmark.py there are those that compare, and that take long. Every measurement
+prints a table; with --out FILE it also appends its records, a JSON object per line, as they come.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path += [str(ROOT / "scripts"), str(ROOT / "tests" / "fakes")]
+
+import benchmark  # noqa: E402
+
+SIZE = {**benchmark.SIZE, "--candidates": (16, "candidates")}
+MEASUREMENTS = {
+    **benchmark.MEASUREMENTS,
+    "processes": (
+        "measurements.processes",
+        "several processes at once, each training one candidate",
+        {
+            "--processes": ([1, 8], "numbers of processes"),
+            "--envs": SIZE["--envs"],
+            "--seconds": (8.0, "how long all train side by side"),
+            "--warmup": benchmark.TIMED["--warmup"],
+        },
+    ),
+    "learner": (
+        "measurements.learner",
+        "acting and learning, all candidates in one batch and one after another",
+        {**SIZE, **benchmark.TIMED, "--loop_candidates": (0, "candidates in the loop, fewer if it is slow; 0: all")},
+    ),
+    "page": (
+        "measurements.page",
+        "from the last iteration to the prompt, of a run with made-up numbers",
+        {**benchmark.SIZE, "--iterations": (300, "iterations"), "--seeds": (1, "seeds")},
+    ),
+    "devices": (
+        "measurements.devices",
+        "a run on several devices, beside one",
+        {
+            "--candidates": (1000, "candidates"),
+            "--envs": SIZE["--envs"],
+            "--devices": (["0", "0,1"], "values of eval-shapers --devices"),
+            "--iterations": (60, "iterations"),
+        },
+    ),
+    "certainty": (
+        "measurements.certainty",
+        "how often a ranking's statements are right, in simulated runs",
+        {"--runs": (1000, "simulated runs of each kind")},
+    ),
+    "learning": (
+        "measurements.learning",
+        "how a task's baselines learn, over env-steps and time, several seeds at once",
+        {
+            "--task": ("Anymal", "task"),
+            "--candidates": (["human", "unshaped"], "baselines, or candidate files"),
+            "--seeds": (5, "policies of each"),
+            "--envs": (4096, "environments of each policy"),
+            "--seconds": (60.0, "time of training, of all policies side by side"),
+            "--points": (12, "evaluations"),
+            "--episodes": (64, "episodes of each policy in an evaluation"),
+        },
+    ),
+}  # fmt: skip
+
+
+def main() -> None:
+    from pages.tables import COLUMNS
+
+    from envcoder_bench.core.errors import exit_on_user_error
+
+    with exit_on_user_error("measure"):
+        if sys.argv[1:] == ["report"]:
+            from pages.render import report
+
+            print(*report(ROOT / "benchmarks", ROOT / "README.md"), sep="\n")
+            return
+        args = benchmark.parse(benchmark.build_parser(__doc__ or "", MEASUREMENTS), sys.argv[1:])
+        benchmark.measure(args, MEASUREMENTS, COLUMNS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""How a task's baselines learn: fitness over env-steps and time, all seeds side by side."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Iterator, Sequence
+
+from bench import records
+from bench.records import Record
+from bench.session import Session
+from torch import Tensor
+from tqdm import tqdm
+
+from envcoder_bench.core.errors import user_input
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.prepare import Group
+from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.run_task import build_task
+from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.tasks.base import SPARSE
+from envcoder_bench.tasks.registry import get_spec
+
+
+def learning(args: Namespace) -> Iterator[Record]:
+    """Train baselines and files for ``--seconds``; evaluations and compilation are not counted."""
+    sources = find_sources(args.task, args.candidates)
+    session = Session.build(args, sources, args.envs, seeds=args.seeds)
+    evaluation = _evaluation(session.cfg, session.groups, args.episodes)
+    about, began = records.describe(session.cfg.device), time.strftime("%Y-%m-%d %H:%M:%S")
+    names = " and ".join(source.name for source in sources)
+    what = ", ".join([f"{args.task}: {names}, {args.seeds} seeds x {args.envs:,}", *args.overrides])
+    size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "policies": len(session.groups)}
+    size.update(episodes=args.episodes, overrides=list(args.overrides), what=what)
+    warm_up(session)
+    seconds, iteration, number = 0.0, 0, 0
+    with tqdm(total=args.seconds, desc="training", unit="s", leave=False, disable=None) as bar:
+        while seconds < args.seconds:
+            due = next(t for t in _due(args.seconds, args.points) if t > seconds)
+            while seconds < due:
+                seconds += session.iterate()
+                iteration += 1
+                bar.n = min(round(seconds, 1), args.seconds)
+                bar.refresh()
+            episodes = run_episodes(evaluation, session.trainer.policy(evaluation.layout), 1, EVALUATION_STEP)
+            _end_failed(session, evaluation)
+            number += 1
+            when = {"run": began, "point": number, "seconds": seconds, "iteration": iteration}
+            when["env_steps"] = iteration * args.envs * session.trainer.horizon
+            for name in dict.fromkeys(group.name for group in session.groups):
+                scores = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
+                yield {"kind": "learning", "candidate": name, **size, **when, **scores, **about}
+
+
+def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
+    """Return baselines and files; exit if a name is neither. Raises UserError if there is no such task."""
+    with user_input():
+        baselines = {source.name: source for source in baseline_sources(task)}
+        sparse = get_spec(task).folder / f"{SPARSE}.py"
+    if sparse.is_file():
+        baselines[SPARSE] = CandidateSource(SPARSE, str(sparse), load_source(sparse))
+    missing = [x for x in names if x not in baselines and not Path(x).is_file()]
+    if missing:
+        sys.exit(f"--candidates {missing[0]}: there is no such file, and the baselines are {', '.join(baselines)}")
+    return [baselines.get(x) or CandidateSource(Path(x).stem, x, load_source(Path(x))) for x in names]
+
+
+def warm_up(session: Session) -> None:
+    """Run one iteration, which compiles and captures, and undo it."""
+    trainer, env, obs = session.trainer.state(), session.env.get_state(), session.obs.clone()
+    session.iterate()
+    session.trainer.load_state(trainer)
+    session.env.set_state(env)
+    session.obs = obs
+
+
+def _end_failed(session: Session, evaluation: GroupedVecTask) -> None:
+    """Stop policies that failed in training or evaluation in both."""
+    for one, other in ((session.env, evaluation), (evaluation, session.env)):
+        one.dispatch.poll()
+        for g, error in one.failures.items():
+            if other.alive[g]:
+                print(f"{session.groups[g].name} (seed {session.groups[g].seed}) failed: {error}", file=sys.stderr)
+                other.dispatch.fail(g, error)
+
+
+def _due(seconds: float, points: int) -> list[float]:
+    """Return the times of evaluations, which are denser at the beginning, where curves are steep."""
+    return [seconds * ((k + 1) / points) ** 1.5 for k in range(points - 1)] + [seconds]
+
+
+def _by_seed(session: Session, name: str, values: Tensor) -> list[float | None]:
+    """Return a candidate's mean over episodes for each of its seeds; None for failed ones."""
+    alive, means = session.env.alive, values.double().mean(dim=1).tolist()
+    return [means[g] if alive[g] else None for g, group in enumerate(session.groups) if group.name == name]
+
+
+def _evaluation(cfg: Any, groups: list[Group], episodes: int) -> GroupedVecTask:
+    layout = GroupLayout(len(groups), episodes)
+    task = build_task(cfg, layout.num_envs)
+    return GroupedVecTask(task, layout, [group.evaluation for group in groups], [group.seed for group in groups])

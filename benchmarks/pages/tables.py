@@ -1,0 +1,138 @@
+"""The tables of all kinds of records, and which records they show."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import Any, Sequence
+
+from bench import tables
+from bench.records import Record, latest
+from bench.tables import SIZE, Column
+
+from . import learning_tables
+
+KINDS = ("action", "reward", "terminal", "initial_state", "goal", "observation")
+SHOWN_SEEDS = 5  # of the table of simulated runs
+PARTS = ("results", "tensorboard", "table", "page")  # of what follows the last iteration
+
+COLUMNS: dict[str, list[Column]] = {
+    **tables.COLUMNS,
+    **learning_tables.COLUMNS,
+    "speed": [
+        SIZE,
+        ("env-steps/s", lambda r: f"{r['training'] / 1e6:.2f} M"),
+        ("of bare physics", lambda r: f"{100 * r['training'] / r['physics']:.0f} %"),
+        ("GPU memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
+        learning_tables.MEASURED_WITH,
+    ],
+    "processes": [
+        ("processes x environments", lambda r: f"{r['processes']} x {r['envs']:,}"),
+        ("each, env-steps/s", lambda r: f"{mean(r['each']):,.0f}"),
+        ("all together", lambda r: f"{r['total']:,.0f}"),
+        (
+            "one process with all candidates",
+            lambda r: f"{r['tool']:,.0f} ({r['tool_candidates']:,} candidates)" if "tool" in r else "",
+        ),
+        ("times as fast", lambda r: f"{r['tool'] / r['total']:.1f}" if "tool" in r else ""),
+    ],
+    "dispatch": [  # microseconds per call, in one batch and in a loop over candidates; no longer measured
+        SIZE,
+        *((k.replace("_", " "), lambda r, k=k: f"{r['batched_us'][k]:.2f}, {r['loop_us'][k]:.0f}") for k in KINDS),
+    ],
+    "learner": [
+        SIZE,
+        ("one batch, s per iteration", lambda r: f"{r['batched_s']:.4f}"),
+        ("loop, s per iteration", lambda r: f"{r['loop_s']:.3f}"),
+        ("measured with", lambda r: f"{r['loop_candidates']:,} candidates"),
+        ("times as fast", lambda r: f"{r['loop_s'] / r['batched_s']:.1f}"),
+    ],
+    "certainty": [
+        ("simulated runs of", lambda r: r["case"]),
+        ("candidates x seeds", lambda r: f"{r['candidates']} x {r['seeds']}"),
+        ('runs with any "!"', lambda r: f"{r['marked']:.1%}" if "covered" in r else ""),
+        ("intervals with the truth", lambda r: f"{r['covered']:.1%}" if "covered" in r else ""),
+        ("the first is the best: stated, true", lambda r: f"{r['stated']:.0%}, {r['true']:.0%}" if "true" in r else ""),
+        ("marked, by paired t-tests", lambda r: f"{r['marked']:.0%}, {r['paired']:.0%}" if "paired" in r else ""),
+    ],
+    "devices": [
+        ("devices", lambda r: f"{r['count']}"),
+        SIZE,
+        ("training, env-steps/s", lambda r: f"{r['training']:,.0f}"),
+        ("times one device", lambda r: f"{r['training'] / r['one']:.2f}" if "one" in r else ""),
+        ("of devices that each train their share alone", lambda r: _of_shares(r)),
+        ("memory of the head", lambda r: f"{r['head_gib']:.1f} GiB" if "head_gib" in r else ""),
+        ("first iteration after", lambda r: f"{r['first_iteration_s']:.0f} s"),
+        ("whole run", lambda r: f"{r['seconds'] / 60:.1f} min"),
+    ],
+    "page": [
+        ("candidates x seeds", lambda r: f"{r['candidates']:,} x {r['seeds']}"),
+        ("iterations", lambda r: f"{r['iterations']:,}"),
+        ("libraries", lambda r: r["libraries"]),
+        *((part, lambda r, part=part: f"{r['part_s'][part]:.1f} s") for part in PARTS),
+        ("together", lambda r: f"{r['after_last_iteration_s']:.1f} s"),
+        ("of processor time", lambda r: f"{r['processor_s']:.1f} s"),
+    ],
+}  # fmt: skip
+COLUMNS["headline"] = COLUMNS["speed"]
+IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
+    "task_scaling": ("task", "candidates", "envs"),
+    "processes": ("envs", "processes"),
+    "certainty": ("case", "candidates", "seeds"),
+    "devices": ("candidates", "envs", "count"),
+    "run": ("candidates", "envs", "iterations"),
+    "page": ("candidates", "seeds", "iterations", "libraries"),
+    **{kind: ("candidates", "envs") for kind in ("scaling", "dispatch", "learner", "startup")},
+}
+
+
+def _of_shares(row: Record) -> str:
+    return f"{row['training'] / row['count'] / row['share']:.1%}" if "share" in row and row["count"] > 1 else ""
+
+
+def select(kind: str, records: list[Record]) -> list[Record]:
+    """Return the latest record of every measurement of a kind, for its table."""
+    if kind in learning_tables.ROWS:
+        return learning_tables.ROWS[kind](records)
+    if kind == "speed":
+        return speed_rows(records)
+    if kind == "headline":  # of the README
+        return [row for row in speed_rows(records) if row["candidates"] == 250]
+    rows = latest(records, kind, *IDENTITY[kind])
+    if kind == "processes":
+        tools = latest(records, "scaling", "envs", "candidates")
+        return [{**row, **_tool(row, tools)} for row in rows]
+    if kind == "certainty":
+        return [row for row in rows if row["seeds"] == SHOWN_SEEDS]
+    if kind == "devices":
+        rows = of_one_host(rows)
+        return [{**row, **_single(row, rows)} for row in rows]
+    return rows
+
+
+def speed_rows(records: Sequence[Record]) -> list[Record]:
+    """Return the newest record of any GPU for few, many and very many candidates."""
+    own = [r for r in records if r["kind"] == "scaling" and r["device"] == "cuda" and r["envs"] == 256]
+    newest = {r["candidates"]: r for r in sorted(own, key=lambda r: r["date"])}
+    return [newest[count] for count in (4, 250, 1000) if count in newest]
+
+
+def of_one_host(rows: list[Record]) -> list[Record]:
+    """Return the runs on several devices of the host that was measured last, without those for their bits alone."""
+    rows = [row for row in rows if "deterministic=true" not in row["command"]]
+    hosts = [row["machine"] for row in sorted(rows, key=lambda row: row["date"])]
+    return [row for row in rows if row["machine"] == hosts[-1]]
+
+
+def _single(row: Record, rows: list[Record]) -> dict[str, Any]:
+    """Return the speed of one device with all candidates, and with as many as each of several trains."""
+    singles = {own["candidates"]: own["training"] for own in rows if own["count"] == 1 and own["envs"] == row["envs"]}
+    known = {"one": singles.get(row["candidates"]), "share": singles.get(row["candidates"] // row["count"])}
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def _tool(row: Record, tools: list[Record]) -> dict[str, Any]:
+    """Return this tool's record with 250 candidates, or with the largest measured number below."""
+    same = [t for t in tools if t["label"] == row["label"] and t["envs"] == row["envs"] and t["candidates"] <= 250]
+    if not same:
+        return {}
+    return {"tool": same[-1]["training"], "tool_candidates": same[-1]["candidates"]}

@@ -1,0 +1,187 @@
+"""Numbers of the study from its records: pure functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import mean
+from typing import Iterable, List, Sequence
+
+import numpy as np
+from bench.records import Record
+
+from envcoder_bench.report.statistics import Interval, mean_interval, spearman
+from envcoder_bench.tasks.base import BASELINES, HUMAN
+
+Scores = List[float]
+TOPS = (1, 5, 10)
+ENOUGH = 0.9  # Spearman's correlation with the reference
+
+
+def known(fitness: Iterable[float | None]) -> Scores:
+    """Return the numbers without the None of failed trainings."""
+    return [x for x in fitness if x is not None]
+
+
+def trainings(records: Sequence[Record], kind: str) -> list[list[Record]]:
+    """Return the evaluations of each training, in order: the last complete one of its facts, else the last."""
+    facts = ("kind", "task", "role", "envs", "iterations", "seeds", "first_seed", "overrides", "candidates")
+    found: dict[tuple[str, str], dict[str, list[Record]]] = {}
+    for record in records:
+        if record["kind"] == kind and "iteration" in record:
+            key = str([record.get(name) for name in facts]), str(record.get("label", ""))
+            run = f"{record['complete']} {record.get('date', '')}"
+            found.setdefault(key, {}).setdefault(run, []).append(record)
+    chosen = [runs[max(runs)] for runs in found.values()]  # True sorts after False
+    return [sorted(own, key=lambda r: r["iteration"]) for own in chosen]
+
+
+def longest(runs: Sequence[list[Record]]) -> dict[str, list[Record]]:
+    """Return for each task the training with most env-steps, of those with most seeds."""
+    by_task: dict[str, list[Record]] = {}
+    for own in sorted(runs, key=lambda own: (own[-1]["seeds"], own[-1]["env_steps"])):
+        by_task[own[-1]["task"]] = own
+    return by_task
+
+
+# components
+
+
+def ratios(last: Record, reference: str = HUMAN) -> dict[str, Interval]:
+    """Return each group's fitness as a share of the reference's, with an interval by bootstrap over the paired seeds.
+
+    NaN where the reference is 0.
+    """
+    found: dict[str, Interval] = {}
+    for name, fitness in last["fitness"].items():
+        pairs = [
+            (x, y)
+            for x, y in zip(fitness, last["fitness"].get(reference, [None] * len(fitness)))
+            if x is not None and y is not None
+        ]
+        if pairs:
+            found[name] = paired_ratio(*zip(*pairs))
+    return found
+
+
+def paired_ratio(values: Sequence[float], others: Sequence[float], draws: int = 1000) -> Interval:
+    """Return the ratio of two means, and its 95 % percentile interval by the bootstrap over pairs."""
+    rng = np.random.default_rng(0)
+    columns = np.asarray(values), np.asarray(others)
+    ratios = []
+    for _ in range(draws):
+        chosen = rng.integers(len(values), size=len(values))
+        above, below = (math.fsum(column[chosen]) for column in columns)
+        ratios.append(above / below if below else math.nan)
+    below = math.fsum(others)
+    low, high = np.percentile(ratios, (2.5, 97.5))
+    return (math.fsum(values) / below if below else math.nan), float(low), float(high)
+
+
+# lengths
+
+
+@dataclass(frozen=True)
+class Length:
+    """How a baseline learns: its best and its last evaluation, and what the last quarter of the training added."""
+
+    best: Interval
+    best_steps: int
+    last: Interval
+    steps: int
+    gained: Interval
+
+
+def length(points: Sequence[Record], name: str, bounds: tuple[float, float]) -> Length | None:
+    """Return the length of one baseline; None if no seed was measured.
+
+    ``gained`` is paired by seed, and NaN if the last quarter has only one evaluation.
+    """
+    rows = [(p["env_steps"], p["fitness"].get(name, [])) for p in points]
+    rows = [(steps, own) for steps, own in rows if known(own)]
+    if not rows:
+        return None
+    best_steps, best = max(rows, key=lambda row: mean(known(row[1])))
+    steps, last = rows[-1]
+    before = next(own for at, own in rows if at >= 0.75 * steps)
+    pairs = [] if before is last else zip(before, last)  # a single evaluation says nothing about the gain
+    gained = [y - x for x, y in pairs if x is not None and y is not None]
+    return Length(
+        mean_interval(known(best), bounds), best_steps, mean_interval(known(last), bounds), steps, mean_interval(gained)
+    )
+
+
+# ranks
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well a cheap setting ranks.
+
+    Attributes:
+        spearman: correlation with the reference, the mean over the choices of seeds.
+        tops: by number, the share of choices in which the reference's best is among so many of the first.
+        worth: by number, the reference's fitness of the best among so many of the first, the mean over the choices.
+        candidates: those that both have.
+        env_steps: of each candidate, all its seeds.
+    """
+
+    envs: int
+    iteration: int
+    seeds: int
+    spearman: float
+    tops: dict[int, float]
+    worth: dict[int, float]
+    candidates: int
+    env_steps: int
+
+
+def means(record: Record, seeds: Sequence[int]) -> dict[str, float]:
+    """Return the mean fitness over these positions of seeds of each candidate that has all; without baselines."""
+    found = {}
+    for name, fitness in record["fitness"].items():
+        own = [fitness[k] for k in seeds]
+        if name not in BASELINES and None not in own:
+            found[name] = mean(own)
+    return found
+
+
+def agreement(cheap: Record, reference: Record, seeds: int) -> Agreement:
+    """Compare an evaluation of a cheap training with the reference, for all choices of so many of its seeds.
+
+    An evaluation of the reference itself is compared with the end of the reference's other seeds.
+    """
+    itself = cheap["role"] == "reference"
+    every = range(reference["seeds"])
+    correlations, hits, worth = [], {top: [] for top in TOPS}, {top: [] for top in TOPS}
+    both = 0
+    for chosen in combinations(range(cheap["seeds"]), seeds):
+        true = means(reference, [k for k in every if not itself or k not in chosen])
+        own = means(cheap, chosen)
+        shared = [name for name in own if name in true]
+        both = len(shared)
+        correlations.append(spearman(own, true))
+        order = sorted(shared, key=lambda name: own[name], reverse=True)
+        best = max(shared, key=lambda name: true[name])
+        place = sum(own[name] > own[best] for name in shared)  # equals are before it
+        for top in TOPS:
+            hits[top].append(place < top)
+            worth[top].append(max(true[name] for name in order[:top]))
+    return Agreement(
+        cheap["envs"], cheap["iteration"], seeds, mean(correlations), {top: mean(own) for top, own in hits.items()},
+        {top: mean(own) for top, own in worth.items()}, both, seeds * cheap["env_steps"],
+    )  # fmt: skip
+
+
+def reliability(reference: Record) -> float:
+    """Return the mean correlation between two seeds of a record; NaN for a single seed."""
+    every = [means(reference, [k]) for k in range(reference["seeds"])]
+    pairs = [spearman(x, y) for x, y in combinations(every, 2)]
+    return mean(pairs) if pairs else math.nan
+
+
+def cheapest(found: Sequence[Agreement]) -> Agreement | None:
+    """Return the setting with the fewest env-steps that agrees enough; None if there is none."""
+    enough = [own for own in found if own.spearman >= ENOUGH]
+    return min(enough, key=lambda own: own.env_steps, default=None)

@@ -1,0 +1,155 @@
+"""Every measurement, tiny, on the CPU through the command line; and the pages as they are."""
+
+import json
+import re
+import sys
+from argparse import Namespace
+
+import measure
+import pytest
+import torch
+from bench import records
+from bench.session import Session
+from measurements import learning
+from measurements.devices import _Progress
+from pages import render
+
+from envcoder_bench.run.run_files import baseline_sources
+
+QUICK = [
+    "--sim", "mujoco_cpu", "--device", "cpu",
+    "task.env.learn.episodeLength_s=0.4", "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1",
+]  # fmt: skip
+PAGES = sorted((measure.ROOT / "benchmarks").glob("*.md"))
+
+
+@pytest.fixture
+def benchmark(tmp_path, monkeypatch, capsys):
+    """Runs the command line; returns its records and what it printed."""
+
+    def run(*words, more=QUICK):
+        out = tmp_path / "records.jsonl"
+        argv = [measure.__file__, *map(str, words), "--out", str(out), *more]
+        monkeypatch.setattr(sys, "argv", argv)
+        measure.main()
+        printed = capsys.readouterr()
+        assert f"python benchmarks/measure.py {words[0]}" in printed.out and "--out" not in printed.out
+        made = records.read(out)
+        assert all(record["id"] == records.identify({**record})["id"] for record in made)
+        return made, printed.out
+
+    return run
+
+
+def test_processes_are_measured_concurrently(benchmark):
+    (row,), _ = benchmark("processes", "--processes", 2, "--envs", 4, "--seconds", 0.5, "--warmup", 1)
+    assert len(row["each"]) == 2 and row["total"] == pytest.approx(sum(row["each"])) and min(row["each"]) > 0
+
+
+def test_learner_measures_batched_and_loop(benchmark):
+    words = ["--candidates", 3, "--envs", 8, "--iterations", 1, "--warmup", 1, "--loop_candidates", 2]
+    (row,), printed = benchmark("learner", *words)
+    assert row["batched_s"] > 0 and row["loop_s"] > 0 and row["loop_candidates"] == 2 and "2 candidates" in printed
+
+
+def test_page_measures_the_end_of_a_run_without_training(benchmark):
+    (row,), printed = benchmark("page", "--candidates", 3, "--iterations", 4, "--seeds", 2)
+    assert row["part_s"].keys() == {"results", "tensorboard", "table", "page"} and min(row["part_s"].values()) > 0
+    assert row["after_last_iteration_s"] == pytest.approx(sum(row["part_s"].values())) and "| 3 x 2 | 4 |" in printed
+
+
+def test_devices_are_compared_with_the_first(benchmark):
+    words = ["--candidates", 2, "--envs", 4, "--iterations", 6, "--devices", "cpu:1", "cpu:1"]
+    rows, _ = benchmark("devices", *words)
+    assert [row["count"] for row in rows] == [1, 1] and rows[1]["equal_policies"] == 2  # bitwise on a CPU
+    assert rows[1]["fitness_difference"] == 0.0 and all(row["training"] > 0 for row in rows)
+
+
+def test_speed_of_several_devices_is_that_while_all_of_them_train():
+    watch = _Progress()  # two devices of an iteration and 100 env-steps/s each; the second begins after 10 s
+    watch.seen = [(float(t), t + max(0, t - 10), 100 * (t + max(0, t - 10))) for t in range(1, 31)]
+    watch.seen += [(40.0, 50, 5000)]  # a last evaluation
+    assert watch.rate() == 200.0
+
+
+def test_certainty_has_a_row_for_each_kind_of_run(benchmark):
+    made, printed = benchmark("certainty", "--runs", 1, more=[])
+    assert {"covered", "true", "paired"} <= {key for row in made for key in row}
+    assert "| normal, seeds differ | 20 x 3 |" in printed
+
+
+def test_learning_records_points(benchmark, monkeypatch):
+    own, left = Session.iterate, iter((0.0, 3.0, 3.0, 4.0))  # the first one compiles, and is taken back
+    monkeypatch.setattr(Session, "iterate", lambda session: own(session) * 0 + next(left))
+    words = ["--task", "Cartpole", "--seeds", 2, "--envs", 8, "--episodes", 4, "--points", 2, "--seconds", 10]
+    made, _ = benchmark("learning", *words, more=[*QUICK[:4], "task.env.episodeLength=40"])
+    assert [(r["candidate"], r["point"], r["iteration"], r["seconds"]) for r in made] == [
+        ("human", 1, 2, 6.0), ("unshaped", 1, 2, 6.0), ("human", 2, 3, 10.0), ("unshaped", 2, 3, 10.0),
+    ]  # fmt: skip
+    for r in made:
+        assert r["env_steps"] == r["iteration"] * 8 * 16 and r["policies"] == 4 and r["episodes"] == 4
+        assert len(r["fitness"]) == len(r["length"]) == 2 and all(0 <= x <= 1 for x in r["fitness"])
+
+
+def session(seeds=1):
+    overrides = ["task.env.episodeLength=40"]
+    args = Namespace(task="Cartpole", sim="mujoco_cpu", device="cpu", overrides=overrides)
+    return Session.build(args, baseline_sources("Cartpole"), 8, seeds)
+
+
+def test_warm_up_does_not_change_training():
+    cold, warm = session(), session()
+    learning.warm_up(warm)
+    for each in (cold, warm):
+        for _ in range(2):
+            each.iterate()
+    one, two = (each.trainer.state()["learners"] for each in (cold, warm))
+    assert all(torch.equal(a["params"], b["params"]) for a, b in zip(one, two))
+    assert cold.env.step_count == warm.env.step_count == 32
+
+
+def test_failing_policy_is_omitted_and_others_continue(capsys):
+    own = session(seeds=2)
+    evaluation = learning._evaluation(own.cfg, own.groups, 4)
+    evaluation.dispatch.fail(1, RuntimeError("mine.py:3: out of luck"))
+    learning._end_failed(own, evaluation)
+    learning._end_failed(own, evaluation)
+    assert own.env.alive == [True, False, True, True]
+    assert capsys.readouterr().err == "human (seed 1) failed: mine.py:3: out of luck\n"
+    values = torch.arange(8.0).view(4, 2)
+    assert learning._by_seed(own, "human", values) == [0.5, None]
+
+
+def test_bad_input_ends_with_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["measure.py", "learning", "--task", "Antt"])
+    with pytest.raises(SystemExit, match="2"):
+        measure.main()
+    assert "measure: error: unknown task 'Antt'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_the_pages_are_accepted(page):
+    known = {"measure": measure.benchmark.build_parser("", measure.MEASUREMENTS)}
+    for script, words in re.findall(r"^ +python benchmarks/(\w+)\.py (.*)$", page.read_text("utf-8"), re.MULTILINE):
+        if script == "measure" and words.split()[0] != "report":
+            measure.benchmark.parse(known["measure"], words.split("  ")[0].split())
+
+
+def test_report_is_repeatable(tmp_path):
+    for name in render.FILES:
+        (tmp_path / name).write_text((measure.ROOT / "benchmarks" / name).read_text("utf-8"), "utf-8")
+    page = tmp_path / "page.md"
+    page.write_text("<!-- scaling any -->\nold\n<!-- end -->\n<!-- study lengths -->\n<!-- end -->\n", "utf-8")
+    written = render.report(tmp_path, page)
+    text = page.read_text("utf-8")
+    assert "old" not in text and "| 250 x 256 |" in text and "| Ant | human |" in text
+    pictures = [path for path in written if path.suffix == ".png"]
+    assert len(pictures) >= 9 and all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    render.report(tmp_path, page)
+    assert page.read_text("utf-8") == text
+
+
+def test_unreadable_record_is_reported(tmp_path):
+    (tmp_path / "records.jsonl").write_text(json.dumps({"kind": "x"}) + '\n{"kind":\n')
+    with pytest.raises(records.UserError, match=r"records.jsonl:2: this is not a record"):
+        records.read(tmp_path / "records.jsonl")

@@ -1,0 +1,216 @@
+"""The studies: the variants of shaping, the numbers by hand, and small parts of it from the command line."""
+
+import contextlib
+import math
+import sys
+from argparse import Namespace
+
+import pytest
+import study as script
+from bench import records
+from pages import study_tables
+from studies import analysis, components, ranks, training
+from studies.components import COMPONENTS, variants
+
+from envcoder_bench import evaluate
+from envcoder_bench.run.hooks import Reporter
+from envcoder_bench.search.genome import Genome
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.registry import baseline_path, task_names
+
+
+def part(text, types):
+    return Genome(text, types).fingerprint()
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_variant_differs_from_the_human_baseline_only_in_its_component(task):
+    human = baseline_path(task, "human").read_text("utf-8")
+    found = variants(task)
+    for name, types in COMPONENTS.items():
+        text = found[f"no_{name}"]
+        if text is None:
+            continue
+        others = [kind for kind in SHAPER_TYPES if kind not in types]
+        own = {f.name: part(text, [f.name]) for f in Genome(text, others).shapers()}
+        assert own == {f.name: part(human, [f.name]) for f in Genome(human, others).shapers()}, name
+        assert part(text, types) != part(human, types) or name == "action"
+    assert {f"no_{name}" for name in COMPONENTS} | {components.NOTHING} == set(found)
+
+
+def test_nothing_variant_has_sparse_reward_and_raw_torques():
+    text = variants("Anymal")["nothing"]
+    unshaped = baseline_path("Anymal", "unshaped").read_text("utf-8")
+    for kind in ("compute_reward", "compute_observation", "compute_terminal", "compute_initial_state", "compute_goal"):
+        assert part(text, [kind]) == part(unshaped, [kind])
+    assert "80.0 * action" in text and "compute_dof_target" not in text
+    sparse = baseline_path("Humanoid", "sparse").read_text("utf-8")
+    assert part(variants("Humanoid")["no_reward"], ["compute_reward"]) == part(sparse, ["compute_reward"])
+
+
+def test_component_equal_to_the_task_is_no_variant():
+    assert variants("Anymal")["no_goal"] is None  # the same commands
+    assert variants("Humanoid")["no_action"] is None  # raw torques
+    assert variants("AllegroHand")["no_initial_state"] is None
+
+
+def test_generated_candidates_are_distinct_and_reproducible():
+    made = ranks.generated("Ant", 12)
+    assert len(made) == 12 == len({Genome(text, SHAPER_TYPES).fingerprint() for text in made.values()})
+    assert made == ranks.generated("Ant", 12)
+    assert list(ranks.generated("Anymal", 3)) == list(ranks.generated("Anymal", 5))[:3]
+
+
+def ranked(role="cheap", **fitness):
+    seeds = len(next(iter(fitness.values())))
+    own = {"kind": "ranks", "task": "Anymal", "role": role, "envs": 64, "iteration": 10, "iterations": 10}
+    return {**own, "seeds": seeds, "env_steps": 1000, "complete": True, "candidates": 3, "fitness": fitness}
+
+
+def test_agreement_is_the_mean_over_all_choices_of_seeds():
+    cheap = ranked(a=[3.0, 1.0], b=[2.0, 2.0], c=[1.0, 3.0], human=[9.0, 9.0])
+    reference = ranked("reference", a=[0.9], b=[0.5], c=[0.1], human=[0.0])
+    one = analysis.agreement(cheap, reference, 1)
+    assert (one.spearman, one.tops[1], one.candidates) == (0.0, 0.5, 3)  # +1 and -1
+    both = analysis.agreement(cheap, reference, 2)
+    assert math.isnan(both.spearman) and both.tops == {1: 1.0, 5: 1.0, 10: 1.0} and both.env_steps == 2000
+    assert one.worth == pytest.approx({1: (0.9 + 0.1) / 2, 5: 0.9, 10: 0.9})
+    assert analysis.agreement(ranked(a=[3.0], b=[2.0], c=[None]), reference, 1).candidates == 2
+
+
+def test_the_reference_itself_is_compared_with_its_other_seeds():
+    reference = ranked("reference", a=[10.0, 3.0], b=[20.0, 2.0], c=[30.0, 1.0])
+    one = analysis.agreement(reference, reference, 1)
+    assert one.spearman == pytest.approx(-1.0)  # 0 with itself among them
+    assert one.worth[1] == (1.0 + 10.0) / 2
+
+
+def test_cheapest_setting_has_the_fewest_env_steps_of_those_that_agree():
+    def setting(spearman, env_steps):
+        return analysis.Agreement(64, 10, 1, spearman, {}, {}, 3, env_steps)
+
+    found = [setting(0.5, 1), setting(0.95, 30), setting(0.91, 20), setting(math.nan, 5)]
+    assert analysis.cheapest(found) == found[2]
+    assert analysis.cheapest(found[:1]) is None
+
+
+def test_reliability_is_the_correlation_between_seeds():
+    assert analysis.reliability(ranked(a=[1.0, 3.0], b=[2.0, 2.0], c=[3.0, 1.0])) == pytest.approx(-1.0)
+    assert math.isnan(analysis.reliability(ranked(a=[1.0], b=[2.0])))
+
+
+def test_ratios_are_paired_by_seed():
+    last = {"fitness": {"human": [1.0, 2.0, 4.0], "half": [0.5, 1.0, 2.0], "failed": [None, None, None]}}
+    found = analysis.ratios(last)
+    assert found["half"] == pytest.approx((0.5, 0.5, 0.5)) and found["human"] == pytest.approx((1.0, 1.0, 1.0))
+    assert "failed" not in found
+    assert math.isnan(analysis.ratios({"fitness": {"human": [0.0], "a": [1.0]}})["a"][0])
+
+
+def test_length_matches_hand_computed_values():
+    points = [
+        {"env_steps": steps, "fitness": {"human": own}}
+        for steps, own in ((10, [0.1, 0.3]), (20, [0.8, 1.0]), (30, [0.6, 0.8]), (40, [0.7, 0.7]))
+    ]
+    found = analysis.length(points, "human", (0.0, 1.0))
+    assert (found.best[0], found.best_steps, found.last[0], found.steps) == pytest.approx((0.9, 20, 0.7, 40))
+    assert found.gained[0] == pytest.approx(0.0)  # 0.1 up and 0.1 down since 30
+    assert found.best[2] == 1.0  # within the bounds
+    assert analysis.length(points, "unshaped", (0.0, 1.0)) is None
+    single = analysis.length(points[:1], "human", (0.0, 1.0))
+    assert single.last[0] == pytest.approx(0.2) and math.isnan(single.gained[0])  # no gain is known
+
+
+def test_complete_training_replaces_a_stopped_one():
+    cut = {**ranked(a=[1.0]), "complete": False}
+    whole = [{**ranked(a=[2.0]), "iteration": k, "date": "2026-01-01"} for k in (10, 5)]
+    assert analysis.trainings([cut], "ranks") == [[cut]]
+    assert analysis.trainings([*whole, {**cut, "iteration": 10}], "ranks")[0] == [whole[1], whole[0]]
+
+
+@pytest.fixture
+def where(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["study.py", "..."])
+    return ["--out", str(tmp_path / "study.jsonl"), "--work", str(tmp_path / "runs"), "--device", "cpu"]
+
+
+SMALL = ["--tasks", "Cartpole", "--envs", "8", "--episodes", "4", "evaluation.num_envs=4"]
+
+
+def test_stopped_part_resumes_and_recorded_part_is_not_repeated(where, tmp_path, capsys, monkeypatch):
+    words = ["components", *where, *SMALL, "--iterations", "60", "--seeds", "2", "--points", "3"]
+
+    class After30(Reporter):
+        def __init__(self, stop):
+            self.stop = stop
+
+        def iteration_done(self, iteration, env_steps, best):
+            if iteration == 30:
+                self.stop("test")
+
+    def stopped(*args, stop, **more):
+        return evaluate(*args, reporter=After30(stop), stop=stop, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "evaluate", stopped)
+        assert script.main(words) == script.STOPPED
+    (partial,) = records.read(tmp_path / "study.jsonl.partial")
+    assert partial["iteration"] == 20 and not partial["complete"] and not (tmp_path / "study.jsonl").exists()
+    assert script.main(words) == 0
+    made = records.read(tmp_path / "study.jsonl")
+    assert [r["iteration"] for r in made] == [20, 40, 60] and all(r["complete"] for r in made)
+    assert made[0]["fitness"] == partial["fitness"] and set(made[0]["fitness"]) >= {"human", "no_reward", "nothing"}
+    assert not (tmp_path / "study.jsonl.partial").exists()
+    capsys.readouterr()
+    assert script.main(words) == 0 and capsys.readouterr().out == ""
+    assert records.read(tmp_path / "study.jsonl") == made
+
+
+def test_training_with_other_settings_or_candidates_is_not_reused(tmp_path, monkeypatch):
+    args = Namespace(out=tmp_path / "study.jsonl", work=tmp_path, limit=0, sim="auto", device="cpu", devices=None)
+    args.overrides = []
+    trained = []
+
+    def stop(*words, **more):
+        trained.append(more["output_dir"].name)
+        raise RuntimeError
+
+    monkeypatch.setattr(training, "evaluate", stop)
+
+    def train(texts, points):
+        study = training.Study(args)
+        with contextlib.suppress(RuntimeError):
+            return study.train({"kind": "x", "task": "Cartpole", "envs": 4}, texts, 2, **{"evaluation.points": points})
+
+    train({"a": "x = 1"}, 2), train({"a": "x = 1"}, 3), train({"a": "x = 2"}, 2)
+    assert len(set(trained)) == 3
+    about = {"kind": "x", "task": "Cartpole", "envs": 4, "seeds": 2, "first_seed": 0, "overrides": []}
+    sources = training.digest([["a", "x = 1"]])
+    records.append(args.out, {**about, "complete": True, "settings": {"evaluation.points": 2}, "sources": sources})
+    train({"a": "x = 1"}, 2)
+    assert len(trained) == 3  # the recorded one
+    train({"a": "x = 1"}, 3), train({"a": "x = 2"}, 2)
+    assert len(trained) == 5
+    args.out.unlink()
+    records.append(args.out, {**about, "complete": True})  # an older record
+    train({"a": "x = 1"}, 2)
+    assert len(trained) == 5
+
+
+def test_bad_input_prints_one_message(where, capsys):
+    for words in (["--tasks", "Cartpole", "seeds=2"], ["--tasks", "Cartpole", "device=none"], ["--tasks", "Cartpol"]):
+        assert script.main(["components", *where, *words]) == 2
+        assert capsys.readouterr().err.startswith("study: error: ")
+
+
+def test_every_part_gives_a_table(where, tmp_path):
+    small = [*where, *SMALL, "--iterations", "4"]
+    assert script.main(["components", *small, "--seeds", "2", "--points", "1"]) == 0
+    assert script.main(["lengths", *small, "--seeds", "2", "--points", "2"]) == 0
+    rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
+    assert script.main(["ranks", *small, *rank]) == 0
+    made = records.read(tmp_path / "study.jsonl")
+    for part in study_tables.STUDIES.values():
+        lines = part(made)
+        assert any(line.startswith("|---|") for line in lines) and any("Cartpole" in line for line in lines)
+        assert part([]) == []

@@ -1,0 +1,1 @@
+"""A cart swings up a pole and balances it."""
