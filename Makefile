@@ -3,6 +3,7 @@
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
 # make bench-check   the tests of benchmarks/ (a minute), which make test leaves out
+# make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff, pyright and the Python 3.8 check
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo demo-auto test test-fast bench-check lint install clean
+.PHONY: demo demo-auto test test-fast bench-check docs lint install clean
 
 install: $(VENV)/installed
 
@@ -39,6 +40,14 @@ test-fast: install
 bench-check: install
 	$(BIN)/python -m pytest benchmarks/tests
 
+docs: $(VENV)-docs/installed
+	$(VENV)-docs/bin/properdocs build --strict --config-file mkdocs.yml
+
+$(VENV)-docs/installed: requirements-docs.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	@touch $@
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/pyright
@@ -46,4 +55,4 @@ lint: install
 		$$(git ls-files 'envcoder_bench/*.py' 'user_functions/*.py' | grep -v -e '^envcoder_bench/sim/mujoco_' -e '^envcoder_bench/tasks/[a-z_]*/')
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(VENV)-docs build dist

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from envcoder_bench.run.policies import load_policy
     from envcoder_bench.run.run_result import RunResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Reporter", "RunResult", "StopRequest", "UserError", "evaluate", "extend", "load_policy", "make_env", "resume",
 ]  # fmt: skip

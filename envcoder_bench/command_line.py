@@ -206,7 +206,7 @@ def add_wandb(group: Any) -> None:
         "--wandb",
         action="store_true",
         help="log to Weights & Biases, a run for each candidate and seed; with wandb.project=NAME, wandb.mode=offline"
-        " (docs/runs.md)",
+        " (docs/reading_a_run.md)",
     )
 
 

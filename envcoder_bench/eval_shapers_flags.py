@@ -144,7 +144,7 @@ def build_parser() -> Parser:
         "--deterministic",
         action="store_true",
         help="on CUDA: the same command gives the same bits, and a candidate's do not depend on the others; slower"
-        " (docs/deterministic.md). On a CPU this always holds",
+        " (docs/reading_a_run.md). On a CPU this always holds",
     )
     where.add_argument(
         "--profile",

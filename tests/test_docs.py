@@ -1,16 +1,30 @@
-"""The documentation matches the code, and its links are valid."""
+"""The documentation matches the code, its links are valid, and its commands exist."""
 
 import importlib.util
 import re
-from pathlib import Path
+from importlib import import_module
 
 import pytest
+from doc_pages import ROOT, command_lines, shell_lines, text_of
 
-import envcoder_bench.sim.mujoco_cpu  # noqa: F401  (importing mujoco for the first time starts a process)
+import envcoder_bench.sim.mujoco_cpu  # (importing mujoco for the first time starts a process)
+from envcoder_bench import eval_policies
+from envcoder_bench.command_line import Parser
 from envcoder_bench.tasks import registry
+from envcoder_bench.verbs import VERBS
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")])]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RESULTS = sorted((ROOT / "benchmarks").glob("*.md"))
+BUILDERS = {
+    "eval-shapers": "eval_shapers_flags",
+    "auto-shape": "auto_shape",
+    "eval-policies": "eval_policies",
+    **{f"envcoder-bench {verb}": f"verbs.{verb.replace('-', '_')}" for verb in VERBS},
+}
+
+
+def name(page):
+    return page.relative_to(ROOT).as_posix()
 
 
 def make_docs():
@@ -26,14 +40,17 @@ def anchors(page):
 
 
 @pytest.mark.slow
-def test_tasks_page_matches_the_script():
+def test_generated_pages_match_the_script():
     script = make_docs()
     assert set(script.TASKS) == set(registry._SHIPPED)
-    page = script.tasks_page()
-    assert (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8") == page, "run python scripts/make_docs.py"
+    pages = script.pages()
+    for path, text in pages.items():
+        assert path.read_text(encoding="utf-8") == text, f"{name(path)}: run python scripts/make_docs.py"
+        assert "generated" in text[:300]
+    assert set((ROOT / "docs" / "tasks").iterdir()) == {path for path in pages if path.parent.name == "tasks"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+@pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=name)
 def test_links_have_existing_targets(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -43,3 +60,58 @@ def test_links_have_existing_targets(page):
         target = (page.parent / file).resolve() if file else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_page_is_short(page):
+    assert len(page.read_text(encoding="utf-8").split()) <= (750 if page.name == "README.md" else 3000)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_of_the_page_have_flags_that_exist(page):
+    for line in command_lines(page.read_text(encoding="utf-8")):
+        words = [word for word in line if word != "..."]
+        count = 2 if words[0] == "envcoder-bench" else 1
+        parser = import_module(f"envcoder_bench.{BUILDERS[' '.join(words[:count])]}").build_parser()
+        if words[0] == "eval-policies":  # NAME=FILE looks like an override
+            words = [*words[:1], *eval_policies._hold(words[1:], ("--policies", "--layouts"))[0]]
+        (parser.parse if isinstance(parser, Parser) else parser.parse_args)(words[count:])
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_shell_lines_are_run_by_a_test_or_marked(page):
+    targets = re.findall(r"^(\w[\w-]*):", text_of("Makefile"), flags=re.MULTILINE)
+    for line in shell_lines(text_of(page)):
+        words = line.split("#")[0].split()
+        if words[0] == "make":
+            assert words[1] in targets
+        else:  # test_tutorial.py runs all lines of these commands
+            assert words[0] in ("eval-shapers", "envcoder-bench") or words == [".", ".venv/bin/activate"], line
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    listed = set(re.findall(r"[\w/]+\.md", text_of("mkdocs.yml").partition("\nnav:")[2]))
+    assert listed == {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if (ROOT / "docs") in path.parents}
+
+
+def test_version_is_the_same_everywhere():
+    version = re.search(r'^version = "(.*)"', text_of("pyproject.toml"), flags=re.MULTILINE)[1]
+    assert version == envcoder_bench.__version__
+    assert f"version: {version}\n" in text_of("CITATION.cff") and f"\n## {version}\n" in text_of("CHANGELOG.md")
+
+
+def test_hook_of_the_site_names_files_that_it_does_not_have_and_separates_lists(caplog):
+    spec = importlib.util.spec_from_file_location("site_links", ROOT / "scripts" / "site_links.py")
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    page = type("Page", (), {"file": type("File", (), {"src_uri": "tasks/Ant.md"})})
+    config = {"docs_dir": str(ROOT / "docs")}
+    text = "[a](../faq.md#x) [the code](../../eval_shapers.py#L1) [auto_shape.py](../../auto_shape.py)"
+    assert hook.on_page_markdown(text, page, config, None) == (
+        "[a](../faq.md#x) the code (`eval_shapers.py`) `auto_shape.py`"
+    )
+    text = "Some:\n- a\n- b\n  c\n\n```text\nx\n- y\n```\n"
+    assert hook.on_page_markdown(text, page, config, None) == text.replace("Some:\n", "Some:\n\n")
+    assert not caplog.records
+    hook.on_page_markdown("[b](../../nowhere.py)", page, config, None)
+    assert "tasks/Ant.md links to ../../nowhere.py, which does not exist" in caplog.text

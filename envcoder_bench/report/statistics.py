@@ -1,8 +1,8 @@
 """How sure the numbers of a run are: intervals, differences, and the probability of being the best.
 
 ``FitnessModel`` is the one model of what a run knows: episodes within seeds within candidates. Rankings, comparisons of
-runs and searches use it; ``eval-policies``, whose policies are given, compares episodes alone. docs/statistics.md has
-the definitions.
+runs and searches use it; ``eval-policies``, whose policies are given, compares episodes alone. The definitions are in
+docs/reading_a_run.md.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ examples:
   # without videos, in a second
   COMMAND runs/Anymal_20260101-120000 --video 0
 
-eval-shapers writes the page at the end of a run. docs/report.md describes it.
+eval-shapers writes the page at the end of a run. docs/reading_a_run.md describes it.
 
 exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
 """

@@ -379,11 +379,11 @@ def test_package_exports_only_the_public_names():
 
 
 @pytest.mark.slow
-def test_readme_example_runs(tmp_path, monkeypatch, capsys):
-    readme = (Path(envcoder_bench.__file__).resolve().parents[1] / "README.md").read_text()
-    block = readme.partition("## From Python")[2].partition("```python\n")[2].partition("```")[0]
+def test_example_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
+    page = (Path(envcoder_bench.__file__).resolve().parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+    block = page.partition("```python\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(block, "python.md", "exec"), {"__name__": "page"})
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("human", "unshaped", "calm", "vs_human"))
     assert [path.name.startswith("Cartpole_") for path in (tmp_path / "runs").iterdir()] == [True]

@@ -23,6 +23,7 @@ from envcoder_bench.shaping.kinds import FITNESS
 
 FOLDER = project_folder("user_functions") / "fitness"
 FILES = {"Anymal": FOLDER / "anymal_speed.py", "Humanoid": FOLDER / "humanoid_speed.py"}
+CENTRE = FOLDER / "cartpole_centre.py"
 N = 3
 
 
@@ -129,3 +130,13 @@ def test_fitness_meaning_is_short_and_names_unit_and_fall(name):
     assert "0 after a fall" in meaning
     assert len(meaning) < 220
     assert shipped(name)["name"] == name
+
+
+def test_cartpole_counts_steps_upright_in_the_middle():
+    functions = load_fitness(read_fitness(compose_config("Cartpole", [f"fitness='{CENTRE}'"])), 0).functions
+    state = {
+        "pole_angle": torch.tensor([0.0, math.radians(11.9), -math.radians(12.1), 0.0, 0.0]),
+        "cart_pos": torch.tensor([0.0, -0.19, 0.0, 0.21, -0.21]),
+    }
+    state["actions"] = torch.zeros(5, 1)
+    assert bind(functions[FITNESS], state)().tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]

@@ -1,0 +1,36 @@
+"""A hook of ProperDocs, which makes pages that are written for a repository's browser fit the site.
+
+- A page links to a file outside docs/ by its relative path. The site does not have it, and shows its name.
+- A list may follow a line of text. The site's Markdown needs an empty line between them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+LINK = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)(?:#[^)\s]*)?\)")
+LIST = re.compile(r"^((?![-*|#<>\s]|\d+\. ).*\S)\n(?=[-*] )", re.MULTILINE)
+FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+LOG = logging.getLogger("mkdocs.plugins.site_links")  # a warning fails a strict build
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Return the text of a page for the site; warn of links to files that do not exist."""
+    docs = Path(config["docs_dir"]).resolve()
+    folder = (docs / page.file.src_uri).parent
+
+    def replaced(match: re.Match[str]) -> str:
+        text, target = match[1], (folder / match[2]).resolve()
+        if docs in target.parents:
+            return match[0]
+        if not target.exists():
+            LOG.warning("%s links to %s, which does not exist", page.file.src_uri, match[2])
+        path = target.relative_to(ROOT).as_posix()
+        return f"`{path}`" if path.endswith(text.strip("`/")) else f"{text} (`{path}`)"
+
+    parts = FENCE.split(markdown)  # code is at odd positions
+    return "".join(part if k % 2 else LIST.sub(r"\1\n\n", LINK.sub(replaced, part)) for k, part in enumerate(parts))
