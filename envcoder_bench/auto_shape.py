@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  # five rounds of ten rewards and observations by GPT-4; the key is in OPENAI_API_KEY
+  # five rounds of ten rewards and observations by GPT-4 (key in OPENAI_API_KEY), ranked by forward speed instead of
+  # the task's own fitness, which is how well commands are tracked
   python auto_shape.py --task Anymal --task_description "Make anymal run as fast as possible" \\
-      --shaper_types compute_reward compute_observation --llm gpt-4-turbo-preview
-  # ranked by forward speed instead of the task's own fitness; spend ten dollars at most (key in ANTHROPIC_API_KEY)
-  python auto_shape.py --task Anymal --task_description "..." --llm claude-sonnet-4-5 \\
-      --fitness user_functions/fitness/anymal_speed.py --max_cost 10
+      --shaper_types compute_reward compute_observation --fitness user_functions/fitness/anymal_speed.py \\
+      --llm gpt-4-turbo-preview
+  # ranked by the task's own fitness; spend ten dollars at most (key in ANTHROPIC_API_KEY)
+  python auto_shape.py --task Anymal --task_description "..." --llm claude-sonnet-4-5 --max_cost 10
   # a model of your own behind an OpenAI-compatible server (vLLM, Ollama)
   python auto_shape.py --task Cartpole --llm openai:qwen3 --base_url http://localhost:11434/v1
   # without model and network: mutate and recombine the best candidates; and replay a recorded search

@@ -74,7 +74,7 @@ def certainty(records: Sequence[Record], study: Sequence[Record]) -> str:
     rows = [r for r in newest if "covered" in r]
     marked, covered = max(rows, key=lambda r: r["marked"]), min(rows, key=lambda r: r["covered"])
     size = f"{rows[0]['candidates']} equal candidates with {rows[0]['runs']:,} simulations each"
-    false = f"{100 * marked['marked']:.1f} % have any false \"!\" ({marked['case']}, {marked['seeds']} seeds)"
+    false = f'{100 * marked["marked"]:.1f} % have any false "!" ({marked["case"]}, {marked["seeds"]} seeds)'
     true = f"{100 * covered['covered']:.1f} % of the intervals have the truth"
     where = f"({covered['case']}, {covered['seeds']} seeds)"
     return f"Of {len(rows)} kinds of runs of {size}, at most {false}, and at least {true} {where}."

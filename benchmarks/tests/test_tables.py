@@ -59,9 +59,7 @@ def test_gap_is_that_of_the_newest_training_of_both_baselines():
 def test_gap_compares_after_equal_env_steps():
     longer = [point("Ant", "unshaped", k, [float(k)] * 3) for k in (1, 2, 3)]
     (row,) = learning_tables.gap_rows([*longer, point("Ant", "human", 1, [0.5] * 3)])
-    assert shown("gap", [row])[2].startswith(
-        "| Ant | forward speed, m/s | **1.00 ± 0.00** | 0.50 ± 0.00 | 3 x 1.0 M |"
-    )
+    assert shown("gap", [row])[2].startswith("| Ant | forward speed, m/s | **1.00 ± 0.00** | 0.50 ± 0.00 | 3 x 1.0 M |")
 
 
 def test_values_whose_intervals_meet_are_not_bold():

@@ -10,7 +10,6 @@ Compiled functions read the state itself, as a kernel writes nothing but its res
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import accumulate
 from typing import Iterable, Mapping, NamedTuple, Protocol, Sequence
 
@@ -195,17 +194,6 @@ class DeviceCopies:
             return self._nothing
         chosen = set(groups)
         return DeviceGuard([job for job in self._jobs if job.group in chosen], self._dead, self._step, changes)
-
-
-def device_copies(copies: Sequence[GroupCopies], dead: Tensor, step: Tensor) -> DeviceCopies:
-    """Return what guards these copies: two kernels with Warp, else operators of torch."""
-    jobs = [job for own in copies for job in own.jobs if job.copy.numel()]
-    if jobs:
-        with suppress(ImportError):
-            from envcoder_bench.env.input_copy_kernels import FusedDeviceCopies
-
-            return FusedDeviceCopies(jobs, dead, step)
-    return DeviceCopies(jobs, dead, step)
 
 
 def is_on_host(x: Tensor) -> bool:
