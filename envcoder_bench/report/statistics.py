@@ -267,10 +267,10 @@ class FitnessModel:
 
     @cached_property
     def _shared(self) -> _Spread | None:
-        """The spread of seeds without what all candidates share with a seed; None where that cannot be told apart."""
+        """The spread of seeds without what all candidates share with a seed, where two or more have all seeds."""
         count = int(self._complete.sum())
         if not self.has_spread or count < 2:
-            return None
+            return self._raw
         rest = self._deviations - self._deviations[self._complete].mean(axis=0)
         rest = (rest - _known_mean(rest, 1)[:, None]) * math.sqrt(count / (count - 1))
         freedom = np.maximum(self._count - 1, 0) * (count - 1) / count

@@ -187,6 +187,13 @@ def test_differences_without_common_seeds_are_not_paired():
     assert (found.mean, found.seeds) == (4.0, 0) and found.low < 4.0 < found.high and not math.isnan(found.p)
 
 
+def test_candidates_of_which_none_has_all_seeds_are_compared_over_the_common_ones():
+    model = FitnessModel({"a": {0: 1.0, 1: 2.0, 2: 3.1}, "b": {1: 4.0, 2: 5.3, 3: 6.0}})
+    found = model.difference("b", "a")
+    assert (found.mean, found.seeds) == (pytest.approx(2.1), 2) and found.low < 2.1 < found.high
+    assert not math.isnan(found.p) and model.chances == {}
+
+
 def test_equal_candidates_are_equally_likely_the_best_and_all_contenders():
     rows = {f"c{k}": [1.0, 1.0, 1.0] for k in range(8)} | {"low": [0.5, 0.7, 0.6]}
     model = FitnessModel(by_seed(**rows), None, (0.0, 1.0), episodes=64)
