@@ -45,8 +45,9 @@ _LONGEST = (
     "test_outside_tasks.py", "test_isaacgym_tasks.py", "test_engine_warp.py", "test_library.py", "test_evolve.py",
     "test_attacks.py", "test_benchmark.py", "test_three_ways.py", "test_training.py", "test_waves.py",
     "test_warp_order.py", "test_install.py", "test_end_to_end.py", "test_replay.py", "test_extend.py",
-    "test_new_kind.py", "test_conformance.py", "test_franka_physics.py", "test_fitness.py",
-    "test_isaacgym_randomization.py", "test_ordinary.py", "test_tracing_operators.py", "test_damaged_runs.py",
+    "test_new_kind.py", "test_triton_interpreted.py", "test_conformance.py", "test_franka_physics.py",
+    "test_fitness.py", "test_isaacgym_randomization.py", "test_ordinary.py", "test_tracing_operators.py",
+    "test_damaged_runs.py",
 )  # fmt: skip
 
 

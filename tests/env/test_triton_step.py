@@ -1,27 +1,25 @@
-"""The Triton kernel of the end of a step gives what torch's operations give, on CUDA."""
+"""The Triton kernel of the end of a step gives what torch's operations give, on CUDA or in Triton's interpreter."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from kernel_device import DEVICE, compares_kernels
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env import triton_step
 from envcoder_bench.env.episode_stats import EpisodeStats
 
-CUDA = torch.device("cuda")
 
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@compares_kernels
 @pytest.mark.parametrize("cuts", [False, True])
 def test_end_of_a_step(cuts: bool) -> None:
     layout, rng = GroupLayout(3, 111), torch.Generator().manual_seed(0)
-    own, want = EpisodeStats(layout, CUDA), EpisodeStats(layout, CUDA)
+    own, want = EpisodeStats(layout, DEVICE), EpisodeStats(layout, DEVICE)
     for step in range(4):
-        reward = torch.randn(333, generator=rng).to(CUDA)
-        terminal, unstable, cut = (torch.randn(3, 333, generator=rng) > 1.5).to(CUDA)
-        progress = torch.randint(0, 5, (333,), generator=rng).to(CUDA)
+        reward = torch.randn(333, generator=rng).to(DEVICE)
+        terminal, unstable, cut = (torch.randn(3, 333, generator=rng) > 1.5).to(DEVICE)
+        progress = torch.randint(0, 5, (333,), generator=rng).to(DEVICE)
         found = triton_step.end_step(reward, terminal, unstable, progress, cut if cuts else None, 4, *own.per_env)
         reward = torch.where(unstable, 0.0, reward)
         ends = terminal | unstable

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from kernel_device import DEVICE, compares_kernels
 from oracle import make_params
 from rl_games.algos_torch.model_builder import ModelBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
@@ -175,20 +176,19 @@ def test_exported_policy_matches_in_the_stock_player(normalize: bool, tmp_path: 
         torch.testing.assert_close(learner.values(obs)[k], values.squeeze(1))
 
 
-@pytest.mark.cuda
-@NEEDS_CUDA
+@compares_kernels
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("activation", ["elu", "tanh"])
 @pytest.mark.parametrize("precision, tolerance", [("highest", 1e-5), ("high", 2e-3)])
-def test_gradients_on_cuda_are_close_to_those_in_float64(
+def test_gradients_of_kernels_are_close_to_those_in_float64(
     precision: str, tolerance: float, activation: str, groups: int
 ) -> None:
     params = make_params()
     params["network"]["mlp"].update(units=[256, 128, 64], activation=activation)
     dims, grads = (OBS_DIMS[:groups], ACTION_DIMS[:groups], SEEDS[:groups]), []
     torch.set_float32_matmul_precision(precision)
-    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
-        network = StackedActorCritic(params, *dims, torch.device(device), dtype)
+    for device, dtype in ((CPU, torch.float64), (DEVICE, torch.float32)):
+        network = StackedActorCritic(params, *dims, device, dtype)
         size = carved_size(network.architecture.workspace_shapes(groups, 512))
         work = network.make_workspace(torch.empty(size, device=device, dtype=dtype), 512)
         rng = torch.Generator().manual_seed(0)

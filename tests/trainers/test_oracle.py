@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from kernel_device import DEVICE, compares_kernels, sizes
 from oracle import Recording, StockAgent, make_params
 
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
@@ -137,13 +138,19 @@ def test_training_matches_stock_agents_in_float32(tmp_path: Any) -> None:
     compare(make_params(), tmp_path, torch.float32)
 
 
+@compares_kernels
+@pytest.mark.parametrize("case", sizes(["shared", "separate"], ["shared"]))
+def test_training_in_kernels_matches_stock_agents(case: str, tmp_path: Any) -> None:
+    torch.set_float32_matmul_precision("highest")
+    compare(make_params(**CASES[case]), tmp_path, torch.float32, device=DEVICE.type)
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("case", ["shared", "separate"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_training_matches_stock_agents_on_cuda(case: str, dtype: torch.dtype, tmp_path: Any) -> None:
+def test_training_matches_stock_agents_on_cuda_in_float64(case: str, tmp_path: Any) -> None:
     torch.set_float32_matmul_precision("highest")
-    compare(make_params(**CASES[case]), tmp_path, dtype, device="cuda")
+    compare(make_params(**CASES[case]), tmp_path, torch.float64, device="cuda")
 
 
 @pytest.mark.cuda

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from kernel_device import DEVICE, compares_kernels
 from linear_env import LinearEnv
 from oracle import StockAgent, StockEnv, make_params
 
@@ -342,21 +343,22 @@ def test_deterministic_group_on_cuda_is_bitwise_independent_of_other_groups(
         assert_bitwise(together[3], together[5])
 
 
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_products_and_sums_on_cuda_match_torch() -> None:
+@compares_kernels
+def test_products_and_sums_match_torch() -> None:
     rng = torch.Generator().manual_seed(0)
-    a, b = torch.randn(3, 300, 52, generator=rng).cuda(), torch.randn(3, 52, 70, generator=rng).cuda()
+    a, b = torch.randn(3, 300, 52, generator=rng).to(DEVICE), torch.randn(3, 52, 70, generator=rng).to(DEVICE)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
-        torch.testing.assert_close(triton_kernels.product(a, b, torch.empty(3, 300, 70).cuda()), a @ b)
-        back = triton_kernels.product(a.mT, a @ b, torch.empty(3, 52, 70).cuda())
-        torch.testing.assert_close(back, a.mT @ (a @ b), rtol=1e-4, atol=1e-3)
+        want = a @ b
+        torch.testing.assert_close(triton_kernels.product(a, b, torch.empty_like(want)), want)
+        back = triton_kernels.product(a.mT, want, torch.empty_like(b))
+        torch.testing.assert_close(back, a.mT @ want, rtol=1e-4, atol=1e-3)
     finally:
         torch.set_float32_matmul_precision(before)
     with settings_kept():
         use_deterministic_algorithms()
+        assert sums.in_fixed_order(a)
         torch.testing.assert_close(sums.total(a, keepdim=True), a.sum(dim=1, keepdim=True), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(sums.mean(a[..., 0]), a[..., 0].mean(dim=1), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(sums.std(a[..., 0]), a[..., 0].std(dim=1))

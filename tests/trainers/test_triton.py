@@ -1,4 +1,4 @@
-"""Triton's kernels give what torch's operations give, on CUDA."""
+"""Triton's kernels give what torch's operations give, on CUDA or in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 import pytest
 import torch
+from kernel_device import DEVICE, INTERPRETED, KERNELS, sizes
 from oracle import make_params
 from torch import Tensor
 
@@ -19,15 +20,13 @@ from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
 from envcoder_bench.trainers.ppo.objective import differentiate
 from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
-CUDA = torch.device("cuda")
+pytestmark = KERNELS
+ROUNDED = "medium" if INTERPRETED else "high"  # precision of products for which the layers are kernels
 
 
 def on_both(compute: Callable[[], list[Tensor]], monkeypatch: pytest.MonkeyPatch, tolerance: float = 1e-5) -> None:
     """Compare what is computed with the kernels and without."""
+    assert triton_kernels.usable(torch.zeros(1, device=DEVICE))
     found = compute()
     with monkeypatch.context() as patch:
         patch.setattr(triton_kernels, "usable", lambda x: False)
@@ -37,7 +36,7 @@ def on_both(compute: Callable[[], list[Tensor]], monkeypatch: pytest.MonkeyPatch
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(CUDA)
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 # each combination is another kernel, which takes seconds to compile
@@ -45,7 +44,10 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     "bound, clip_value, smooth, ppo_loss",
     [("bound", True, False, True), ("regularisation", False, True, True), ("none", True, True, False)],
 )
-@pytest.mark.parametrize("widths, samples, minibatches", [([5, 3, 1], 70, 2), ([12, 12], 3000, 3), ([1], 33, 1)])
+@pytest.mark.parametrize(
+    "widths, samples, minibatches",
+    [([5, 3, 1], 70, 2), ([1], 33, 1), *sizes([([12, 12], 3000, 3)], [([12, 12], 300, 3)])],
+)
 def test_objective(
     widths: list[int], samples: int, minibatches: int, bound: str, clip_value: bool, smooth: bool, ppo_loss: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -57,14 +59,14 @@ def test_objective(
         64,
     )
     groups, most, size = len(widths), max(widths), samples * minibatches
-    dims = torch.tensor(widths, dtype=torch.float32, device=CUDA).unsqueeze(1)
-    mask = (torch.arange(most, device=CUDA) < dims).float().unsqueeze(1)
+    dims = torch.tensor(widths, dtype=torch.float32, device=DEVICE).unsqueeze(1)
+    mask = (torch.arange(most, device=DEVICE) < dims).float().unsqueeze(1)
     log_sigma = (normal(groups, 1, most) * 0.3 - 0.5) * mask
     change = 0.2 * normal(groups, size, seed=2)
     change += 0.05 * change.sign()  # near a ratio of 1, the smooth clamp's branches differ by rounding alone
 
     def compute() -> list[Tensor]:
-        result, gradient = normal(groups, samples, 16) * 1.2, torch.zeros(groups, samples, 16, device=CUDA)
+        result, gradient = normal(groups, samples, 16) * 1.2, torch.zeros(groups, samples, 16, device=DEVICE)
         result[..., :most] *= mask
         mu, actions = result[..., :most], normal(groups, size, most, seed=1) * mask
         neglogp = losses.neglogp(actions, mu.repeat(1, minibatches, 1), log_sigma, dims)
@@ -86,7 +88,10 @@ def test_objective(
     on_both(compute, monkeypatch, tolerance=5e-4)
 
 
-@pytest.mark.parametrize("groups, rows, width, columns", [(3, 70, 52, 48), (1, 1100, 20, 130), (None, 65, 144, 256)])
+@pytest.mark.parametrize(
+    "groups, rows, width, columns",
+    [(3, 70, 52, 48), *sizes([(1, 1100, 20, 130), (None, 65, 144, 256)], [(1, 130, 20, 33), (None, 65, 36, 80)])],
+)
 @pytest.mark.parametrize("elu", [False, True])
 @pytest.mark.parametrize("tail", [0, 10, 16])
 def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int, columns: int) -> None:
@@ -95,7 +100,7 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
     copy = torch.empty_like(weight.mT, memory_format=torch.contiguous_format)
     triton_linear.transpose(weight, copy)
     assert torch.equal(copy, weight.mT)
-    out = torch.full((*leading, rows, columns + 32), 7.0, device=CUDA)
+    out = torch.full((*leading, rows, columns + 32), 7.0, device=DEVICE)
     triton_linear.linear(x, copy, out[..., : columns + tail], elu)
     y = x.double() @ weight.double()
     want = torch.nn.functional.elu(y) if elu else y
@@ -105,22 +110,21 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
     assert (out[..., columns + 1 : columns + tail] == 0.0).all()
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("separate, padded", [(False, True), (True, False), *sizes([(False, False), (True, True)], [])])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("seeds", [[3, 3, 3, 3], [5, 3, 5, 4]])
-@pytest.mark.parametrize("obs_dims, action_dims", [([5, 9, 3, 1], [2, 1, 4, 3]), ([48] * 4, [12] * 4)])
-@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("obs_dims, action_dims", [([5, 9, 3, 1], [2, 1, 4, 3]), *sizes([([48] * 4, [12] * 4)], [])])
+@pytest.mark.parametrize("precision", ["highest", ROUNDED])
 def test_acting(
     precision: str, obs_dims: list[int], action_dims: list[int], seeds: list[int], normalize: bool, separate: bool,
     padded: bool, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     params = make_params(normalize_input=normalize, normalize_value=normalize, network__separate=separate)
     monkeypatch.setattr(blocks, "is_fixed", lambda device: padded)  # widths beyond the environment's
-    answers = torch.zeros(3, 7, 70, 8, device=CUDA)
+    answers = torch.zeros(3, 7, 70, 8, device=DEVICE)
     with settings_kept():
         torch.set_float32_matmul_precision(precision)
-        block = LearnerBlock(slice(2, 6), obs_dims, action_dims, seeds, params, 70, CUDA, answers)
+        block = LearnerBlock(slice(2, 6), obs_dims, action_dims, seeds, params, 70, DEVICE, answers)
         learner = block.learner
         learner.network.flat += 0.1 * normal(*learner.network.flat.shape)
         learner.network.weights_changed()
@@ -133,7 +137,7 @@ def test_acting(
 
         def compute() -> list[Tensor]:
             """Act in steps 0 and 5, with the same layers in either case."""
-            step, out = torch.zeros(1, dtype=torch.int64, device=CUDA), torch.full((2, 7, 70, 20), 7.0, device=CUDA)
+            step, out = torch.zeros(1, dtype=torch.int64, device=DEVICE), torch.full((2, 7, 70, 20), 7.0, device=DEVICE)
             for t in range(2):
                 block.act(step, normal(7, 70, 50, seed=t), numbers[block.noise_key], out[t, ..., :13])
                 step += 5
@@ -150,7 +154,7 @@ def test_recording() -> None:
     reward = normal(3 * 70, 2)[:, 1]  # with gaps
     terminated = normal(3 * 70, seed=1) > 1.0
     truncated = (normal(3 * 70, seed=2) > 1.0) & ~terminated
-    answers = torch.full((3, 3, 70, 5), 7.0, device=CUDA)
+    answers = torch.full((3, 3, 70, 5), 7.0, device=DEVICE)
     want = answers.clone()
     for kept, x in zip(want, (reward, terminated | truncated, truncated)):
         kept[:, :, 3] = x.view(3, 70)
@@ -167,10 +171,10 @@ def test_statistics_and_normalization(
     rounds: int, batches: int, samples: int, dims: list[int], one: int | None, alive: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    mask = None if alive is None else torch.tensor(alive, device=CUDA)
+    mask = None if alive is None else torch.tensor(alive, device=DEVICE)
 
     def compute() -> list[Tensor]:
-        own = GroupedRunningMeanStd(dims, CUDA, 12, one=one)
+        own = GroupedRunningMeanStd(dims, DEVICE, 12, one=one)
         found = []
         for turn in range(2):
             given = [normal(3, samples, 12, seed=10 * turn + k) * 3.0 + 1.0 for k in range(batches)]
@@ -184,7 +188,7 @@ def test_statistics_and_normalization(
 @pytest.mark.parametrize("steps", [1, 8, 24])
 def test_advantages(steps: int, bootstrap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     hp = Hyperparameters.from_params(make_params(value_bootstrap=bootstrap, gamma=0.9, tau=0.8), 64)
-    rollout = Rollout.empty(3, 70, steps, 1, 1, like=torch.zeros(1, device=CUDA))
+    rollout = Rollout.empty(3, 70, steps, 1, 1, like=torch.zeros(1, device=DEVICE))
     rollout.values.copy_(normal(3, 70, steps))
     rollout.last_values.copy_(normal(3, 70, seed=1))
     rollout.dones.copy_(normal(3, 70, steps, seed=2) > 1.0)
@@ -196,8 +200,8 @@ def test_advantages(steps: int, bootstrap: bool, monkeypatch: pytest.MonkeyPatch
 def test_adaptive_learning_rate() -> None:
     hp = Hyperparameters.from_params(make_params(lr_schedule="adaptive", kl_threshold=0.008), 64)
     rng = torch.Generator().manual_seed(0)
-    kl = (0.03 * torch.rand(300, generator=rng)).to(CUDA)
-    rate = (0.02 * torch.rand(300, generator=rng, dtype=torch.float64)).to(CUDA)
+    kl = (0.03 * torch.rand(300, generator=rng)).to(DEVICE)
+    rate = (0.02 * torch.rand(300, generator=rng, dtype=torch.float64)).to(DEVICE)
     rate[:50] *= 1e-5
     want = ppo.next_learning_rate(hp, rate, kl, 1)
     triton_adam.adapt(rate, kl, hp.kl_threshold, ppo.MIN_LEARNING_RATE, ppo.MAX_LEARNING_RATE)
