@@ -25,19 +25,24 @@ $(VENV)/installed: requirements.txt requirements-no-deps.txt pyproject.toml
 	@touch $@
 	@echo "installed into $(VENV); put its commands on the path with: . $(BIN)/activate"
 
+# Triton's wheel has 188 MB, which a demo does not need
+$(VENV)/tested: $(VENV)/installed requirements-test.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.txt
+	@touch $@
+
 demo: install
 	$(BIN)/python scripts/demo.py
 
 demo-auto: install
 	$(BIN)/python scripts/demo_auto.py
 
-test: install
+test: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_FLAGS)
 
-test-fast: install
+test-fast: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
-bench-check: install
+bench-check: $(VENV)/tested
 	$(BIN)/python -m pytest benchmarks/tests
 
 docs: $(VENV)-docs/installed
@@ -48,7 +53,7 @@ $(VENV)-docs/installed: requirements-docs.txt
 	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
 	@touch $@
 
-lint: install
+lint: $(VENV)/tested
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- \

@@ -63,7 +63,7 @@ def test_tutorial_runs(tmp_path, monkeypatch, capsys):
     assert write_mine("docs/tutorial.md", tmp_path) == ["fitness", "centre", "gentle"]
     ran = run_page("docs/tutorial.md", monkeypatch, tmp_path)
     assert len(ran) == 6
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     for words in ("cart's position on the rail", "upright", "vs human", "gentle", "policy.onnx"):
         assert words in shown
     run = tmp_path / "runs" / "first"

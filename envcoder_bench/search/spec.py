@@ -30,7 +30,7 @@ from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Proposer
 from envcoder_bench.search.screen import View
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
 
 
@@ -86,7 +86,7 @@ class SearchSpec:
 
     def _load_of_a_round(self, cfg: DictConfig, devices: int, stack: contextlib.ExitStack) -> Callable[[int], Load]:
         """Return what a device trains in a round, by number of seeds."""
-        names = [str(k) for k in range(self.settings.shapers_per_iter + len(BASELINES) + 1)]
+        names = [str(k) for k in range(self.settings.shapers_per_iter + len(BASELINE_FILES) + 1)]
         if most_seeds(cfg) == 1:  # or the devices are those of other machines, whose memory is unknown
             return lambda seeds: Load(-(-len(names) * seeds // devices), 1)
         with user_input():

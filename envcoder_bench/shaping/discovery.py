@@ -92,7 +92,8 @@ def refuse_clashes(found: Sequence[Path]) -> None:
         # names that differ in case, or in the encoding of an accent, are one folder on some systems
         key = unicodedata.normalize("NFKC", path.stem).casefold()
         if key in BASELINES:
-            raise ValueError(f"{path} has a baseline's name: rename it, {', '.join(BASELINES)} are taken")
+            taken = f"{', '.join(BASELINES[:-1])} and {BASELINES[-1]}"
+            raise ValueError(f"{path} has a baseline's name: rename it, {taken} are taken")
         if key in names:
             other = names[key]
             if other.stem == path.stem:

@@ -48,7 +48,7 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
     with monkeypatch.context() as stopping:
         stopping.setattr(Search, "_finish", lambda search: search._ended())
         search(*WORDS, "--num_iters", 1, "--output_dir", folder)
-    shown = "".join(capsys.readouterr())
+    shown = " ".join("".join(capsys.readouterr()).split())
     # two candidates, two baselines and the best so far
     assert shown.count("2 seeds for each candidate (seeds=auto: 10 groups of 4 environments take 1.") == 1
     assert shown.count("(seeds=auto") == 1

@@ -48,7 +48,7 @@ def test_invalid_paths_are_refused(tmp_path):
         find_candidates([tmp_path / "no" / "x.py"], "Ant", tmp_path)
     with refuses(f"{tmp_path / 'notes.txt'} is not a candidate: a candidate is a .py file"):
         find_candidates([tmp_path / "notes.txt"], "Ant", tmp_path)
-    with refuses(f"{tmp_path / 'human.py'} has a baseline's name: rename it, human and unshaped are taken"):
+    with refuses(f"{tmp_path / 'human.py'} has a baseline's name: rename it, human, unshaped and untrained are taken"):
         find_candidates([tmp_path / "human.py"], "Ant", tmp_path)
     one, two = tmp_path / "one" / "same.py", tmp_path / "two" / "same.py"
     with refuses(f"two candidates are named same: {one} and {two}; rename one"):

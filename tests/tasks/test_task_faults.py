@@ -85,7 +85,7 @@ def test_fitness_may_be_a_condition(folder):
     assert main([word for word in CHECK if word != "--check"] + ["--output_dir", "run"]) == 0
     rows = csv.DictReader(Path("run/results.csv").read_text(encoding="utf-8").splitlines())
     fitness = [row["fitness"] for row in rows]
-    assert [float(x) for x in fitness] == [1.0] * 3
+    assert [float(x) for x in fitness] == [1.0] * 4  # the candidate, both baselines and untrained
 
 
 def test_floating_body_without_joints_needs_no_joint_state(tmp_path):

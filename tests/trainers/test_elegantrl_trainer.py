@@ -127,7 +127,7 @@ def test_run_with_elegantrl_trainer_is_ranked(tmp_path, capsys):
     words = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", 2, "--trainer"]
     folder = run(tmp_path / "run", *words, "elegantrl_ppo", "--candidate_idx", 0)
     assert "elegantrl_ppo trains 3 groups one after the other: it takes longer than ppo" in capsys.readouterr().err
-    assert (results(folder)["status"] == "ok").all() and len(results(folder)) == 3
+    assert (results(folder)["status"] == "ok").all() and len(results(folder)) == 4
     policy = load_policy(folder, "human")
     assert policy(torch.zeros(2, policy.obs_dim)).abs().max() < 1.0  # tanh
     run(tmp_path / "other", *words, "elegant", expect=2)

@@ -53,7 +53,7 @@ class ElegantPPO(Trainer):
         self._buffers = [self._buffer(*dims) for dims in self._dims]
         self._alive = [True] * layout.num_groups
         self._step = 0
-        log.warning("elegantrl_ppo trains %s groups one after the other: it takes longer than ppo", layout.num_groups)
+        self._warned = False
 
     def _buffer(self, obs_dim: int, action_dim: int) -> list[Tensor]:
         """Allocate a rollout: states, actions before tanh, log-probabilities, rewards, 1 where no episode ended."""
@@ -115,6 +115,9 @@ class ElegantPPO(Trainer):
         self._step += 1
 
     def learn(self, last_obs: Tensor) -> Stats:
+        if not self._warned:  # not where its policies are only evaluated
+            self._warned, count = True, self._layout.num_groups
+            log.warning("elegantrl_ppo trains %s groups one after the other: it takes longer than ppo", count)
         self._step = 0
         names = ("learning_rate", "entropy", "value_loss", "policy_loss")
         stats = {name: torch.full((self._layout.num_groups,), math.nan, device=self._device) for name in names}

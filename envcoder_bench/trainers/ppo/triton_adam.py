@@ -31,7 +31,8 @@ def _adam(
     v = v * BETA2 + g * g * (1.0 - BETA2)
     tl.store(exp_avg + at, m, mask=mask)
     tl.store(exp_avg_sq + at, v, mask=mask)
-    tl.store(weights + at, p - step_size * m / (tl.sqrt(v) + (EPSILON * root).to(tl.float32)), mask=mask)
+    root_epsilon = (EPSILON * root).to(tl.float32)  # pyright: ignore[reportAttributeAccessIssue]
+    tl.store(weights + at, p - step_size * m / (tl.sqrt(v) + root_epsilon), mask=mask)
 
 
 def adam(

@@ -89,7 +89,7 @@ def linear(x: Tensor, weight: Tensor, out: Tensor, elu: bool, alike: bool = Fals
 
 def _tile(groups: int, rows: int, width: int) -> tuple[int, int]:
     """Return the rows and columns of a program: the most with which there are enough programs, else the fewest."""
-    widest = min(128, max(16, triton.next_power_of_2(width)))
+    widest = min(128, max(16, int(triton.next_power_of_2(width))))
     for height, tile in ((128, widest), *TILES):
         programs = groups * triton.cdiv(rows, height) * triton.cdiv(width, tile)
         if tile <= widest and programs >= MIN_PROGRAMS:

@@ -129,9 +129,9 @@ def differentiate(
     samples = [x[:, rows] for x in (batch.neglogp, batch.advantages, batch.values, batch.returns)]
     actions, old_mu = batch.actions[:, rows], batch.mus[:, rows]
     groups, count, width = mu.shape
-    columns = triton.next_power_of_2(width)
+    columns = int(triton.next_power_of_2(width))
     size = max(1, NUMBERS_AT_ONCE // columns)
-    blocks = triton.cdiv(count, size)
+    blocks = int(triton.cdiv(count, size))
     partial = mu.new_empty(groups, blocks, 4 + 2 * columns)
     terms, d_log_sigma, sigma = mu.new_empty(4, groups), torch.empty_like(log_sigma), torch.empty_like(log_sigma)
     weight = 1.0 / count
