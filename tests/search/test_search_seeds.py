@@ -63,7 +63,7 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
         assert {"human", "unshaped"} < set(found)
         assert all(own == expected for own in found.values())
     final = used(folder / "final")
-    assert len(final) == 3 and all(own == [4, 5] for own in final.values())
+    assert len(final) == 4 and all(own == [4, 5] for own in final.values())
 
 
 def test_search_on_a_cpu_takes_one_seed_and_says_so(tmp_path, capsys):
