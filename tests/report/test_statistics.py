@@ -115,6 +115,19 @@ def test_equal_differences_are_no_proof():
     assert found.mean == pytest.approx(-1 / 64) and found.p > 0.2 and found.low < 0 < found.high
 
 
+def test_seeds_that_agree_leave_the_chance_of_episodes():
+    """Nothing varies between seeds in the whole run, but another 128 episodes could differ by more than one."""
+    episodes = {
+        (name, seed): (1.0,) * successes + (0.0,) * (64 - successes)
+        for name, successes in (("human", 63), ("a", 62))
+        for seed in range(2)
+    }
+    fitness = {name: dict.fromkeys(range(2), successes / 64) for name, successes in (("human", 63), ("a", 62))}
+    for bounds in ((0.0, 1.0), UNBOUNDED):
+        found = FitnessModel(fitness, episodes, bounds).difference("a", "human")
+        assert found.low < -1 / 64 and found.high > 0 and found.p > 0.3
+
+
 def test_nothing_is_known_of_a_single_seed():
     model = FitnessModel(by_seed(human=[0.5], a=[0.6], b=[0.1]))
     assert not model.has_spread and model.chances == {} and model.contenders() == []
@@ -201,6 +214,11 @@ def test_equal_candidates_are_equally_likely_the_best_and_all_contenders():
     assert sum(chances.values()) == pytest.approx(1.0)
     assert [chances[f"c{k}"] for k in range(8)] == pytest.approx([chances["c0"]] * 8) and chances["low"] < 0.01
     assert set(model.contenders()) == set(rows) - {"low"}
+
+
+def test_contenders_that_are_equally_likely_belong_together():
+    rows = {f"c{k}": [1.0, 1.0] for k in range(40)}  # 38 of them have 95 % already
+    assert len(FitnessModel(by_seed(**rows), None, (0.0, 1.0), episodes=64).contenders()) == 40
 
 
 def test_a_candidate_that_lost_a_seed_is_left_out_of_the_chances():
