@@ -58,7 +58,7 @@ def mean_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUND
 
 
 def success_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval:
-    """Return ``mean_interval`` of successes and failures, which are the bounds; exact where all are the same.
+    """Return ``mean_interval`` of episodes; exact where all have the least fitness or all the greatest.
 
     There the deviation is 0, although the others may be possible. The interval then ends at the mean with which n such
     episodes have a chance of 2.5 % (Clopper and Pearson, 1934).

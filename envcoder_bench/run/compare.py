@@ -22,6 +22,7 @@ from envcoder_bench.report.table import numbers, render_table, wrap
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.policies import OpenedRun, open_run
 from envcoder_bench.run.ranked import bounds_of, final_evaluation
+from envcoder_bench.tasks.base import UNTRAINED
 
 LEAST_RANKED = 3  # candidates in both runs, for a correlation of their rankings
 _NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
@@ -166,7 +167,8 @@ def _model(runs: Mapping[str, OpenedRun]) -> FitnessModel:
     evaluation: Evaluation = {}
     for label, run in runs.items():
         for row in run.rows:
-            if row.measured and not row.stopped_at:  # one that a race stopped is compared with none
+            # one that a race stopped is compared with none, and untrained policies say nothing of trained ones
+            if row.measured and not row.stopped_at and row.candidate != UNTRAINED:
                 fitness.setdefault(full_name(label, row.candidate), {})[row.seed] = row.fitness
         own = final_evaluation(run.folder, run.cfg) or {}
         evaluation.update({(full_name(label, name), seed): episodes for (name, seed), episodes in own.items()})

@@ -83,8 +83,3 @@ def fitness_bounds(cfg: DictConfig) -> tuple[float, float]:
         least, greatest = cfg.get("fitness_bounds") or (-math.inf, math.inf)
         return float(least), float(greatest)
     return find_spec(cfg.task_source or cfg.task.name).task_class.fitness_bounds
-
-
-def fitness_is_success(cfg: DictConfig) -> bool:
-    """Return whether the fitness of an episode is a success or a failure; False for a ``--fitness`` file."""
-    return cfg.get("fitness") is None and find_spec(cfg.task_source or cfg.task.name).task_class.fitness_is_success

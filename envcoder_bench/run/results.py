@@ -17,9 +17,9 @@ from envcoder_bench.report.race import plot_race, race_summary
 from envcoder_bench.report.ranking import RunInfo, summary, write_summary
 from envcoder_bench.report.ranking_plot import plot_ranking
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
-from envcoder_bench.report.statistics import mean_interval, success_interval
+from envcoder_bench.report.statistics import success_interval
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
-from envcoder_bench.run.fitness import fitness_bounds, fitness_is_success, fitness_meaning
+from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.no_fitness import no_fitness
 from envcoder_bench.run.race import all_seeds
@@ -70,9 +70,8 @@ def trained(session: Session) -> list[Result]:
 
 def scores(cfg: DictConfig, episodes: Episodes, group: int) -> dict[str, Any]:
     """Return the fields of Result that a group's evaluation episodes give."""
-    interval = success_interval if fitness_is_success(cfg) else mean_interval
     fitness = episodes.fitness[group].double().tolist()
-    mean, low, high = interval(fitness, bounds=fitness_bounds(cfg))
+    mean, low, high = success_interval(fitness, fitness_bounds(cfg))
     return {
         "fitness": mean,
         "fitness_ci_low": low,

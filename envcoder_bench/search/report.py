@@ -98,8 +98,9 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
         line = f"{note}."
     else:
         above = above_reference(archive, best, digits_of(archive))
-        line = f"The best so far: {best.name}, " + (f"{above} against {archive.reference}" if above else "")
-        line += f" in {counted(len(best.by_seed), 'seed')} of the rounds. There is no final evaluation yet."
+        versus = f", {above} against {archive.reference}" if above else ""
+        line = f"The best so far: {best.name}{versus}, with {counted(len(best.by_seed), 'seed')} of the rounds."
+        line += " There is no final evaluation yet."
     return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(warning)}</p>" if warning else "")
 
 

@@ -85,7 +85,6 @@ class Task(ABC):
             ``env.control``; empty if there is none.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
         fitness_bounds: the least and the greatest fitness of an episode; infinite if there is none.
-        fitness_is_success: whether the fitness of an episode is one of its bounds: a success or a failure.
         fitness_reduction: ``mean`` if an episode's fitness is the mean of its steps' over a full episode (the steps
             after an early end count 0), ``sum`` if it is their sum, for events that are counted.
         unstable: ``(num_envs,)`` bool, environments whose physics became unstable in the last step and that need a
@@ -122,7 +121,6 @@ class Task(ABC):
     drive_formula: str = ""
     fitness_meaning: str
     fitness_bounds: tuple[float, float] = (-math.inf, math.inf)
-    fitness_is_success: bool = False
     fitness_reduction: str = "mean"
     clip_actions: float
     clip_observations: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 import os
 import re
 from dataclasses import dataclass
@@ -135,8 +134,6 @@ def check_class(task_class: object, where: str) -> None:
         raise ValueError(f"{title}: fitness_bounds must be two numbers, such as (0.0, 1.0), not {bounds!r}") from None
     if not low < high:
         raise ValueError(f"{title}: fitness_bounds is ({low}, {high}): the first number must be the smaller one")
-    if task_class.fitness_is_success and not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError(f"{title}: with fitness_is_success, fitness_bounds must be two numbers, such as (0.0, 1.0)")
     fields = task_class.fields
     if not hasattr(fields, "items") or not all(isinstance(field, Field) for field in fields.values()):
         raise ValueError(f"{title}: fields must be a dict of envcoder_bench.tasks.Field by key")

@@ -182,7 +182,6 @@ def test_code_not_covered_by_the_cache_key_is_not_cached(folder):
         ("task.py", "    fields =", "    fitness_bounds = (1.0, -1.0)\n    fields =", "fitness_bounds is (1.0, -1.0)"),
         ("task.py", "    fields =", "    fitness_bounds = 1.0\n    fields =", "such as (0.0, 1.0), not 1.0"),
         ("task.py", "import torch\n", "import torch\nopen('gains.csv')\n", "task.py:9: FileNotFoundError: "),
-        ("task.py", "    fields =", "    fitness_is_success = True\n    fields =", "bounds must be two numbers"),
         ("task.py", '"dt": DT', '"action": DT', "fields declares 'action'"),
         ("task.py", "import torch\n", "import torch\nimport torhc\n", "ModuleNotFoundError: No module named 'torhc'"),
         ("task.py", "    body_names", '    goal_keys = ("target",)\n    body_names', "which fields does not declare"),

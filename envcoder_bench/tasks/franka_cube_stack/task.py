@@ -57,7 +57,6 @@ class FrankaCubeStack(SimTask):
         "success rate: fraction of the episodes in which cube A comes to rest on cube B and is let go; 0 to 1"
     )
     fitness_bounds = (0.0, 1.0)
-    fitness_is_success = True
     fitness_reduction = "sum"  # of one step at most
     fields = FIELDS
 
