@@ -4,7 +4,7 @@
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
 # make bench-check   the tests of benchmarks/ (a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
-# make lint   ruff, pyright and the Python 3.8 check
+# make lint   ruff and pyright
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
@@ -17,7 +17,7 @@ install: $(VENV)/installed
 
 # the stamp holds the pins: a changed pin installs again
 $(VENV)/installed: requirements.txt requirements-no-deps.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "EnvCoderBench's MuJoCo backends need Python 3.11 or newer; install it or give PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "EnvCoderBench needs Python 3.11 or newer; install it or give PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-no-deps.txt
@@ -56,8 +56,6 @@ $(VENV)-docs/installed: requirements-docs.txt
 lint: $(VENV)/tested
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- \
-		$$(git ls-files 'envcoder_bench/*.py' 'user_functions/*.py' | grep -v -e '^envcoder_bench/sim/mujoco_' -e '^envcoder_bench/tasks/[a-z_]*/')
 
 clean:
 	rm -rf $(VENV) $(VENV)-docs build dist

@@ -8,8 +8,6 @@ Beside the measurements of scripts/benchmark.py there are those that compare, an
 prints a table; with --out FILE it also appends its records, a JSON object per line, as they come.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -9,14 +9,13 @@ recorded is not measured again. Runs are in --work: a training that was stopped 
 and until then its evaluations are in FILE.partial. `python benchmarks/measure.py report` writes the tables.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.append(str(FOLDER.parent / "scripts"))

@@ -1,10 +1,8 @@
 """The command envcoder-bench, also ``python -m envcoder_bench``: look at finished runs and use their policies."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Sequence
 
 from envcoder_bench.command_line import command
 from envcoder_bench.core.errors import UserError, near_matches

@@ -6,8 +6,9 @@ import argparse
 import gc
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING
 
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/auto_shape.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)

@@ -1,14 +1,13 @@
 """The common parts of the command lines: the parser, flags for keys of cfg/, and key=value overrides."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble

@@ -7,9 +7,10 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.shell import resume_command, shown

@@ -1,13 +1,12 @@
 """Evaluate trained policies on terrains: all pairs and episodes in one simulation."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_policies.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)

@@ -1,14 +1,12 @@
 """Rank shaping candidates: train a policy for each, in one process, and print the ranking."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_shapers.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)

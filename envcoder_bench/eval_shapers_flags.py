@@ -1,7 +1,5 @@
 """The flags of eval-shapers, and the overrides of cfg/ that they mean."""
 
-from __future__ import annotations
-
 import argparse
 
 from envcoder_bench.command_line import (

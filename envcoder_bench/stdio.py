@@ -1,11 +1,10 @@
 """Output that never fails: closed pipes, full disks and limited encodings do not end a run."""
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Iterator, TextIO
+from typing import Any, TextIO
 
 _PLAIN = str.maketrans({"±": "+-", "…": "...", "█": "#", "→": "->"})
 

@@ -8,7 +8,6 @@ bitwise on that row only. Random helpers draw from the stream of the current gro
 # No `from __future__ import annotations` here: torch.jit.script needs real annotations on `_uniform`.
 
 import math
-from typing import Tuple
 
 import numpy as np
 import torch
@@ -44,12 +43,12 @@ def _uniform(rows: int, columns: int, device: str) -> Tensor:
     return stream.uniform((rows, columns), device)
 
 
-def torch_rand_float(lower: float, upper: float, shape: Tuple[int, int], device: str) -> Tensor:
+def torch_rand_float(lower: float, upper: float, shape: tuple[int, int], device: str) -> Tensor:
     """Draw uniform numbers in [lower, upper): ``(rows, columns)``."""
     return (upper - lower) * _uniform(shape[0], shape[1], device) + lower
 
 
-def torch_random_dir_2(shape: Tuple[int, int], device: str) -> Tensor:
+def torch_random_dir_2(shape: tuple[int, int], device: str) -> Tensor:
     """Draw unit vectors in the plane, ``(rows, 2)``, for a ``shape`` of (rows, 1)."""
     angle = torch_rand_float(-math.pi, math.pi, shape, device).squeeze(-1)
     return torch.stack([torch.cos(angle), torch.sin(angle)], dim=-1)
@@ -213,7 +212,7 @@ def quat_from_angle_axis(angle: Tensor, axis: Tensor) -> Tensor:
     return quat_unit(torch.cat([normalize(axis) * torch.sin(half), torch.cos(half)], dim=-1))
 
 
-def quat_to_angle_axis(q: Tensor) -> Tuple[Tensor, Tensor]:
+def quat_to_angle_axis(q: Tensor) -> tuple[Tensor, Tensor]:
     """Angle ``(...)`` in [-pi, pi] and axis ``(..., 3)`` of unit quaternions; no rotation has angle 0 and axis z."""
     sine = torch.norm(q[..., :3], p=2, dim=-1)
     turned = sine > 1e-5
@@ -228,7 +227,7 @@ def angle_axis_to_exp_map(angle: Tensor, axis: Tensor) -> Tensor:
     return angle.unsqueeze(-1) * axis
 
 
-def exp_map_to_angle_axis(exp_map: Tensor) -> Tuple[Tensor, Tensor]:
+def exp_map_to_angle_axis(exp_map: Tensor) -> tuple[Tensor, Tensor]:
     """Angle in [-pi, pi] and axis of rotation vectors; a zero vector has angle 0 and axis z."""
     length = torch.norm(exp_map, p=2, dim=-1)
     turned = length > 1e-5
@@ -249,7 +248,7 @@ def exp_map_to_quat(exp_map: Tensor) -> Tensor:
     return quat_from_angle_axis(angle, axis)
 
 
-def get_euler_xyz(q: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def get_euler_xyz(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Roll, pitch, yaw ``(n,)`` about the fixed axes x, y, z in that order, each in [0, 2 pi) as in the original."""
     x, y, z, w = torch.unbind(q, dim=-1)
     roll = torch.atan2(2.0 * (w * x + y * z), w * w - x * x - y * y + z * z)
@@ -342,7 +341,7 @@ def calc_heading_quat_inv(q: Tensor) -> Tensor:
 
 def compute_heading_and_up(
     torso_rotation: Tensor, inv_start_rot: Tensor, to_target: Tensor, vec0: Tensor, vec1: Tensor, up_idx: int
-) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Torso quaternion, its uprightness and its heading towards a target, as in the locomotion tasks.
 
     Args:
@@ -362,7 +361,7 @@ def compute_heading_and_up(
 
 def compute_rot(
     torso_quat: Tensor, velocity: Tensor, ang_velocity: Tensor, targets: Tensor, torso_positions: Tensor
-) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Body-frame velocities, roll, pitch, yaw and the angle to a target, as in the locomotion tasks.
 
     The angle to the target is computed in the x-z plane, minus yaw, as in the original.
@@ -387,13 +386,13 @@ def tf_vector(q: Tensor, v: Tensor) -> Tensor:
     return quat_apply(q, v)
 
 
-def tf_inverse(q: Tensor, t: Tensor) -> Tuple[Tensor, Tensor]:
+def tf_inverse(q: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """Invert a transform."""
     inverse = quat_conjugate(q)
     return inverse, -quat_apply(inverse, t)
 
 
-def tf_combine(q1: Tensor, t1: Tensor, q2: Tensor, t2: Tensor) -> Tuple[Tensor, Tensor]:
+def tf_combine(q1: Tensor, t1: Tensor, q2: Tensor, t2: Tensor) -> tuple[Tensor, Tensor]:
     """Compose transforms: the second, then the first."""
     return quat_mul(q1, q2), quat_apply(q1, t2) + t1
 

@@ -7,13 +7,12 @@
 Every measurement prints a table; with --out FILE it also appends its records, a JSON object per line, as they come.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 SIZE = {  # flags of all measurements of the speed: default, meaning
     "--candidates": (250, "candidates"),

@@ -1,7 +1,5 @@
 """Rank the shipped candidates of a small task that is learned while you watch; with a GPU, then those of Anymal."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -5,12 +5,10 @@ the search may write rewards and actions. It always runs on the CPU, because a G
 task. Further flags of auto-shape may be given.
 """
 
-from __future__ import annotations
-
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from envcoder_bench.auto_shape import main
 

@@ -5,8 +5,6 @@ paragraph introduces the task, the rest follows the table of the baselines. The 
 parsers, and the config reference of the comments in cfg/.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

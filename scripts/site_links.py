@@ -4,8 +4,6 @@
 - A list may follow a line of text. The site's Markdown needs an empty line between them.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

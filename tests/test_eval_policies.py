@@ -1,22 +1,15 @@
 """The command eval-policies: bad input is one message and exit code 2; the whole protocol in short episodes."""
 
-from __future__ import annotations
-
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import csv
 import json
 import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
 
 import psutil
+import pytest
 import torch
 
 from envcoder_bench import eval_shapers

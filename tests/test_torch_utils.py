@@ -1,7 +1,5 @@
 """Properties and hand-computed cases of the quaternion, scaling and random helpers."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

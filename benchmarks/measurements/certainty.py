@@ -1,9 +1,7 @@
 """How often a ranking's statements are right, in simulated runs whose truth is known."""
 
-from __future__ import annotations
-
 from argparse import Namespace
-from typing import Callable, Iterator
+from collections.abc import Callable, Iterator
 
 from bench import records
 from bench.records import Record

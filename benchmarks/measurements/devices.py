@@ -1,12 +1,11 @@
 """A run on several devices, beside one: speed, start, memory of the head, and how equal the results are."""
 
-from __future__ import annotations
-
 import time
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 import torch

@@ -1,10 +1,9 @@
 """The learner alone: all candidates in one batch, or one learner per candidate."""
 
-from __future__ import annotations
-
 from argparse import Namespace
+from collections.abc import Iterator
 from statistics import median
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 from bench import records

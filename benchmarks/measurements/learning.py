@@ -1,12 +1,11 @@
 """How a task's baselines learn: fitness over env-steps and time, all seeds side by side."""
 
-from __future__ import annotations
-
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any
 
 from bench import records
 from bench.records import Record

@@ -1,13 +1,12 @@
 """From the last iteration to the prompt: results, pictures, ranking and page of a run with made-up numbers."""
 
-from __future__ import annotations
-
 import time
 from argparse import Namespace
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 from bench import records

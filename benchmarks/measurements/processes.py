@@ -1,12 +1,11 @@
 """The speed of one process per candidate: several processes at once, each training one candidate with this tool."""
 
-from __future__ import annotations
-
 import multiprocessing
 import queue
 import time
 from argparse import Namespace
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from bench import records
 from bench.candidates import make_candidates

@@ -1,9 +1,7 @@
 """Tables of the tasks' records: learning of the baselines, and their difference."""
 
-from __future__ import annotations
-
 import math
-from typing import Callable, List, Sequence
+from collections.abc import Callable, Sequence
 
 from bench.records import Record, place
 from bench.tables import Column
@@ -34,7 +32,7 @@ SPARSE_REWARD = "no_reward"  # the human shaping with the sparse reward: Eureka'
 # tasks whose fitness is one, from 0 to 1
 FRACTIONS = ("Cartpole", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack")
 FRACTIONS += tuple(f"isaacgymenvs:{name}" for name in ("Cartpole", "FrankaCabinet", "FrankaCubeStack", "BallBalance"))
-Points = List[Record]  # of one candidate in one training, in order
+Points = list[Record]  # of one candidate in one training, in order
 
 
 def bounds(task: str) -> tuple[float, float]:

@@ -1,11 +1,10 @@
 """The pictures of the pages: speed over the number of candidates, and learning curves of baselines."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from bench.records import Record, latest
 from matplotlib.ticker import EngFormatter, LogLocator

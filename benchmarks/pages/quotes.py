@@ -1,8 +1,6 @@
 """Sentences of the README with numbers of the records, for ``<!-- quote NAME --> ... <!-- end -->``."""
 
-from __future__ import annotations
-
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from bench.records import Record, latest, place
 from studies import analysis

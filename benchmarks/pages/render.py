@@ -4,8 +4,6 @@ A page has blocks ``<!-- KIND DEVICE --> ... <!-- end -->`` (tables of benchmark
 (tables of study.jsonl) and ``<!-- quote NAME --> ...`` (sentences); what is between the marks is written here.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from itertools import groupby

@@ -1,10 +1,9 @@
 """Tables of the studies: what each component of shaping is worth, training lengths, and cheap rankings."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any
 
 from bench.records import Record
 from studies import analysis

@@ -1,9 +1,8 @@
 """The tables of all kinds of records, and which records they show."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from statistics import mean
-from typing import Any, Sequence
+from typing import Any
 
 from bench import tables
 from bench.records import Record, latest

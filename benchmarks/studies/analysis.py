@@ -1,12 +1,10 @@
 """Numbers of the study from its records: pure functions."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import mean
-from typing import Iterable, List, Sequence
 
 import numpy as np
 from bench.records import Record
@@ -14,7 +12,7 @@ from bench.records import Record
 from envcoder_bench.report.statistics import Interval, mean_interval, spearman
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
-Scores = List[float]
+Scores = list[float]
 TOPS = (1, 5, 10)
 ENOUGH = 0.9  # Spearman's correlation with the reference
 

@@ -3,8 +3,6 @@
 After Park, Margolis and Agrawal, "Automatic Environment Shaping is the Next Frontier in RL" (ICML 2024), table 1.
 """
 
-from __future__ import annotations
-
 from envcoder_bench.search.genome import ACTION_DIM, Genome
 from envcoder_bench.shaping.kinds import (
     ACTION_TYPES,

@@ -1,7 +1,5 @@
 """Both baselines, and the human one with the sparse reward, until they stop improving."""
 
-from __future__ import annotations
-
 from pages.learning_tables import SPARSE_REWARD
 
 from envcoder_bench.tasks.registry import task_names

@@ -1,7 +1,5 @@
 """Whether a cheap ranking of generated candidates is that of a reference with more environments and other seeds."""
 
-from __future__ import annotations
-
 from bench.candidates import make_candidates
 
 from envcoder_bench.run.run_files import baseline_sources

@@ -1,7 +1,5 @@
 """A training of several candidates and seeds as records: one for each evaluation, written as they come."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -10,9 +8,10 @@ import shutil
 import signal
 import threading
 from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any
 
 from bench import records
 from bench.records import Record

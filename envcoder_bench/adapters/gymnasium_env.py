@@ -1,7 +1,5 @@
 """One candidate's environments as a ``gymnasium.vector.VectorEnv``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,9 +1,8 @@
 """The environments of one candidate by name, for trainers of other libraries."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Mapping, Sequence, Union
+from typing import Any
 
 from envcoder_bench.adapters.single import SingleCandidateEnv
 from envcoder_bench.core.errors import UserError, near_matches
@@ -15,7 +14,7 @@ from envcoder_bench.run.run_files import baseline_sources
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
 
 APIS = ("gymnasium", "elegantrl", "rl_games", "rsl_rl")
-CandidateLike = Union[None, str, Path, Mapping[str, str]]
+CandidateLike = None | str | Path | Mapping[str, str]
 
 
 def make_env(

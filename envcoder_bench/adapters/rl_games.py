@@ -1,7 +1,5 @@
 """One candidate's environments as the vecenv of rl_games."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

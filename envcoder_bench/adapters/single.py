@@ -1,7 +1,5 @@
 """One candidate's environments behind the operations that all adapters need."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

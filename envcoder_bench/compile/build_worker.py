@@ -4,8 +4,6 @@
 ``{"error": ...}`` to standard output after each; the text is empty if the kernel was compiled.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

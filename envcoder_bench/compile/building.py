@@ -1,7 +1,5 @@
 """Compile kernels in worker processes, which are killed when they take too long or too much memory."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -11,8 +9,8 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 
 import psutil  # rl_games' own dependency
 

@@ -1,10 +1,8 @@
 """C code of a traced program. Programs that differ in floating-point constants only have the same code."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 from envcoder_bench.compile.program import FLOATS, Node, Program, reachable
 

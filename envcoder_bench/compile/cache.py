@@ -1,7 +1,5 @@
 """Results about functions on disk, so that a function is traced and checked once for the same code and task."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib
@@ -10,8 +8,9 @@ import os
 import re
 import sys
 import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -110,7 +109,7 @@ def _program(plain: dict[str, Any]) -> Program:
     return Program(nodes, {name: Output(*output) for name, output in plain["outputs"].items()})
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def stands_alone(text: str) -> bool:
     """Return whether a file's functions depend only on its text, known modules and this package.
 
@@ -145,7 +144,7 @@ def own_code() -> str:
     return repr((package_code(), [(name, spec.digest) for name, spec in sorted(outside_tasks().items())]))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def package_code() -> str:
     """Return a digest of the code of this package."""
     root = Path(envcoder_bench.__file__).parent

@@ -1,10 +1,8 @@
 """Claims of the processes of a machine on kernels, so that each is compiled by one of them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
-from typing import Callable
+from collections.abc import Callable
 
 from filelock import FileLock, Timeout  # torch's own dependency
 

@@ -1,9 +1,8 @@
 """Operators that torch decomposes into other operators, so that they need no rule."""
 
-from __future__ import annotations
-
 import inspect
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch._decomp import decomposition_table

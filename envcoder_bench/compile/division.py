@@ -1,8 +1,7 @@
 """Division of programs among kernels: new ones, and those that this process has already compiled."""
 
-from __future__ import annotations
-
-from typing import Dict, Hashable, List, NamedTuple, Sequence
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from envcoder_bench.compile.c_code import CCode
 
@@ -31,7 +30,7 @@ class KernelPrograms(NamedTuple):
     jobs: list[list[GroupProgram]]
 
 
-Jobs = Dict[Hashable, List[GroupProgram]]  # by program
+Jobs = dict[Hashable, list[GroupProgram]]  # by program
 
 
 def program_key(code: CCode) -> tuple[Hashable, ...]:

@@ -1,8 +1,7 @@
 """In place of ``native`` in a process that compiles kernels for another process's device, and launches none."""
 
-from __future__ import annotations
-
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 

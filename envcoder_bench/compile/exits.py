@@ -1,9 +1,8 @@
 """Interception of what takes a tensor's numbers or size to Python without an operator."""
 
-from __future__ import annotations
-
 import sys
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor

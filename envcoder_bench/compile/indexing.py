@@ -1,10 +1,9 @@
 """Rules for operators that index by tensors."""
 
-from __future__ import annotations
-
 import functools
 import itertools
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch

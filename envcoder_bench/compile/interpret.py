@@ -1,8 +1,6 @@
 """Interpret a program with torch, operation by operation; used where a function's own code is not available."""
 
-from __future__ import annotations
-
-from typing import Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor

@@ -6,12 +6,11 @@ numbers share their code. A kernel chooses its programs by the group, so that ke
 survivors of a race.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, Callable, Hashable, List, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,7 +64,7 @@ class BuildFailure(NamedTuple):
     reason: str
 
 
-Launches = List[Callable[[], None]]
+Launches = list[Callable[[], None]]
 # the module that compiles, loads and launches
 NATIVE = "envcoder_bench.compile.native"
 # programs of the kernels that this process has loaded, in order: by device and tensors, then by programs

@@ -5,10 +5,9 @@ that is singular or not positive definite), a program cannot: its results are in
 ``torch.linalg.inv_ex``, and its ``info`` equals torch's.
 """
 
-from __future__ import annotations
-
 import functools
-from typing import Any, Callable, List
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -17,7 +16,7 @@ from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
 from envcoder_bench.compile.rules import Arguments, Result, rule
 from envcoder_bench.compile.values import Values
 
-Matrix = List[List[int]]  # nodes, row by row
+Matrix = list[list[int]]  # nodes, row by row
 MAX_WIDTH = 16  # of a matrix; the number of operations grows with its cube
 
 

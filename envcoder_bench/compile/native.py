@@ -1,12 +1,11 @@
 """Traced programs as Warp kernels of this process: compiled, loaded, launched on torch's streams."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging
 import time
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import warp as wp

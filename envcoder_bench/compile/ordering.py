@@ -1,8 +1,7 @@
 """Rules for operators that sort the numbers of one environment."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, List
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -11,7 +10,7 @@ from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
 from envcoder_bench.compile.rules import Arguments, Result, rule
 from envcoder_bench.compile.values import Values
 
-Row = List[int]
+Row = list[int]
 MAX_SORTED = 32  # numbers; the number of comparisons grows with its square
 _JOINS = "puts the environments of the group in order"
 

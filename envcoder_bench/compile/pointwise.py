@@ -1,9 +1,8 @@
 """Rules for elementwise operators."""
 
-from __future__ import annotations
-
 import functools
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-Number = Union[int, float, bool]
-Fault = Tuple[Optional[int], str]  # the line at which a function cannot be traced, and the reason
+Number = int | float | bool
+Fault = tuple[int | None, str]  # the line at which a function cannot be traced, and the reason
 
 # the kinds of numbers in a program
 KINDS: dict[torch.dtype, str] = {
@@ -203,7 +204,7 @@ def kind_of(dtype: torch.dtype) -> str:
     return KINDS[dtype]
 
 
-@functools.lru_cache(maxsize=None)  # called thousands of times for a few shapes
+@functools.cache  # called thousands of times for a few shapes
 def env_axis(shape: tuple[int, ...], rows: int) -> int | None:
     """Return the axis of environments: the only one whose length is a multiple of ``rows``.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -244,7 +245,7 @@ class Recorder(Values, TorchDispatchMode):
         return made if many else made[0]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _signature(func: Any) -> tuple[str, list[str], dict[str, Any]]:
     """Return an operator's name, its parameters, and their defaults."""
     arguments = func._schema.arguments

@@ -1,10 +1,9 @@
 """Rules for operators that combine numbers of one environment: sums, norms, extremes, matrix products."""
 
-from __future__ import annotations
-
 import functools
 import itertools
-from typing import Any, Callable, List, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +13,7 @@ from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
 from envcoder_bench.compile.rules import Arguments, Result, rule
 from envcoder_bench.compile.values import Values
 
-Fold = Callable[[List[int]], int]
+Fold = Callable[[list[int]], int]
 _JOINS = "joins the environments of the group (a sum or mean over all of them, say)"
 
 

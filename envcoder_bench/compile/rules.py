@@ -1,14 +1,13 @@
 """The registry of the rules that record the operators of torch, and the reasons why some have none."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Dict, Optional, Sequence, Union
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from envcoder_bench.compile.program import Escape, Value
 from envcoder_bench.compile.values import Values
 
-Result = Union[Value, Sequence[Optional[Value]]]  # None: for a tensor that is not accessible
-Arguments = Dict[str, Any]
+Result = Value | Sequence[Value | None]  # None: for a tensor that is not accessible
+Arguments = dict[str, Any]
 Rule = Callable[[Values, Arguments, Any], Result]  # (values, arguments by name, torch's result)
 RULES: dict[str, Rule] = {}  # by the name of the ATen operator
 

@@ -4,11 +4,9 @@ In a function ``n = x.shape[0]`` is a Python number, so that one recording has i
 recordings with several sizes differ only in constants, formulas in the number of environments replace the constants.
 """
 
-from __future__ import annotations
-
 import struct
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Callable, Iterator, Sequence
 
 from envcoder_bench.compile.program import FLOATS, Fault, Node, Number, Output, Program
 

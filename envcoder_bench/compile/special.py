@@ -1,7 +1,5 @@
 """Rules for less common elementwise functions: inverse hyperbolic functions, functions of signs, membership."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,7 @@
 """Rules for operators that move numbers: views, joins, indices, copies and new tensors."""
 
-from __future__ import annotations
-
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from torch import Tensor

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, NamedTuple, Union
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,7 +42,7 @@ ROWS = 131
 SIZES = (ROWS, 444, 473, 514, 566, 821, 999, 1057, 1135, 1161, 1168, 1268, 1392, 1440, 1470, 1600)
 
 
-Recorded = Union[Program, Fault]
+Recorded = Program | Fault
 
 
 class Untraced(NamedTuple):

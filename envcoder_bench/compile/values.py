@@ -1,8 +1,7 @@
 """The values of tensors while a function is recorded: the nodes of a program, for one environment."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch

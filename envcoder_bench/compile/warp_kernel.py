@@ -20,7 +20,7 @@ _OPTIONS = {"fuse_fp": False, "block_dim": BLOCK, "optimization_level": 2}
 start_warp()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def make_kernel(code: str) -> Any:
     """Return a Warp kernel that runs C ``code`` for each thread ``tid``, with an int64 array ``table``."""
 

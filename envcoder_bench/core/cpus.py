@@ -1,7 +1,5 @@
 """The number of usable CPU cores."""
 
-from __future__ import annotations
-
 import os
 
 _sharers = 1  # processes that share the cores

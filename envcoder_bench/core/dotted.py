@@ -1,8 +1,7 @@
 """Nested mappings by dotted keys, as settings are named."""
 
-from __future__ import annotations
-
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 
 def dotted(tree: Any, prefix: str = "") -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """Exceptions for user errors, as distinct from bugs: commands print them without a traceback and exit with code 2."""
 
-from __future__ import annotations
-
 import difflib
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterable, Iterator
 
 
 class UserError(Exception):

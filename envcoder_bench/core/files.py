@@ -1,13 +1,11 @@
 """Atomic file writes, and error messages for files that cannot be read or written."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
 
 from filelock import FileLock, Timeout  # torch's own dependency
 

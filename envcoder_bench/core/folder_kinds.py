@@ -1,7 +1,5 @@
 """What a folder with a config.yaml holds: a run, a search or a grid."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

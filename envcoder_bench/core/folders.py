@@ -1,7 +1,5 @@
 """Locations of the folders beside the package."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

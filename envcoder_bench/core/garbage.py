@@ -1,10 +1,8 @@
 """Pauses of Python's garbage collection."""
 
-from __future__ import annotations
-
 import gc
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Iterator
 
 
 @contextmanager

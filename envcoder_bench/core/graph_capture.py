@@ -1,10 +1,9 @@
 """Capture of CUDA graphs on a given device, and detection of what waits for it."""
 
-from __future__ import annotations
-
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 

@@ -1,9 +1,8 @@
 """The layout of environments in groups, one per candidate and seed; the only code that slices tensors by group."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,11 +1,9 @@
 """Muting of messages. The package logs to ``envcoder_bench``; work that is repeated later is muted the first time."""
 
-from __future__ import annotations
-
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Iterator
 
 _muted: ContextVar[bool] = ContextVar("muted", default=False)
 

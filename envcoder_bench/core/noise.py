@@ -5,19 +5,17 @@ whatever the other groups are, and a resumed run continues bitwise. Integer hash
 same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014).
 """
 
-from __future__ import annotations
-
 import functools
 import math
-from typing import Callable, Union
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-Counter = Union[int, Tensor]  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
+Counter = int | Tensor  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
 # how many lanes, counted from 0, or which ones: int64 ``(n,)``; then a seed may be ``(n, 1)``, one for each lane
-Lanes = Union[int, Tensor]
+Lanes = int | Tensor
 
 PURPOSES = 16  # number of purposes; two different purposes never share random numbers
 # exploration; commands and draws while functions are loaded and checked. The other purposes are in shaping/kinds.py
@@ -61,7 +59,7 @@ def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int
     return _hash_torch(seed, step, purpose, lanes, columns, device)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _fused_hash() -> Callable[[Tensor, int, Tensor, int], Tensor] | None:
     """Return the hash as one kernel instead of about 30 operators of torch; None without Warp."""
     try:

@@ -1,11 +1,9 @@
 """Separate ``key=value`` overrides from flags, files and values on a command line."""
 
-from __future__ import annotations
-
 import argparse
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Iterator, Sequence
 
 _OVERRIDE = re.compile(r"[+~\w][\w.@]*=")
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, ContextManager, Sequence
+from typing import Any
 
 import torch
 
@@ -34,7 +36,7 @@ _OFF = _Off()
 _active: Profiler | None = None
 
 
-def span(name: str, whole: bool = False) -> ContextManager[None]:
+def span(name: str, whole: bool = False) -> AbstractContextManager[None]:
     """Count the time inside the block for ``name``; with ``whole``, the time of inner spans too.
 
     Costs a tenth of a microsecond while no profiler is active. Spans in other threads than the profiled one and in the
@@ -129,7 +131,7 @@ class Profiler:
         self._timeline, self._ranges, self._cuda = timeline, ranges, device.type == "cuda"
         self._thread = threading.get_ident()
 
-    def span(self, name: str, whole: bool = False) -> ContextManager[None]:
+    def span(self, name: str, whole: bool = False) -> AbstractContextManager[None]:
         if threading.get_ident() != self._thread or (self._cuda and torch.cuda.is_current_stream_capturing()):
             return _OFF
         return _Span(name, whole, self._timeline, self._cuda, self._ranges)
@@ -187,7 +189,7 @@ class ChromeTrace(Profiler):
         self._profiler: torch.profiler.profile | None = None
         self.iterations, self.cut = 0, False
 
-    def span(self, name: str, whole: bool = False) -> ContextManager[None]:
+    def span(self, name: str, whole: bool = False) -> AbstractContextManager[None]:
         if self._profiler is not None and threading.get_ident() == self._thread:
             if name == EVALUATION:
                 self.iterations += 1

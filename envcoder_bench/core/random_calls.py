@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Callable, Dict, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench.core import stream
 
-Arguments = Dict[str, Any]
+Arguments = dict[str, Any]
 Draw = Callable[[Sequence[int], torch.device, Arguments], Tensor]  # shape, device, the operator's arguments
 
 
@@ -137,14 +138,14 @@ def drawn_from_stream(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return _drawn(name, func, args, kwargs) if own and name in _DRAWS else func(*args, **kwargs)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _name(func: Any) -> str | None:
     """Return the name of an operator that draws; None for the others."""
     name = func._schema.name[len("aten::") :]
     return name if name in DRAWING_OPERATORS else None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _parameters(func: Any) -> tuple[tuple[str, ...], Arguments]:
     """Return the names of an operator's parameters, and their defaults."""
     known = func._schema.arguments

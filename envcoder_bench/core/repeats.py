@@ -1,12 +1,10 @@
 """Repeated warnings are shown on one line."""
 
-from __future__ import annotations
-
 import logging
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 from envcoder_bench.core.messages import is_muted
 from envcoder_bench.core.run_log import LOGGERS, log_path

@@ -6,10 +6,11 @@ import logging
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Iterator
+from typing import IO
 
 from envcoder_bench.core.errors import UserError
 

@@ -1,7 +1,5 @@
 """Paths, commands and values as text that can be pasted into the user's shell."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

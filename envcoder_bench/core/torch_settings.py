@@ -1,11 +1,10 @@
 """Saving and restoring of torch's process-wide settings."""
 
-from __future__ import annotations
-
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 from torch._tensor_str import PRINT_OPTS

@@ -1,8 +1,7 @@
 """Triton, or None where it is not installed, and kernels of it; it is part of torch for CUDA on Linux."""
 
-from __future__ import annotations
-
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 

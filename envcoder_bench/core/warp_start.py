@@ -1,13 +1,11 @@
 """Warp's start without its messages. It does not import torch, so that processes that compile start quickly."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import warp as wp
 

@@ -1,7 +1,5 @@
 """Warp's streams for torch's."""
 
-from __future__ import annotations
-
 import torch
 import warp as wp
 

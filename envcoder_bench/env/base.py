@@ -1,8 +1,7 @@
 """The interface of environments for a training loop, and the result of a step."""
 
-from __future__ import annotations
-
-from typing import NamedTuple, Protocol, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 

@@ -1,9 +1,7 @@
 """Compilation of the traced functions of stages into kernels, and comparison of the kernels with the functions."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor

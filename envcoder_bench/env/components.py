@@ -1,8 +1,7 @@
 """Statistics of rewards and their components in training, per group: means, minima and maxima."""
 
-from __future__ import annotations
-
-from typing import Any, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from torch import Tensor
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.shaping.outputs import TOTAL
 
-Spread = Tuple[float, float, float]  # mean, min, max
+Spread = tuple[float, float, float]  # mean, min, max
 
 _MEANS, _SPREADS = 0, 1  # two time windows: since the last call of means, and of spreads
 

@@ -1,9 +1,7 @@
 """Measurement of the time of one call of each function of a candidate, outside of training."""
 
-from __future__ import annotations
-
 import time
-from typing import Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor

@@ -1,11 +1,10 @@
 """Dispatch of every group's functions on its slice into padded buffers. A fault stops only the group concerned."""
 
-from __future__ import annotations
-
 import math
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any, Callable, ContextManager, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -300,7 +299,7 @@ class Dispatcher:
                 self._attempt(call, step, step)
         replay()
 
-    def _torch(self) -> ContextManager[None]:
+    def _torch(self) -> AbstractContextManager[None]:
         """Return a context for calls of functions."""
         return deterministic_torch() if self._fixed else _PLAIN
 

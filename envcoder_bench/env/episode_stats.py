@@ -1,8 +1,6 @@
 """Episode statistics per group, accumulated on the device and read once per iteration."""
 
-from __future__ import annotations
-
-from typing import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor

@@ -1,8 +1,7 @@
 """A vectorized environment with one simulation and a group of environments per candidate."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F

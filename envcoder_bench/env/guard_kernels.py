@@ -3,7 +3,7 @@
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
-from typing import Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import warp as wp
@@ -68,7 +68,7 @@ class FusedGuard:
     def __init__(
         self,
         buffers: Sequence[Tensor],
-        rest: Optional[Sequence[Tensor]],
+        rest: Sequence[Tensor] | None,
         fault_step: Tensor,
         fault_count: Tensor,
         finite: bool = True,
@@ -107,11 +107,11 @@ class FusedGuard:
 
 def fused_guard(
     buffers: Mapping[str, Tensor],
-    rest: Optional[Mapping[str, Tensor]],
+    rest: Mapping[str, Tensor] | None,
     fault_step: Tensor,
     fault_count: Tensor,
     finite: bool = True,
-) -> Optional[FusedGuard]:
+) -> FusedGuard | None:
     """Return the guard, or None where tensors are not float32 or cannot be seen as rows without a copy."""
     own = list(buffers.values())
     live = None if rest is None else [rest[key] for key in buffers]

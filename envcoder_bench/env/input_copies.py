@@ -8,10 +8,9 @@ group are in memory of their own, so that one group's functions cannot reach ano
 Compiled functions read the state itself, as a kernel writes nothing but its results.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Iterable, Mapping, NamedTuple, Protocol, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor

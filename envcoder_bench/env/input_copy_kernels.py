@@ -3,7 +3,7 @@
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportReturnType=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
-from typing import Iterable, List, Sequence, Tuple
+from collections.abc import Iterable, Sequence
 
 import torch
 import warp as wp
@@ -83,7 +83,7 @@ class FusedDeviceGuard:
     """
 
     def __init__(
-        self, rows: Tensor, staged: Sequence[Tuple[Tensor, Tensor]], dead: Tensor, step: Tensor, changes: Changes
+        self, rows: Tensor, staged: Sequence[tuple[Tensor, Tensor]], dead: Tensor, step: Tensor, changes: Changes
     ) -> None:
         self._staged, self._dead, self._changes = staged, dead, changes
         self._launches: list = []
@@ -133,7 +133,7 @@ def _has_whole_rows(x: Tensor) -> bool:
     return x.dim() == 0 or x.is_contiguous() or x[0].is_contiguous()
 
 
-def _described(job: Job, live: Tensor) -> List[int]:
+def _described(job: Job, live: Tensor) -> list[int]:
     """Return a row of the table of jobs."""
     number = live.element_size()
     rows = live.shape[0] if live.dim() else 1

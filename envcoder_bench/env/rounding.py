@@ -1,8 +1,6 @@
 """How much rounding changes a program's numbers: its results in float32 against those in float64."""
 
-from __future__ import annotations
-
-from typing import Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor

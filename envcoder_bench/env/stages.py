@@ -1,9 +1,7 @@
 """The calls of one kind of function for all groups, and the padded buffers that they fill."""
 
-from __future__ import annotations
-
 import math
-from typing import Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor

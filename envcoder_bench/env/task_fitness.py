@@ -1,9 +1,7 @@
 """The task's own fitness of a step, for all environments."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor

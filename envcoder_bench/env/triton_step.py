@@ -1,15 +1,11 @@
 """The end of a control step as one Triton kernel, in place of some 20 operations of torch."""
 
-from __future__ import annotations
-
-from typing import Tuple
-
 import torch
 from torch import Tensor
 
 from envcoder_bench.core.triton_import import jit, tl, triton
 
-StepEnd = Tuple[Tensor, Tensor, Tensor, Tensor]  # (num_envs,): reward; bool: terminated, truncated, done
+StepEnd = tuple[Tensor, Tensor, Tensor, Tensor]  # (num_envs,): reward; bool: terminated, truncated, done
 
 
 @jit

@@ -1,8 +1,7 @@
 """What a candidate's action function computes, where that depends on the action alone."""
 
-from __future__ import annotations
-
-from typing import Collection, NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple
 
 import torch
 from torch import Tensor

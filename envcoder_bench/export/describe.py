@@ -1,7 +1,5 @@
 """The description of an exported policy: what goes in and out, with names, order, units and rates."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """A policy with everything between the candidate's observation and the robot's drives, as one PyTorch module."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,8 +1,7 @@
 """An exported policy as ONNX: a graph of standard operators, built layer by layer."""
 
-from __future__ import annotations
-
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn

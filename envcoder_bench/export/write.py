@@ -1,14 +1,13 @@
 """Export of a policy from a run folder: the files, checked against the policy that was trained."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch

@@ -1,11 +1,10 @@
 """The inputs of a grid, checked, and their file in its folder."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Collection, Mapping, Sequence
+from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf

@@ -1,10 +1,9 @@
 """Layouts: which numbers a policy observes, in which order and scale, and the scale of its actions."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ JOINTS = ("joint_pos", "joint_angles", "joint_vel", "actions")  # a number for e
 SCAN = "scan"
 PARTS = (*VECTORS, *JOINTS, SCAN)
 _KEYS = ("parts", "scales", "joints", "scan", "action_scale")
-Points = Tuple[Tuple[float, float], ...]
+Points = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """ONNX graphs of plain operators as PyTorch modules, so that they run on every device and in CUDA graphs."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 import torch

@@ -1,10 +1,9 @@
 """The page of a grid, report.html: one file that needs no other."""
 
-from __future__ import annotations
-
 import base64
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from envcoder_bench.grid.inputs import Inputs
 from envcoder_bench.grid.pictures import PICTURES

@@ -1,14 +1,13 @@
 """A part of a grid: episodes on one device, in waves, with a line in episodes.jsonl as each one ends."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any
 
 import torch
 

@@ -1,11 +1,10 @@
 """Pictures of a grid."""
 
-from __future__ import annotations
-
 import io
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 

@@ -1,12 +1,11 @@
 """A grid's policies: checked against their robot, with the layout that they observe."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn

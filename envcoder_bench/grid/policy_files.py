@@ -1,14 +1,13 @@
 """Policies from files: TorchScript, ONNX, a checkpoint of this package's runs, or one of rsl_rl."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import re
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn

@@ -1,10 +1,9 @@
 """The display of a grid's progress: a bar on a terminal, otherwise a line every ten seconds."""
 
-from __future__ import annotations
-
 import sys
 import time
-from typing import Callable, TextIO
+from collections.abc import Callable
+from typing import TextIO
 
 from tqdm import tqdm
 

@@ -1,7 +1,5 @@
 """The report of a grid: summary.csv, statistical_tests.csv, pictures and report.html."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The robots of a grid."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

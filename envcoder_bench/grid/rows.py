@@ -1,8 +1,6 @@
 """Arithmetic in which a row's bits depend on that row alone, on the CPU."""
 
-from __future__ import annotations
-
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor

@@ -1,15 +1,14 @@
 """A grid as a library: run or resume the episodes, then write tables, pictures and the page."""
 
-from __future__ import annotations
-
 import json
 import logging
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked, write_atomic

@@ -1,9 +1,8 @@
 """The settings of a grid: cfg/eval_policies.yaml with overrides."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException

@@ -1,12 +1,11 @@
 """Tables of a grid: a summary of each pair, and tests between policies on each arena."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
+from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 

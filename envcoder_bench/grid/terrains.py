@@ -1,11 +1,9 @@
 """The terrains of a grid: the four built-in arenas, and arenas from YAML files."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Sequence
 
 import yaml
 from omegaconf import DictConfig

@@ -1,7 +1,5 @@
 """Videos of a grid: the first episodes of each pair again, in a small simulation on the CPU."""
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from pathlib import Path

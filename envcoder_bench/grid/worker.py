@@ -1,7 +1,5 @@
 """The process of one device of a grid: ``python -m envcoder_bench.grid.worker FOLDER K COUNT SIM DEVICE``."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

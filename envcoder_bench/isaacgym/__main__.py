@@ -1,7 +1,5 @@
 """Run a script that imports ``isaacgym``: ``python -m envcoder_bench.isaacgym train.py task=Ant``."""
 
-from __future__ import annotations
-
 import logging
 import runpy
 import sys

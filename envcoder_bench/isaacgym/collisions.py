@@ -5,8 +5,6 @@ have no bit in common. MuJoCo's masks have the opposite polarity: geoms with a c
 equal settings form a class, and each set of classes that may collide with a class gets a bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

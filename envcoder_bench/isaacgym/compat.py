@@ -1,15 +1,13 @@
 """Support for task code of 2021 to 2023: ``gym``, names removed from numpy, placeholders for optional modules."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 

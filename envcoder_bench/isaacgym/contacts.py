@@ -6,7 +6,6 @@ MuJoCo's model, with a friction per environment. Shapes of one actor collide by 
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Damping of bodies and velocity limits of the CPU engine, around a physics step."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envcoder_bench.isaacgym.cpu_properties import CpuProperties

@@ -2,9 +2,8 @@
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false, reportMissingImports=false
-from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def thicken(root: Link) -> None:
                 shape.part = plate(shape.mesh, tuple(shape.size))
 
 
-@lru_cache(maxsize=None)
+@cache
 def plate(mesh: Path, scale: tuple[float, ...]) -> np.ndarray | None:
     """Return the vertices of a flat mesh on both sides of its plane, ``(2 n, 3)``, scaled; None if it is not flat."""
     vertices, _ = read(mesh, scale)
@@ -58,7 +57,7 @@ def plate(mesh: Path, scale: tuple[float, ...]) -> np.ndarray | None:
     return np.concatenate([vertices + side * 0.5 * THICKNESS * axes[2] for side in (-1.0, 1.0)])
 
 
-@lru_cache(maxsize=None)
+@cache
 def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
     """Return the vertices of a mesh's convex parts, each ``(n, 3)``, scaled; none where the mesh is nearly convex."""
     import vhacdx

@@ -1,7 +1,5 @@
 """The interface of physics engines: what ``gymapi`` needs of them, as tensors of fixed shape and place."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import numpy as np

@@ -6,7 +6,6 @@ Setters and refreshes are one kernel each. Nothing waits for the device, except 
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
-from __future__ import annotations
 
 import copy
 import logging

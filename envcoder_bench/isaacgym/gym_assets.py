@@ -1,7 +1,5 @@
 """Methods of ``gym`` for assets."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

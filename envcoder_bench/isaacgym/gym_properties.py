@@ -1,7 +1,5 @@
 """Methods of ``gym`` for properties of actors, in one environment and at any time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envcoder_bench.isaacgym import actor_properties

@@ -1,7 +1,5 @@
 """Methods of ``gym`` for simulations, environments and actors."""
 
-from __future__ import annotations
-
 import copy
 import time
 

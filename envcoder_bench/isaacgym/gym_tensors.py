@@ -1,7 +1,5 @@
 """Methods of ``gym`` that simulate, and that acquire, refresh and set tensors."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

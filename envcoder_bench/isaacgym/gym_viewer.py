@@ -1,7 +1,5 @@
 """Methods of ``gym`` for viewers, colours, textures and placing cameras, which do nothing: there are no pictures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from envcoder_bench.isaacgym.params import INVALID_HANDLE, tell_ignored

@@ -1,7 +1,5 @@
 """Isaac Gym's ``gymapi``: ``acquire_gym()``, the parameter and property objects, and the constants."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

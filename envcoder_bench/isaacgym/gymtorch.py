@@ -1,7 +1,5 @@
 """Isaac Gym's ``gymtorch``; all tensors are torch's, so wrapping returns them unchanged."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

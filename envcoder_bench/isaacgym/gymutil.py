@@ -1,10 +1,9 @@
 """Isaac Gym's ``gymutil``: command-line arguments, and simulation parameters from a dict; lines are not drawn."""
 
-from __future__ import annotations
-
 import argparse
 import xml.etree.ElementTree as ET
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from envcoder_bench.isaacgym.params import SIM_FLEX, SIM_PHYSX, ContactCollection, SimParams
 from envcoder_bench.isaacgym.transforms import Vec3

@@ -1,14 +1,12 @@
 """Make this implementation importable as ``isaacgym``, on request and only if there is no other."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import sys
+from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Sequence
 
 OURS = "envcoder_bench.isaacgym"
 MODULES = ("gymapi", "gymtorch", "gymutil", "torch_utils", "terrain_utils")

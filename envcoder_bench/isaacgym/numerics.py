@@ -2,7 +2,6 @@
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
-from __future__ import annotations
 
 from dataclasses import dataclass
 

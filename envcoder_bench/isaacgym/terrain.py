@@ -1,7 +1,5 @@
 """Uneven ground: height fields and triangle meshes as a grid of heights, MuJoCo's hfield."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Isaac Gym's ``terrain_utils``: the generators of ``envcoder_bench.terrain``, and their triangles."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envcoder_bench.terrain.generators import (

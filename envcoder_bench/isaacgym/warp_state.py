@@ -1,7 +1,5 @@
 """The state of MuJoCo Warp's worlds: positions and velocities of roots and DOFs."""
 
-from __future__ import annotations
-
 import mujoco_warp as mjw
 import numpy as np
 import torch

@@ -1,7 +1,5 @@
 """The jail's server process: it loads torch once and forks a confined process for every file."""
 
-from __future__ import annotations
-
 import array
 import contextlib
 import gc

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,7 +46,7 @@ class Failure(NamedTuple):
     reason: str
 
 
-Answer = Union[bytes, Failure]
+Answer = bytes | Failure
 
 
 @dataclass

@@ -3,15 +3,14 @@
 This module imports nothing large, so that a process that only tests the confinement starts quickly.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
 import signal
 import struct
 import sys
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 if sys.platform != "win32":
     import resource

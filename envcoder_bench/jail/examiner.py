@@ -1,11 +1,10 @@
 """Load, check and trace one file in the jail, and compare its programs with its functions."""
 
-from __future__ import annotations
-
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

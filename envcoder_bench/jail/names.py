@@ -4,8 +4,6 @@ Security comes from the confined process (``confine``). These lists give clear m
 the interpreter, memory or the modules that trace them, so that a file's program is what its text says.
 """
 
-from __future__ import annotations
-
 import re
 
 

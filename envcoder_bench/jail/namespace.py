@@ -4,12 +4,11 @@ Security comes from the confined process (``confine``). The namespace keeps a fi
 by accident or with little effort, and imports from searching for files, which cannot be opened.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import types
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch

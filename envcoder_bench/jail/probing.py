@@ -1,15 +1,13 @@
 """Test which restrictions are in force on this machine, by a process that tries to violate them."""
 
-from __future__ import annotations
-
 import functools
 import json
 import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.jail import confine
@@ -25,7 +23,7 @@ REQUIRED = (
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def log_confinement() -> None:
     """Log which restrictions are in force, once per process. Raises UserError as ``confinement``."""
     log.info("\n  ".join(["untrusted candidates are confined by", *confinement()]))
@@ -59,7 +57,7 @@ def confinement() -> list[str]:
     ]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _probe() -> dict[str, object]:
     """Run ``_report`` in a new process; return, by name, whether each attempt was refused."""
     root = str(Path(__file__).resolve().parent.parent.parent)

@@ -3,14 +3,13 @@
 With the originals a file could access any address, run unchecked text, or change the code that traces it.
 """
 
-from __future__ import annotations
-
 import abc
 import builtins
 import dataclasses
 import functools
 import types
-from typing import Any, Callable, Mapping, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 

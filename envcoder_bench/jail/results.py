@@ -1,12 +1,10 @@
 """Examine untrusted files in the jail: return candidates with programs in place of code, or errors."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -22,8 +20,8 @@ from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.text import misleading, unreadable
 from envcoder_bench.tasks.contract import AnyTask
 
-JailResult = Union[Candidate, CandidateError]
-Source = Tuple[str, str, str]  # name, file (for messages) and text
+JailResult = Candidate | CandidateError
+Source = tuple[str, str, str]  # name, file (for messages) and text
 
 
 def examine(

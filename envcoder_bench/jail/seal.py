@@ -1,10 +1,9 @@
 """Detect whether a file has changed the functions and classes that load, check and trace it."""
 
-from __future__ import annotations
-
 import sys
 import types
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 

@@ -3,10 +3,9 @@
 This gives clear messages and prevents accidents. Security comes from the confined process (``confine``).
 """
 
-from __future__ import annotations
-
 import ast
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from envcoder_bench.jail.names import hint, is_refused
 from envcoder_bench.shaping.loading import GIVEN

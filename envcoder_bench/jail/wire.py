@@ -1,7 +1,5 @@
 """The format of answers: JSON preceded by its length, read as untrusted data."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,11 +1,10 @@
 """The profile of training iterations, as text for the terminal and as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Sequence
+from typing import Any
 
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
 from envcoder_bench.report.progress import si

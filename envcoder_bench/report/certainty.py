@@ -1,9 +1,7 @@
 """Sentences on how sure a ranking is: the first place, ties, lost seeds, a single seed, and nothing learnt."""
 
-from __future__ import annotations
-
 import math
-from typing import Sequence
+from collections.abc import Sequence
 
 from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.words import counted, fixed, listed

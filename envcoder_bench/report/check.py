@@ -1,16 +1,14 @@
 """The result of a check of candidates, as a table for the terminal."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Sequence, Tuple
 
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 _PREFIX = "compute_"
 
-Spread = Tuple[float, float, float]  # mean, min, max
+Spread = tuple[float, float, float]  # mean, min, max
 
 
 @dataclass

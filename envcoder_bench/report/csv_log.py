@@ -1,13 +1,12 @@
 """CSV files that are appended to during training: curves.csv, components.csv and points.csv."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import io
 import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Collection, Mapping, Sequence, TypeVar
+from typing import IO, TypeVar
 
 from envcoder_bench.core.files import naming, write_atomic
 

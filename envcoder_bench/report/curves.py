@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.csv_log import KEYS, CsvLog, line, one_line

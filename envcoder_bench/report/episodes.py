@@ -1,15 +1,13 @@
 """Fitness of every evaluation episode: episodes.csv, a row per evaluation, candidate and seed."""
 
-from __future__ import annotations
-
 import csv
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, Sequence, Tuple
 
 from envcoder_bench.report.csv_log import KEYS, CsvLog
 from envcoder_bench.report.results import number
 
-Evaluation = Dict[Tuple[str, int], Tuple[float, ...]]  # the episodes' fitness by candidate and seed
+Evaluation = dict[tuple[str, int], tuple[float, ...]]  # the episodes' fitness by candidate and seed
 
 
 class EpisodeLog(CsvLog):

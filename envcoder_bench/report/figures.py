@@ -1,11 +1,10 @@
 """Figures in the style of the reports: colours, titles, labels, and files."""
 
-from __future__ import annotations
-
 import io
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.ranking import Ranked

@@ -3,11 +3,9 @@
 The text is scanned with one regular expression, not parsed: it may be anything.
 """
 
-from __future__ import annotations
-
 import keyword
 import re
-from typing import Collection
+from collections.abc import Collection
 
 from envcoder_bench.report.html import text
 

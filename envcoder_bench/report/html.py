@@ -1,11 +1,9 @@
 """Parts of HTML pages, safe for untrusted text."""
 
-from __future__ import annotations
-
 import base64
 import html
 import unicodedata
-from typing import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 _INVISIBLE = ("Cc", "Cf", "Cs")  # Unicode categories: control, format, surrogate
 _LAYOUT = {ord("\n"): None, ord("\t"): None}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Collection, Mapping, Sequence
+from typing import Any
 
 from envcoder_bench.report.csv_log import CsvLog
 from envcoder_bench.report.curves import ComponentLog, CurveLog, split_wide

@@ -4,13 +4,12 @@ Everything from candidates is escaped. The content security policy allows only t
 no request.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 from envcoder_bench.report import page_data
 from envcoder_bench.report.certainty import nothing_learnt, some
@@ -24,7 +23,7 @@ PAGE = "report.html"
 ASSETS = Path(__file__).parent / "assets"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 

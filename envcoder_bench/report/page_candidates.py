@@ -1,10 +1,8 @@
 """The candidates on the page of a run: facts, faults, differences and sources."""
 
-from __future__ import annotations
-
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Mapping
 
 from envcoder_bench.report.highlight import code
 from envcoder_bench.report.html import difference, fact_list, text

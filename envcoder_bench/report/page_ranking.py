@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
 from envcoder_bench.report.html import text

@@ -1,8 +1,6 @@
 """Messages on problems of a run's physics."""
 
-from __future__ import annotations
-
-from typing import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 MAX_NAMED = 5  # candidates named in one line
 MAX_WARNINGS = 10  # different warnings that are reported; warnings with numbers in them can be numerous

@@ -1,12 +1,11 @@
 """The progress of training at each evaluation: points.csv, a row per point, candidate, seed and component."""
 
-from __future__ import annotations
-
 import csv
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Mapping, NamedTuple
+from typing import NamedTuple
 
 from envcoder_bench.report.csv_log import KEYS, CsvLog, one_line
 from envcoder_bench.report.results import number

@@ -1,11 +1,10 @@
 """The display of progress: a bar on a terminal, otherwise a line every ten seconds."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time
-from typing import Callable, TextIO
+from collections.abc import Callable
+from typing import TextIO
 
 from tqdm import tqdm
 

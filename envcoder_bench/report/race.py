@@ -1,9 +1,8 @@
 """What a race did: the share of the training that it saved, and a picture of who was alive when."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from envcoder_bench.report.figures import (
     BETTER,

@@ -1,12 +1,11 @@
 """The ranking of candidates, and how sure it is, from the rows of results.csv."""
 
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.episodes import Evaluation

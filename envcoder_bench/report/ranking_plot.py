@@ -1,10 +1,8 @@
 """The picture of the ranking."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 import numpy as np
 

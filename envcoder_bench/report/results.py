@@ -1,13 +1,12 @@
 """The results of a run: results.csv, one row per candidate and seed."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from envcoder_bench.core.files import write_atomic
 

@@ -1,8 +1,7 @@
 """Scalars of training for several trackers at once, such as TensorBoard and Weights & Biases."""
 
-from __future__ import annotations
-
-from typing import Mapping, Protocol, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 
 class ScalarLog(Protocol):

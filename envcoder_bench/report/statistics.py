@@ -5,12 +5,11 @@ runs and searches use it; ``eval-policies``, whose policies are given, compares 
 docs/reading_a_run.md.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from envcoder_bench.report.episodes import Evaluation
 
 NAN = math.nan
 UNBOUNDED = (-math.inf, math.inf)
-Interval = Tuple[float, float, float]  # estimate, low, high
+Interval = tuple[float, float, float]  # estimate, low, high
 BySeed = Mapping[int, float]
 
 LEVEL = 0.05  # of tests and intervals

@@ -1,11 +1,9 @@
 """The ranking as a table for the terminal."""
 
-from __future__ import annotations
-
 import math
 import re
 import textwrap
-from typing import Sequence
+from collections.abc import Sequence
 
 from envcoder_bench.report.certainty import first_place, lost_seeds, nothing_learnt, one_seed, ties
 from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some

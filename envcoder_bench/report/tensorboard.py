@@ -1,13 +1,12 @@
 """TensorBoard logs: one run ``<candidate>/seed_<k>`` for every candidate and seed, and its HParams page."""
 
-from __future__ import annotations
-
 import functools
 import math
 import struct
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any
 
 from envcoder_bench.core.files import naming, write_atomic
 from envcoder_bench.report.results import Result

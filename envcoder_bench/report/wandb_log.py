@@ -3,16 +3,15 @@
 Trackers must not cost a result: an error of the package is a warning, and the training continues without it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import Ranked

@@ -1,9 +1,7 @@
 """Text for messages: numbers, counted nouns, lists, texts cut to a width, and errors without folders."""
 
-from __future__ import annotations
-
 import re
-from typing import Sequence
+from collections.abc import Sequence
 
 # absolute paths up to the last folder, but not a slash within a word (rad/s), alone (a / b) or in a URL (https://)
 _QUOTED = r"(?<=['\"])~?/(?:[^/'\"\n]+/)+(?=[^/'\"\n]*['\"])"  # folders may have spaces

@@ -8,8 +8,6 @@ The processes have states of the simulator on the CPU: programs do not depend on
 checks its candidates on a state from there, too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib
@@ -19,8 +17,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 

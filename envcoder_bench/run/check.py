@@ -1,12 +1,10 @@
 """The check of candidates without training: load, check and trace them as a run does, and take one step with them."""
 
-from __future__ import annotations
-
 import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Iterator, Sequence
 
 import torch
 from omegaconf import DictConfig

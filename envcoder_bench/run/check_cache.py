@@ -1,11 +1,10 @@
 """Checks of candidates, with the results of earlier processes."""
 
-from __future__ import annotations
-
 import contextlib
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Iterator, Sequence
+from typing import Any
 
 from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.shaping.checking import TrialState, check

@@ -1,15 +1,14 @@
 """checkpoint.pth: the state of a run as tensors and plain Python data, independent of class names."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import pickle
 import zipfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Iterator, Tuple
+from typing import Any
 
 import torch
 
@@ -21,7 +20,7 @@ from envcoder_bench.tasks.base import UNTRAINED
 # format of run folders. Format 1 had no number, pickled classes and no run.json; format 2 had the environment's state
 # and the observations in the agent's state
 FORMAT = 3
-GroupKey = Tuple[str, int]  # a candidate's name and a seed
+GroupKey = tuple[str, int]  # a candidate's name and a seed
 
 
 @dataclass

@@ -1,13 +1,11 @@
 """Comparison of several runs of a task: one ranking, and differences of candidates that are in several runs."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Mapping, Sequence
 
 from omegaconf import OmegaConf
 

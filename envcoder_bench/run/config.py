@@ -1,12 +1,11 @@
 """Composition of a run's config from cfg/ with Hydra. Unknown keys are errors."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore

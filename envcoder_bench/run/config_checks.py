@@ -1,7 +1,5 @@
 """Validation of a run's config before anything is written; messages name the key."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

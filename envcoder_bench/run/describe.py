@@ -1,11 +1,9 @@
 """The description of a task as text: its fitness, functions that candidates may define, and the keys of its state."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
+from collections.abc import Mapping, Sequence
 from string import Template
-from typing import Mapping, Sequence
 
 from omegaconf import DictConfig
 

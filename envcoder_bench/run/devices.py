@@ -1,7 +1,5 @@
 """The devices of a run: those of this machine, or of a Ray cluster."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

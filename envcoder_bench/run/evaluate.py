@@ -1,11 +1,10 @@
 """Running and resuming a run: candidates in, ranked results out."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from omegaconf import DictConfig

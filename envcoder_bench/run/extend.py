@@ -1,14 +1,13 @@
 """Extension of a complete run by candidates, seeds or iterations, to what one larger run would have given."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 

@@ -1,11 +1,9 @@
 """The fitness of a run: the task's own, or a file's compute_fitness."""
 
-from __future__ import annotations
-
 import ast
 import math
+from collections.abc import Container
 from pathlib import Path
-from typing import Container
 
 from omegaconf import DictConfig
 

@@ -31,9 +31,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 

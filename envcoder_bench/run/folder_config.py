@@ -1,9 +1,8 @@
 """config.yaml of a run folder, compared with the config in run.json: both must agree, or the run cannot be resumed."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping, Tuple
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -22,7 +21,7 @@ FREE_KEYS = (
 _SHOWN = 3  # number of changed keys that are named
 _MISSING = object()
 
-Change = Tuple[str, Any, Any]  # key, recorded value, present value
+Change = tuple[str, Any, Any]  # key, recorded value, present value
 
 
 def read_config(file: Path, provenance: Provenance | None, complete: bool, notes: list[str]) -> DictConfig:

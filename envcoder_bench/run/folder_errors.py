@@ -1,10 +1,8 @@
 """Errors that end a run, with its folder."""
 
-from __future__ import annotations
-
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from envcoder_bench.core.errors import MachineError, NoWorker, Stopped
 from envcoder_bench.core.files import disk_trouble

@@ -1,7 +1,5 @@
 """The head of a run on several devices: it assigns jobs to workers and handles their messages."""
 
-from __future__ import annotations
-
 import logging
 from abc import ABC, abstractmethod
 from typing import Any

@@ -1,7 +1,5 @@
 """Communication between a run and its caller while it trains: progress reports and stop requests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,9 +1,8 @@
 """The inputs of a run, its config and its candidates, read and checked before anything is written."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Mapping, Sequence, Union
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -23,7 +22,7 @@ from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.registry import get_spec
 
-Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str]]
+Candidates = None | str | Path | Sequence[str | Path] | Mapping[str, str]
 
 
 def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictConfig:

@@ -1,11 +1,10 @@
 """Conversion of the user's task and train YAML files in IsaacGymEnvs' format to overrides of cfg/."""
 
-from __future__ import annotations
-
 import logging
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -43,7 +42,7 @@ _NO_EFFECT = {
     "params.config.player": "",
 }
 _MIXED = "params.config.mixed_precision"
-Leaves = Dict[str, Any]
+Leaves = dict[str, Any]
 
 
 def file_overrides(task: str, task_config: str | None, train_config: str | None) -> dict[str, str]:

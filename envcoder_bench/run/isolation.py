@@ -1,9 +1,8 @@
 """Measure whether a task keeps candidates apart: the same one alone and beside others, bit by bit."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from omegaconf import DictConfig

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Hashable, Sequence
+from typing import Any
 
 MAX_CRASHES = 2  # of one job at the same place, before it is bisected
 

@@ -1,13 +1,11 @@
 """A list of run folders: task, date, best candidate and status of each, read without loading a task."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
 
 import yaml
 

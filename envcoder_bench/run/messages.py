@@ -1,9 +1,7 @@
 """Messages between the head of a run on several devices and its workers."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Mapping, Sequence, Union
 
 from omegaconf import DictConfig
 
@@ -71,7 +69,7 @@ class Train:
     seeds: int = 1
 
 
-Request = Union[Check, Train]
+Request = Check | Train
 
 # from a worker to the head; those with ``job`` belong to a job
 

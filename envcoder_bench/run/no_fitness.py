@@ -1,8 +1,6 @@
 """Messages about a fitness that is NaN or infinity, which is a fault of the task or of the fitness file."""
 
-from __future__ import annotations
-
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor

@@ -1,8 +1,6 @@
 """The environment of one candidate alone, outside of a run."""
 
-from __future__ import annotations
-
-from typing import Sequence
+from collections.abc import Sequence
 
 from omegaconf import DictConfig
 

@@ -1,11 +1,10 @@
 """The messages that a worker sends to the head: results, progress and log messages."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from envcoder_bench.core.messages import is_muted
 from envcoder_bench.core.run_log import LOGGERS

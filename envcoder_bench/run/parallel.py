@@ -1,12 +1,11 @@
 """Preparation of a run on several devices: its workers are started and check the candidates."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
 from collections import Counter
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from omegaconf import DictConfig
 

@@ -1,7 +1,5 @@
 """Training of the waves of a race on several devices at a time, from one rung to the next."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from envcoder_bench.report.results import Result

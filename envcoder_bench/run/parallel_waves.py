@@ -1,12 +1,11 @@
 """Training of the waves of a run on several devices at a time."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.run_log import note

@@ -1,10 +1,9 @@
 """The states of a race's groups between two rungs, in files of the folder ``jobs/``."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic

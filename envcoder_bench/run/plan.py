@@ -1,11 +1,10 @@
 """Estimation of a run's memory before it is allocated, and division of its groups into waves that fit."""
 
-from __future__ import annotations
-
 import gc
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
+from typing import Any, NamedTuple
 
 import psutil  # rl_games' own dependency
 import torch
@@ -44,7 +43,7 @@ class GroupFacts(NamedTuple):
     widths: Widths
 
 
-Planned = Union[Group, GroupFacts]
+Planned = Group | GroupFacts
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Trained policies, read from a run folder."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import zipfile

@@ -3,11 +3,10 @@
 Each step is a function of plain data: files, and a ``TaskSnapshot`` of a small simulation of the task.
 """
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Mapping, Sequence
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -38,7 +37,7 @@ from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_c
 from envcoder_bench.trainers.base import Widths
 
 log = logging.getLogger(__name__)
-Faults = Dict[str, CandidateError]
+Faults = dict[str, CandidateError]
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """The profile of a run: iterations that are timed or traced, and the time of candidates' functions."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Generator, NamedTuple, Sequence
+from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig

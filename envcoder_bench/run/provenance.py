@@ -6,10 +6,10 @@ import json
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Mapping
 
 import torch
 from omegaconf import OmegaConf

@@ -3,11 +3,10 @@
 Pure functions of plain data. ``docs/racing.md`` has the formulas, and ``benchmarks/`` what was measured.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig

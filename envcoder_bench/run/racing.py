@@ -3,12 +3,11 @@
 Between two rungs a group's state is in a file of ``jobs/``, so that a race resumes in the middle of a rung.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Callable, Protocol, Sequence
+from typing import Any, Protocol
 
 from envcoder_bench.core.run_log import note
 from envcoder_bench.report.episodes import read_episodes

@@ -1,11 +1,9 @@
 """The ranking of a run from the files of its folder."""
 
-from __future__ import annotations
-
 import functools
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from omegaconf import DictConfig
 

@@ -1,14 +1,13 @@
 """Starting Ray on this machine, and connecting to a Ray cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
 import signal
 import socket
 import threading
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import psutil
 

@@ -1,12 +1,11 @@
 """Workers as Ray actors, one per device."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 from envcoder_bench.core.errors import NoWorker, UserError
 from envcoder_bench.run.devices import Devices

@@ -1,10 +1,9 @@
 """What a run has not trained yet: its groups, and the waves in which they train."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from omegaconf import DictConfig
 

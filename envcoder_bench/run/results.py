@@ -1,10 +1,9 @@
 """Writing of a run's results: results.csv, summary.json, pictures and policies."""
 
-from __future__ import annotations
-
 import math
 import shutil
-from typing import Any, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from omegaconf import DictConfig
 

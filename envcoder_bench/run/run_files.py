@@ -1,9 +1,7 @@
 """The files of a run: its candidates, baselines and fitness, how they are loaded, and assembled to shapings."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Iterable, Mapping, Sequence
 
 from envcoder_bench.run.fitness import load_fitness
 from envcoder_bench.run.folder import CandidateSource

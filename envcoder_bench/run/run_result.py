@@ -1,13 +1,12 @@
 """The result of a run as an object, read from the files of its folder."""
 
-from __future__ import annotations
-
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 import pandas as pd
 from omegaconf import DictConfig

@@ -1,7 +1,5 @@
 """The task of a run: in full, and as a small simulation for checks."""
 
-from __future__ import annotations
-
 from omegaconf import DictConfig
 
 from envcoder_bench.tasks.base import Task

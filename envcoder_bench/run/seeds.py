@@ -4,10 +4,10 @@ A GPU is not full with few environments: three seeds of 12 candidates take less 
 CPU takes one seed, because its time grows almost in proportion to the number of environments.
 """
 
-from __future__ import annotations
-
+import itertools
 import math
-from typing import Callable, NamedTuple, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from omegaconf import DictConfig
 
@@ -136,7 +136,7 @@ def step_time(num_envs: int, multiprocessors: int = MULTIPROCESSORS) -> float:
     sizes = list(RATES)
     if envs >= sizes[-1]:
         return envs / RATES[sizes[-1]]
-    below, above = next(pair for pair in zip(sizes, sizes[1:]) if envs < pair[1])
+    below, above = next(pair for pair in itertools.pairwise(sizes) if envs < pair[1])
     slope = math.log(RATES[above] / RATES[below]) / math.log(above / below)
     return envs / (RATES[below] * (envs / below) ** slope)
 

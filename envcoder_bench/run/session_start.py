@@ -1,8 +1,7 @@
 """The start of a session: what a wave needs on a device is allocated."""
 
-from __future__ import annotations
-
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf

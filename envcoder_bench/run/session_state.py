@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.env.evaluation import Episodes

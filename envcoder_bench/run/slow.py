@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Iterator
 
 log = logging.getLogger(__name__)
 

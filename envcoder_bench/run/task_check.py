@@ -1,9 +1,7 @@
 """Checks of the contract that every task must fulfil; the tests of the shipped tasks use them, too."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Iterator, Sequence
 
 import torch
 from torch import Tensor

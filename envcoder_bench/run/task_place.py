@@ -1,7 +1,5 @@
 """The place of a run's task, which config.yaml names: the user may have moved it since."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,9 +1,8 @@
 """A task as its checks use it: new tasks, first episodes, random commands, and comparisons of states."""
 
-from __future__ import annotations
-
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from omegaconf import OmegaConf

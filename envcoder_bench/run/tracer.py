@@ -1,9 +1,7 @@
 """Tracing of the functions of a run, with a cache."""
 
-from __future__ import annotations
-
 import logging
-from typing import Sequence
+from collections.abc import Sequence
 
 from omegaconf import DictConfig
 

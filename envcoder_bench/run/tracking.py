@@ -1,11 +1,10 @@
 """The trackers of a run: TensorBoard always, Weights & Biases on request."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 

@@ -1,13 +1,12 @@
 """Execution of a run from its last checkpoint to its end."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any
 
 from omegaconf import DictConfig
 

@@ -5,10 +5,8 @@ before the first iteration of the wave with the human baseline's group, by the f
 trainer and an environment of its own, so that no group of the wave can notice it.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Iterable, Sequence
 
 from omegaconf import DictConfig
 

@@ -1,7 +1,5 @@
 """A wave: groups that train together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from envcoder_bench.run.prepare import Group

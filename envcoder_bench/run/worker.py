@@ -3,16 +3,15 @@
 It does not depend on how messages are transported; ``ray_pool`` runs ``Worker`` as a Ray actor.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform
 import threading
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from omegaconf import DictConfig

@@ -1,10 +1,8 @@
 """Descriptions of a search's attempts in words, for prompts."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.statistics import FitnessModel

@@ -1,9 +1,8 @@
 """Descriptions of robot and training for prompts; all numbers are from the run's config."""
 
-from __future__ import annotations
-
 import re
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from omegaconf import DictConfig
 

@@ -5,11 +5,9 @@ candidates for a better start. Without selection (``--llm random``) it is the re
 changes, but of parents that are drawn with equal probability.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import Iterable, Mapping, Sequence
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK

@@ -1,9 +1,7 @@
 """Feedback on the rounds so far for the model: the best candidates, their training, failures, and the history."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Mapping, Sequence
 
 from envcoder_bench.report.words import counted, cut
 from envcoder_bench.search.attempt_words import (

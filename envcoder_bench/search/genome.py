@@ -7,12 +7,12 @@ import copy
 import itertools
 import re
 import textwrap
-from typing import Container, Iterable, Sequence, Tuple
+from collections.abc import Container, Iterable, Sequence
 
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES
 
 ACTION_DIM = "ACTION_DIM"
-Edit = Tuple[int, int, str]  # first and end byte, replacement
+Edit = tuple[int, int, str]  # first and end byte, replacement
 
 _WIDTH = 100  # of the docstring
 _IMPORTS = (ast.Import, ast.ImportFrom)

@@ -1,10 +1,9 @@
 """Start or resume a search; its inputs are checked before any request is sent."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 

@@ -1,9 +1,8 @@
 """What a resumed search may change: its limits, also if they have ended it, and the model."""
 
-from __future__ import annotations
-
 import os
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 

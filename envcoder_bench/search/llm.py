@@ -1,9 +1,7 @@
 """A proposer that samples candidates from a language model, and has it repair those that fail their check."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, Mapping, Sequence
 
 from tqdm import tqdm
 

@@ -1,11 +1,10 @@
 """The search loop: propose, check, repair and train candidates round by round; it can be resumed at any time."""
 
-from __future__ import annotations
-
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from omegaconf import DictConfig
 

@@ -9,12 +9,10 @@ would seem good. The other baseline and the best so far are also trained in ever
 of the effect of its seeds.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Mapping, Sequence
 
 BySeed = Mapping[int, float]
 

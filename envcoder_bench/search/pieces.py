@@ -1,11 +1,9 @@
 """The pieces of a function's result: terms of a reward, parts of an observation, conditions of termination, entries."""
 
-from __future__ import annotations
-
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 
 from envcoder_bench.search.genome import Edit, Genome, unused
 

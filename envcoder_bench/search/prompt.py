@@ -3,14 +3,12 @@
 Templates are text files, ``cfg/prompt/*.md``, with placeholders ``$name``.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
-from typing import Mapping, Sequence
 
 from omegaconf import DictConfig
 

@@ -1,11 +1,9 @@
 """Reduce a model's file to the functions that a search asks for, in linear time, and without parsing untrusted code."""
 
-from __future__ import annotations
-
 import keyword
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Mapping, Sequence
 
 from envcoder_bench.search.providers.code import masked, texts
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES

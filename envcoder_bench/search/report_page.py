@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING
 
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.logs import COMPONENTS, CURVES

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.report.figures import (
     BLACK,
@@ -25,7 +26,7 @@ from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt
 
-    Value = Callable[[Attempt, int], Optional[float]]  # value of an attempt or baseline in a round
+    Value = Callable[[Attempt, int], float | None]  # value of an attempt or baseline in a round
 
 ROUNDS_WITH_FAILED = 12  # with more rounds the numbers of failed candidates would overlap
 SPAN = 0.56  # share of a round's width for its candidates

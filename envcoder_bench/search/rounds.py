@@ -1,10 +1,9 @@
 """Check and repair a round's candidates, and record their results."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol, Sequence
+from typing import Protocol
 
 from omegaconf import DictConfig
 

@@ -1,11 +1,9 @@
 """Messages of a search for the terminal: its settings, rounds, costs and results."""
 
-from __future__ import annotations
-
 import math
 import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Iterable, Mapping, Sequence
 
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.certainty import LONGER, nothing_learnt

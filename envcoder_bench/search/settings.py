@@ -1,11 +1,9 @@
 """The settings of a search: cfg/auto_shape.yaml with overrides."""
 
-from __future__ import annotations
-
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException

@@ -1,11 +1,10 @@
 """The inputs of a search, and what is made of them: config, provider, prompts and proposer."""
 
-from __future__ import annotations
-
 import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any
 
 from omegaconf import DictConfig
 

@@ -4,14 +4,12 @@ A quantity is a part of the state, or how far two parts of it are apart. A term 
 the term is of the order of 1; mutations change its numbers from there.
 """
 
-from __future__ import annotations
-
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
-from typing import Mapping, Sequence
 
 from envcoder_bench.shaping.kinds import REWARD
 from envcoder_bench.tasks.contract import Key

@@ -3,13 +3,12 @@
 Each change returns the changed genome and a description, or None if it does not apply.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from envcoder_bench.search.genome import ACTION_DIM, Genome, loaded, unused
 from envcoder_bench.search.pieces import (
@@ -38,7 +37,7 @@ from envcoder_bench.shaping.kinds import (
     TORQUE,
 )
 
-Change = Optional[Tuple[Genome, str]]
+Change = tuple[Genome, str] | None
 Mutation = Callable[[Genome, str, Random], Change]
 Recombination = Callable[[Genome, Genome, str, Random], Change]
 

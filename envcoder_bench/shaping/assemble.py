@@ -1,8 +1,6 @@
 """Combination of a candidate's and a baseline's functions to the shaping of one group."""
 
-from __future__ import annotations
-
-from typing import Sequence
+from collections.abc import Sequence
 
 from envcoder_bench.shaping.contract import Candidate, CandidateError, Shaping, nothing_asked
 from envcoder_bench.shaping.kinds import ALIASES, KINDS, SHAPER_TYPES, STAGES, near_type, of_stage

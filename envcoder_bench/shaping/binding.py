@@ -1,10 +1,8 @@
 """Binding of the parameters of candidate functions by name. It is done once, because state tensors never move."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
 from inspect import Parameter
-from typing import Callable
 
 from torch import Tensor
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Callable, Iterator, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES

@@ -3,12 +3,11 @@
 The text is scanned for tokens, not parsed and not executed, because it may be untrusted.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import tokenize
-from typing import Iterator, NamedTuple, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 

@@ -1,12 +1,10 @@
 """Discovery of the candidate files of a run."""
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.base import BASELINES

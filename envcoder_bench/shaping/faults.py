@@ -1,12 +1,10 @@
 """Conversion of exceptions to CandidateError, with the line of the candidate's file and a one-line message."""
 
-from __future__ import annotations
-
 import re
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import Parameter
-from typing import Iterator
 
 import torch
 

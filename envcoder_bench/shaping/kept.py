@@ -4,8 +4,6 @@ The analysis of the text (``scan.py``) finds stores by their form, whether or no
 call stores, in whatever form: through a local name, an argument or an attribute of a function.
 """
 
-from __future__ import annotations
-
 import array
 import enum
 import functools
@@ -13,6 +11,7 @@ import itertools
 import random
 from argparse import Namespace
 from collections import UserDict, UserList, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
 from types import (
     BuiltinMethodType,
     CellType,
@@ -22,7 +21,7 @@ from types import (
     MethodType,
     SimpleNamespace,
 )
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import torch

@@ -1,7 +1,5 @@
 """Loading of candidate files and their functions."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import itertools
@@ -10,9 +8,10 @@ import math
 import sys
 import warnings
 import weakref
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
 # names that candidate files use without importing
 GIVEN: dict[str, object] = {
     "torch": torch, "Tensor": torch.Tensor, "math": math, "np": np,
-    "Dict": Dict, "List": List, "Optional": Optional, "Tuple": Tuple,
+    "Dict": dict, "List": list, "Optional": Optional, "Tuple": tuple,
 }  # fmt: skip
 _SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
 _loaded = itertools.count()

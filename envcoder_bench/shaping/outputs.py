@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, Mapping, Tuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,9 +14,9 @@ from envcoder_bench.shaping.faults import BadReturn
 from envcoder_bench.shaping.kinds import ANY, VALUE, Kind, Part
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeGuard
+    from typing import TypeGuard
 
-Shape = Tuple[int, ...]
+Shape = tuple[int, ...]
 TOTAL = "total reward"  # the reward itself among its components in the results
 
 

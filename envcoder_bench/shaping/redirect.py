@@ -5,14 +5,12 @@ installed, only ``isaacgym.torch_utils`` can be imported; code that tests for Is
 ``isaacgym.gymapi``.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
+from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Sequence
 
 OURS = "envcoder_bench.torch_utils"
 HELPER_MODULES = ("isaacgym.torch_utils", "isaacgymenvs.utils.torch_jit_utils")

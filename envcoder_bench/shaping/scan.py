@@ -7,7 +7,8 @@ yes costs only speed (the function runs with seeded generators and outside CUDA 
 from __future__ import annotations
 
 import ast
-from typing import Callable, Container, Iterator, NamedTuple
+from collections.abc import Callable, Container, Iterator
+from typing import NamedTuple
 
 from envcoder_bench.shaping.trees import (
     FUNCTIONS,

@@ -1,8 +1,6 @@
 """The ``state_dict`` of candidate functions, and its constants."""
 
-from __future__ import annotations
-
-from typing import Dict, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -10,7 +8,7 @@ from torch import Tensor
 from envcoder_bench.core.errors import near_matches
 
 
-class StateDict(Dict[str, Tensor]):
+class StateDict(dict[str, Tensor]):
     """A read-only dict of one group's tensors, whose KeyError names near matches.
 
     It is a subclass of dict, so that TorchScript accepts it as ``Dict[str, Tensor]``.

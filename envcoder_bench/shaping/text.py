@@ -4,8 +4,6 @@ Files are read as UTF-8 whatever they declare: with a codec such as utf-7 or uni
 text than an editor shows, and a codec such as rot13 raises. A declared encoding is checked, never used.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 import unicodedata

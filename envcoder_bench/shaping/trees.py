@@ -1,14 +1,13 @@
 """Queries on the syntax tree of a file."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import warnings
-from typing import Any, Iterable, Iterator, Union
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 # nodes that only mark what an expression does, and the values of constants and names

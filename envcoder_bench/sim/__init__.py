@@ -1,11 +1,9 @@
 """Simulators behind one interface. Only this package and isaacgym/ import a physics engine."""
 
-from __future__ import annotations
-
 import contextlib
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 import torch
 
@@ -103,11 +101,6 @@ def make_simulator(
     device = _check_device(device)
     if name == "mujoco_cpu" and device != "cpu":
         raise ValueError(f"mujoco_cpu runs on the CPU, not on {device}: use mujoco_warp, or device cpu")
-    if sys.version_info < (3, 11):
-        raise ImportError(
-            f"{name} needs Python 3.11 or newer, because MuJoCo does; this is Python {sys.version.split()[0]}. "
-            "Make an environment with a newer Python and install EnvCoderBench there."
-        )
     try:  # only now, so that this package can be imported without an engine
         from envcoder_bench.sim.mujoco_model import load_robot
 
@@ -119,7 +112,7 @@ def make_simulator(
         package = {"mujoco": "mujoco", "mujoco_warp": "mujoco-warp", "warp": "warp-lang"}.get(error.name or "")
         if package is None:
             raise
-        raise ImportError(f"{name} needs the package {package}: pip install 'mujoco>=3.17' mujoco-warp") from error
+        raise ImportError(f"{name} needs the package {package}: pip install mujoco mujoco-warp") from error
     robot = load_robot(xml, dt, substeps, stiffness, damping, options, ground)
     return Backend(robot, num_envs, device)
 

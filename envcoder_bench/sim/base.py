@@ -1,7 +1,5 @@
 """The interface of simulators. Both MuJoCo backends implement it, and one conformance suite tests it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

@@ -1,10 +1,8 @@
 """The ground of a simulation as plain data: height fields and boxes instead of the plane of a robot's file."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Saving of a set of live tensors, and restoring in place."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

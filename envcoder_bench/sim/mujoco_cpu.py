@@ -7,7 +7,6 @@ quotients), one operation at a time.
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
-from __future__ import annotations
 
 import copy
 from collections import Counter

@@ -12,8 +12,9 @@ import contextlib
 import ctypes
 import functools
 import logging
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -94,7 +95,7 @@ def _try_to_install() -> str:
     return f"a ball on a slope has the contacts {found}"
 
 
-def _contacts_of_ball() -> List[tuple]:
+def _contacts_of_ball() -> list[tuple]:
     """Return distance and normal of the contacts of the ball in the slope, by the functions in MuJoCo's table."""
     model = mujoco.MjModel.from_xml_string(_BALL.format(_OTHERS, " ".join(map(str, _CENTER))))
     data = mujoco.MjData(model)
@@ -165,13 +166,13 @@ def _compiled() -> int:
     return int(out.numpy()[0])
 
 
-def _words() -> Dict[str, int]:
+def _words() -> dict[str, int]:
     """Return the places of the pointers in MjModel and MjData, in words of 8 bytes."""
     model = mujoco.MjModel.from_xml_string(_BALL.format("", "0 0 0"))
     return {**_places("mjModel", model, _MODEL), **_places("mjData", mujoco.MjData(model), _DATA)}
 
 
-def _places(structure: str, live: Any, dtypes: Dict[str, str]) -> Dict[str, int]:
+def _places(structure: str, live: Any, dtypes: dict[str, str]) -> dict[str, int]:
     """Return where all the arrays' addresses lie as far apart as MuJoCo's description of the structure says.
 
     One address alone says too little, because an empty array has that of another one.

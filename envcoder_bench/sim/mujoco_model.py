@@ -2,11 +2,11 @@
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
-from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 import mujoco
 import numpy as np

@@ -2,10 +2,10 @@
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
-from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 

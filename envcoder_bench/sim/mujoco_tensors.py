@@ -1,7 +1,5 @@
 """Attributes and state tensors that both MuJoCo simulators have."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -9,7 +9,6 @@ With ``use_deterministic_algorithms`` a world's bits depend on nothing but its o
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
-from __future__ import annotations
 
 import copy
 import weakref

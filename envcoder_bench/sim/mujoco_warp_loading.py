@@ -1,15 +1,14 @@
 """Compile and load Warp's kernels at the same time. Warp itself loads each one when it is first launched."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import ContextVar
-from typing import Any, Callable, Iterator
+from typing import Any
 
 import warp as wp
 

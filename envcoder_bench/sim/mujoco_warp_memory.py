@@ -1,9 +1,9 @@
 """Memory of MuJoCo Warp's worlds: arrays that their steps do not touch, and what a step allocates."""
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false, reportArgumentType=false
-from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import mujoco_warp as mjw
 import warp as wp

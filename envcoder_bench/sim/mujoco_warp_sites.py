@@ -3,7 +3,6 @@
 # Warp compiles the kernels; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
-from __future__ import annotations
 
 import mujoco_warp as mjw
 import torch

@@ -2,12 +2,12 @@
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false
-from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Sequence, Union
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -57,7 +57,7 @@ class Cube:
     rgba: tuple[float, float, float, float]
 
 
-Marker = Union[Arrow, Cube]
+Marker = Arrow | Cube
 
 
 def scenery(xml: Path, ground: Ground | None = None) -> Any:

@@ -1,9 +1,7 @@
 """Warp's launches on torch's streams."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Iterator
 
 import torch
 import warp as wp

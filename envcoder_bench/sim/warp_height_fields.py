@@ -12,7 +12,6 @@ A block of threads shares a pair of geoms: one thread alone takes 0.6 ms for a r
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportIndexIssue=false, reportOperatorIssue=false
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportInvalidTypeForm=false, reportReturnType=false
 # pyright: reportAssignmentType=false
-from __future__ import annotations
 
 from typing import Any
 

@@ -6,7 +6,6 @@ order changes from run to run and with the number of worlds, and so does the rou
 """
 
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportPrivateImportUsage=false
-from __future__ import annotations
 
 import functools
 from typing import Any
@@ -120,7 +119,7 @@ def _is_ordered(model: mjw.Model) -> bool:
     return isinstance(getattr(model.callback.control, "__self__", None), RowOrder)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _order_solver() -> None:
     """Replace what adds by atomics in MuJoCo Warp's solver and in its integrator ``implicit``.
 

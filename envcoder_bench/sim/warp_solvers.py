@@ -4,15 +4,14 @@ Warp compiles them one after another, seconds each, while no other module can be
 folder, where a kernel's compilation finds them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterable
+from typing import Any
 
 import warp as wp
 

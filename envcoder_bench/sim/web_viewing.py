@@ -2,8 +2,9 @@
 
 # MuJoCo's bindings carry no types, and its decorator reads annotations as classes, not as text
 # pyright: reportAttributeAccessIssue=false, reportMissingImports=false
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -50,7 +51,7 @@ def place_camera(camera: Any, playback: Any) -> None:
 
 
 @contextmanager
-def web_viewer(playback: Any) -> Iterator[Tuple[Callable[[], bool], Callable[[], Any]]]:
+def web_viewer(playback: Any) -> Iterator[tuple[Callable[[], bool], Callable[[], Any]]]:
     """Serve the viewer; yields functions that return whether it is open, and that show the present pose."""
     bind = web_server.bind_public_socket
     # MuJoCo 4.0 binds to all interfaces, without authentication and without a setting for it

@@ -1,7 +1,5 @@
 """Robot tasks: model, state, goals and fitness. All shaping is candidates; see tasks/registry.py."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

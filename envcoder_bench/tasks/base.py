@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ BASELINES = (*BASELINE_FILES, UNTRAINED)  # rows of a ranking that are not candi
 SPARSE = "sparse"  # a candidate file that a task's folder may have: the published sparse reward
 
 
-FieldSource = Union[str, float, Tuple[float, ...], Callable[[Any], Tensor], None]
+FieldSource = str | float | tuple[float, ...] | Callable[[Any], Tensor] | None
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Callable, Mapping, Tuple, Union
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.registry import make_task
 
-Names = Tuple[str, ...]
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ class TaskSnapshot:
         return self.contract.refusals
 
 
-AnyTask = Union[Task, TaskSnapshot]
+AnyTask = Task | TaskSnapshot
 
 
 def contract_of(task: AnyTask) -> TaskContract:

@@ -3,9 +3,8 @@
 Source of names, formulas and constants: IsaacGymEnvs, tasks/ant.py and tasks/humanoid.py (NVIDIA, BSD-3-Clause).
 """
 
-from __future__ import annotations
-
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -4,15 +4,14 @@ The modules of such a task are importable as ``envcoder_bench.tasks.<Name>``, so
 baselines: ``from envcoder_bench.tasks.Pendulum.human import compute_reward``.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Iterator
+from typing import Any
 
 import yaml
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Collection, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.folders import project_folder

@@ -1,7 +1,5 @@
 """The class and files of a task, and their validation."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

@@ -1,13 +1,11 @@
 """Checks of what a task's own code returns, and its exceptions as messages with their place."""
 
-from __future__ import annotations
-
 import math
 import traceback
 import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Mapping
 
 import torch
 from torch import Tensor

@@ -1,8 +1,7 @@
 """The declarations of the state of AnymalTerrain and SpotTerrain, with IsaacGymEnvs' names."""
 
-from __future__ import annotations
-
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -3,10 +3,9 @@
 Source of names and formulas: IsaacGymEnvs, tasks/anymal_terrain.py (NVIDIA, BSD-3-Clause).
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The fitness of tasks that track velocity commands."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Heights, zones and drags of arenas, read on the device."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,9 +1,8 @@
 """Arenas from YAML, checked."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, TYPES, Arena, Zone

@@ -4,11 +4,9 @@ A zone is flat ground, stairs, or boulders. Flat zones and stairs are boxes, who
 thousands of boulders are one height field, because every robot is compared with every geom of the ground.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 
 import numpy as np
 

@@ -4,8 +4,6 @@ A ``SubTerrain`` holds heights as int16 in units of ``vertical_scale``; the func
 ones draw from ``rng``, by default numpy's global generator, which task code of Isaac Gym seeds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A grid of terrain tiles: a column for each sort of terrain, and rows of rising difficulty."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

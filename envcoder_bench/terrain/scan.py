@@ -1,7 +1,5 @@
 """Heights of a ground under points, by lookup on the device: batched, without a wait for the device."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

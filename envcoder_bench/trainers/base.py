@@ -1,9 +1,8 @@
 """The interface of trainers, and the training loop."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Mapping, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from envcoder_bench.core.profiling import span
 from envcoder_bench.env.base import Env, EnvStep
 
 Params = Mapping[str, Any]
-Widths = Tuple[int, int]  # widths of a group's observation and action
+Widths = tuple[int, int]  # widths of a group's observation and action
 MemoryEstimate = Callable[[Sequence[Widths]], int]  # from the widths of groups to bytes
 Stats = Mapping[str, Tensor]  # by name: (num_groups,), NaN for groups that have failed
 

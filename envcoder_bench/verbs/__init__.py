@@ -3,8 +3,6 @@
 A new verb: a module in this folder, a row in VERBS, and tests.
 """
 
-from __future__ import annotations
-
 # what the help of envcoder-bench says about each; modules are imported only when their verb is called
 VERBS = {
     "check-task": "check that a task of your own fulfils the contract of tasks",

@@ -1,7 +1,5 @@
 """Check that a task of your own fulfils the contract of tasks; takes seconds on a CPU."""
 
-from __future__ import annotations
-
 from envcoder_bench.command_line import PlainParser
 from envcoder_bench.core.overrides import split_overrides
 

@@ -1,7 +1,5 @@
 """Compare several runs of a task: one ranking, and differences of candidates that are in several runs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

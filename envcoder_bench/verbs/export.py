@@ -1,7 +1,5 @@
 """Write a trained policy as ONNX or TorchScript, with a description of its inputs and outputs."""
 
-from __future__ import annotations
-
 import importlib.util
 
 from envcoder_bench.command_line import PlainParser

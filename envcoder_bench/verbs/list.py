@@ -1,7 +1,5 @@
 """List the runs below folders, with task, date, best candidate and status."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from envcoder_bench.command_line import PlainParser

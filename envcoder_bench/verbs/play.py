@@ -1,7 +1,5 @@
 """Replay trained policies side by side: the first episode of the run's evaluations."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Write the page of a run, report.html, with videos of its best policies."""
 
-from __future__ import annotations
-
 from envcoder_bench.command_line import PlainParser
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import shown

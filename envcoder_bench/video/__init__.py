@@ -1,7 +1,5 @@
 """Replay of a run's policies: recorded states, rendered frames, videos and the viewer."""
 
-from __future__ import annotations
-
 import os
 
 VIDEO_VARIABLE = "ENVCODER_BENCH_VIDEO"  # environment variable: the default number of candidates with a video

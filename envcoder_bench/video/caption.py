@@ -1,8 +1,6 @@
 """Text in pictures: the policy's name, the time and the fitness."""
 
-from __future__ import annotations
-
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import numpy as np
 INK, SHADE = (255, 255, 255), (20, 24, 31)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _font(size: int, bold: bool) -> Any:
     import matplotlib
     from PIL import ImageFont

@@ -4,8 +4,6 @@
 code 3: there is no OpenGL, with the reason on stderr.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

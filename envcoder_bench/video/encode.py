@@ -1,7 +1,5 @@
 """H.264 videos in mp4 files, with PyAV."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The models that videos draw."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

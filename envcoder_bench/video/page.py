@@ -1,13 +1,12 @@
 """The page of a run folder, ``report.html``, with videos of its best policies."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf

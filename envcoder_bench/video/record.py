@@ -5,13 +5,12 @@ seed, the environment's index and the step, so that they meet the same initial s
 an evaluation is reproduced up to rounding.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch

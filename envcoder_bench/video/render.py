@@ -1,17 +1,16 @@
 """Videos of a recording. Processes of their own draw, so that a fault of OpenGL does not affect the caller."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 import envcoder_bench
 from envcoder_bench.video.draw import NO_OPENGL
@@ -57,7 +56,7 @@ def environment(backend: str) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-@lru_cache(maxsize=None)
+@cache
 def missing() -> str:
     """Return why frames cannot be rendered on this machine, with the remedy; empty if they can."""
     if importlib.util.find_spec("av") is None:
@@ -65,7 +64,7 @@ def missing() -> str:
     return "" if backend() else f"there is no OpenGL for pictures without a display: apt-get install {PACKAGES}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def backend() -> str:
     """Return the backend of OpenGL that works here, ``egl`` or ``osmesa``; empty if none does."""
     wanted = os.environ.get("MUJOCO_GL", "").lower()

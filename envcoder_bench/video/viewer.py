@@ -3,8 +3,6 @@
 It plays the episodes one after the other, in real time, until it is closed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

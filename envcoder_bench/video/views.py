@@ -1,7 +1,5 @@
 """What a video shows of a recording: the frames, the camera and the markers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,12 +6,10 @@ state and goal, which it draws with torch's own random functions, as people do w
 reads its inputs as parameters bound by name, the others from ``state_dict``.
 """
 
-from __future__ import annotations
-
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.tasks.anymal.task import FIELDS

@@ -4,8 +4,6 @@ Terms as in IsaacGymEnvs, legged_gym and what people and language models write a
 state and the names in LOCALS; ``@low~high@`` is a number that every candidate draws for itself.
 """
 
-from __future__ import annotations
-
 # in an order in which each only uses those before it
 LOCALS: dict[str, str] = {
     "base_quat": "root_states[:, 3:7]",

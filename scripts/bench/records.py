@@ -1,7 +1,5 @@
 """Records of measurements as JSON lines, with machine, date and command line."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -9,14 +7,14 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import torch
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.provenance import device_name
 
-Record = Dict[str, Any]
+Record = dict[str, Any]
 
 
 def describe(device: str) -> Record:

@@ -1,14 +1,12 @@
 """The speed of training, and of bare physics in the same environments."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Iterator
 
 import torch
 from tqdm import tqdm

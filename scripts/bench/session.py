@@ -6,9 +6,10 @@ import resource
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Callable, Sequence
+from typing import Any
 
 import psutil  # rl_games' own dependency
 import torch

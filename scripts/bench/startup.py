@@ -1,14 +1,12 @@
 """A run from the program's start: to its first iteration, or to its end."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import time
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Iterator
 
 import torch
 from tqdm import tqdm

@@ -1,12 +1,10 @@
 """Markdown tables of records: for the terminal, and for the pages of ``benchmarks/``."""
 
-from __future__ import annotations
-
-from typing import Callable, Sequence, Tuple
+from collections.abc import Callable, Sequence
 
 from .records import Record
 
-Column = Tuple[str, Callable[[Record], str]]
+Column = tuple[str, Callable[[Record], str]]
 SIZE: Column = ("candidates x environments", lambda r: f"{r['candidates']:,} x {r['envs']:,}")
 SPEED: list[Column] = [
     ("training, env-steps/s", lambda r: f"{r['training']:,.0f}"),

@@ -1,7 +1,5 @@
 """Compilers that take too long or too much memory, or crash, affect only their program."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Division of programs among kernels, and the use of kernels that the process already has."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 ``python tests/compile/test_tracing_fuzz.py FIRST COUNT`` looks for faults among as many other functions as wanted.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from typing import NamedTuple

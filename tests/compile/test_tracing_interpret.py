@@ -1,7 +1,5 @@
 """Interpreted programs, compared with torch and with their kernels, up to the limits of number types."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

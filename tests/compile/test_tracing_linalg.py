@@ -1,7 +1,5 @@
 """Small matrices of each environment in programs, against LAPACK: pivots, bad conditions, no result; a controller."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every operator of programs, as candidates write it, compared with torch on states that were not recorded."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

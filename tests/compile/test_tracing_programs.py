@@ -1,7 +1,5 @@
 """Programs draw the same random numbers as functions; those that differ only in constants share their code."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from shaping_fakes import FakeTask, shaping

@@ -1,7 +1,5 @@
 """Code that cannot be traced is refused with line and reason; ordinary code is not refused."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from textwrap import dedent, indent

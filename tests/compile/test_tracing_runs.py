@@ -1,7 +1,5 @@
 """Compiled functions in real environments: baselines, realistic candidates, evaluation, and runs without a compiler."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs are valid for any number of environments, whatever the size of the sample."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

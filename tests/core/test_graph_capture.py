@@ -1,7 +1,5 @@
 """Captures and kernels on the device of their tensors, whichever is current; requires CUDA."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

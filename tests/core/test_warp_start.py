@@ -1,7 +1,5 @@
 """Processes share the precompiled headers of Warp's CPU compiler."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The comparison of kernels with their functions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

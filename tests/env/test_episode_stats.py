@@ -1,7 +1,5 @@
 """Statistics of episodes against numbers computed by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,8 +1,6 @@
 """The environment on the real Cartpole: what functions see, when episodes end, and that groups are paired."""
 
-from __future__ import annotations
-
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest

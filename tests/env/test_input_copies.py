@@ -1,7 +1,5 @@
 """What functions write into their inputs, however they do it, reaches neither the state nor another group."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

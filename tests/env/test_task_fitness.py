@@ -1,9 +1,8 @@
 """The task's fitness: group by group on a CPU, captured on CUDA, and called where it cannot be captured."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 import torch

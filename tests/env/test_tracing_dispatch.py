@@ -1,7 +1,5 @@
 """Groups with compiled functions give the same results as groups with called functions."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

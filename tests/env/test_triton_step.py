@@ -1,7 +1,5 @@
 """The Triton kernel of the end of a step gives what torch's operations give, on CUDA or in Triton's interpreter."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from kernel_device import DEVICE, compares_kernels

@@ -1,7 +1,5 @@
 """An arm of seven joints with its Jacobian and mass matrix, and an operational space controller for it."""
 
-from __future__ import annotations
-
 import math
 
 import torch

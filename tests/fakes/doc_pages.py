@@ -1,7 +1,5 @@
 """What the pages of the manual say: their commands, and the files in them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

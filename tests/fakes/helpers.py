@@ -1,12 +1,11 @@
 """Running the command in a test: small, on the CPU, in this process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pandas as pd
 import torch

@@ -1,7 +1,5 @@
 """Where tests of Triton's kernels run: on CUDA, or on the CPU where ``TRITON_INTERPRET=1`` has them interpreted."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run by test_new_kind in a copy of the package whose table of kinds has one row more, ``compute_bonus``."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What tests of one process share: a test that leaves it changed decides what later ones see."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os
@@ -10,7 +8,8 @@ import re
 import signal
 import sys
 import tempfile
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch

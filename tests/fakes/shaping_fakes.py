@@ -1,9 +1,8 @@
 """A small task without physics engine, candidates from strings, and groups of them."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from textwrap import dedent
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -3,11 +3,10 @@
 ``tests/report/test_simulated_runs.py`` takes few of them, ``benchmarks/measure.py certainty`` many.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
-from typing import Any, Callable, Dict
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from envcoder_bench.tasks.base import HUMAN
 
 EPISODES = 64
 RATE = (0.0, 1.0)  # bounds of a success rate
-Facts = Dict[str, Any]
+Facts = dict[str, Any]
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]  # (candidates, seeds, episodes) fitness
 
 

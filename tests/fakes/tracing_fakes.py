@@ -1,11 +1,10 @@
 """Expressions as programs in kernels, and the same expressions as torch computes them."""
 
-from __future__ import annotations
-
 import inspect
 import linecache
+from collections.abc import Callable, Sequence
 from textwrap import dedent, indent
-from typing import Any, Callable, NamedTuple, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.trace import ROWS
 
 Function = Callable[..., object]
-Fault = Tuple[Any, str]  # a line and a reason
+Fault = tuple[Any, str]  # a line and a reason
 SPECIALS = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -2.5, 1e30, -1e-30, 88.9)
 STORES = {"floats": "O_floats[{place}] = {value};", "wholes": "O_wholes[{place}] = {value};"}
 

@@ -1,7 +1,5 @@
 """Expressions and function bodies as in candidates; names are those of ``tracing_fakes.make_state``."""
 
-from __future__ import annotations
-
 ARITHMETIC = """
 x + y | x - y | x * y | x / y | -x | +x | abs(x) | x + 1 | 1 - x | 2.5 * x | x / 3 | 1 / pos | x + s.unsqueeze(-1)
 x * s[:, None] | f * v.unsqueeze(1) | f + 1.0 | x + k | k * 0.5 | k + j | j + u | u * 2 | d + x | d * 2 | b * x

@@ -3,8 +3,6 @@
 A body for each; ``x`` is dof_pos ``(n, 3)``, ``v`` dof_vel, ``s`` the state, ``n`` how many environments there are.
 """
 
-from __future__ import annotations
-
 from textwrap import dedent, indent
 
 _HEAD = {

@@ -3,8 +3,6 @@
 What the server does after its imports is the same; the tests of the jail's confinement start it as the package does.
 """
 
-from __future__ import annotations
-
 import array
 import contextlib
 import os
@@ -14,7 +12,8 @@ import socket
 import sys
 import threading
 import traceback
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from envcoder_bench.jail import child, client
 

@@ -1,7 +1,5 @@
 """Small grids for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

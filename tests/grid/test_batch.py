@@ -1,18 +1,10 @@
 """Robots in one simulation: each episode is its own, drag and ice are as their formulas say, runs resume bitwise."""
 
-from __future__ import annotations
-
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import math
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from grids import SPOT, batch, grid, network, part, policy
 

@@ -1,7 +1,5 @@
 """Summary and tests, compared with published and hand-computed numbers."""
 
-from __future__ import annotations
-
 import csv
 import math
 

@@ -1,7 +1,5 @@
 """Pictures of a grid are drawn for every rate and end."""
 
-from __future__ import annotations
-
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Policies from files of four kinds, their widths, and layouts."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Commands, ends and every metric, compared with hand-computed episodes."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

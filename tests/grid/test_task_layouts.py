@@ -1,16 +1,8 @@
 """The layouts of policies of this package's runs are the observations of their tasks' human baselines."""
 
-from __future__ import annotations
-
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import importlib
 
+import pytest
 import torch
 
 from envcoder_bench.grid.batch import Batch

@@ -5,8 +5,6 @@ a listening socket, and PARENT for the id of the client's process. Attacks raise
 the jail.
 """
 
-from __future__ import annotations
-
 from textwrap import dedent
 from typing import NamedTuple
 

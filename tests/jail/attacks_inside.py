@@ -4,8 +4,6 @@ Importing this module adds them to ``attacks.ATTACKS``. Without ``scan`` they ma
 they are refused, so that a program is what its text says.
 """
 
-from __future__ import annotations
-
 from textwrap import dedent
 
 from attacks import GOOD, MAY_NOT, attack

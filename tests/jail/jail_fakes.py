@@ -1,9 +1,8 @@
 """A task for the jail's tests: the ANYmal's state, a few environments."""
 
-from __future__ import annotations
-
 import functools
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from envcoder_bench.tasks.base import Task
 NUM_ENVS = 8
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def make_task(name: str = "Anymal") -> Task:
     return build_task(compose_config(name, ["sim=mujoco_cpu", "device=cpu"]), NUM_ENVS)
 

@@ -1,7 +1,5 @@
 """Files as people and language models write them, each for a task; they pass the jail."""
 
-from __future__ import annotations
-
 from textwrap import dedent
 
 ORDINARY: dict[str, tuple[str, str]] = {}  # by name, the task and the code

@@ -1,7 +1,5 @@
 """Over 380 attacks on the jail fail, with and without the check of syntax trees."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

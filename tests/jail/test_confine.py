@@ -1,7 +1,5 @@
 """Each restriction works without the others."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

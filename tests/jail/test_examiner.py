@@ -1,7 +1,5 @@
 """The jail's examiner, run in this process on trusted texts."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from jail_fakes import baseline_of, make_task, state_of

@@ -1,7 +1,5 @@
 """Ordinary files pass the jail, and their programs equal those of trusted files."""
 
-from __future__ import annotations
-
 import functools
 import re
 import sys
@@ -53,7 +51,7 @@ def typical(task):
     return {f.stem: f.read_text("utf-8") for f in sorted((TYPICAL / task).glob("*.py"))}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def files_of(task):
     return {**shipped(task), **{name: code for name, (own, code) in ORDINARY.items() if own == task}, **typical(task)}
 
@@ -70,7 +68,7 @@ def verdicts():
 NAMES = [(task, name) for task in task_names() for name in files_of(task) if name not in REFUSED]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def setting(task):
     """Return state, baseline, trial state and memo for trusted files of a task."""
     own = make_task(task)

@@ -1,7 +1,5 @@
 """Answers of the jail are validated before a program is built."""
 
-from __future__ import annotations
-
 import json
 import math
 import struct

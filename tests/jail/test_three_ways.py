@@ -1,7 +1,5 @@
 """A function returns the same numbers called, compiled and jailed, for any number of environments."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 

@@ -1,7 +1,5 @@
 """Untrusted candidates train like trusted ones, and attacks do not affect them."""
 
-from __future__ import annotations
-
 import sys
 import zlib
 

@@ -1,12 +1,11 @@
 """Nodes of every operation with arguments of every kind, most of them invalid."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any, Iterator, List
+from collections.abc import Iterator
+from typing import Any
 
 KINDS = ("f32", "f64", "i64", "i32", "u8", "b")
-Nodes = List[List[Any]]
+Nodes = list[list[Any]]
 
 
 def every_node(op: str) -> Iterator[Nodes]:

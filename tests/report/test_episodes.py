@@ -1,7 +1,5 @@
 """Every evaluation episode's fitness, on disk and back."""
 
-from __future__ import annotations
-
 import pytest
 
 from envcoder_bench.report.episodes import EpisodeLog, read_episodes

@@ -1,7 +1,5 @@
 """What a race saved, and who was alive when."""
 
-from __future__ import annotations
-
 import pytest
 
 from envcoder_bench.report.race import plot_race, race_summary

@@ -1,7 +1,5 @@
 """Deterministic runs: on CUDA the same bits from the same command, alone or among others."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

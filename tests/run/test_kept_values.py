@@ -1,7 +1,5 @@
 """Candidates that keep values between calls in ways that only a call shows train as they are written."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """A race on several devices gives bitwise the results of one in one process."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules of a race: hand-computed decisions, and their errors over many simulated races of known truth."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

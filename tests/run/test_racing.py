@@ -1,7 +1,5 @@
 """A race stops candidates at rungs; what it does not stop comes out as in a run without a race, to the last bit."""
 
-from __future__ import annotations
-
 import json
 import weakref
 

@@ -1,7 +1,5 @@
 """Groups go on in another wave, in another order and beside others, as if nothing had happened, to the last bit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

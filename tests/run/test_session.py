@@ -1,7 +1,5 @@
 """A session trains with any trainer of the interface: here a random search in a separate file."""
 
-from __future__ import annotations
-
 import copy
 
 import pandas as pd

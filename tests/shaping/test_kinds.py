@@ -1,7 +1,5 @@
 """The table of kinds: its columns, and their agreement with the documentation."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The backends under test, and how the tests build their robots."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

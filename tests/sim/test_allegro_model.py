@@ -1,18 +1,10 @@
 """The Allegro Hand's model, compared with public figures and hand-computed numbers."""
 
-from __future__ import annotations
-
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import math
 
 import mujoco
 import numpy as np
+import pytest
 from backends import TASKS
 
 HAND = TASKS / "allegro_hand" / "allegro_hand.xml"

@@ -1,16 +1,8 @@
 """The contract of sim/base.py, checked on every backend against plain MuJoCo and hand-computed numbers."""
 
-from __future__ import annotations
-
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import mujoco
 import numpy as np
+import pytest
 import torch
 from backends import ANT, ANYMAL, KD, KP, STANCE, Backend, both, commands, everywhere, stand, tensors
 

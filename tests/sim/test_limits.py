@@ -1,15 +1,7 @@
 """States and commands beyond the limits are refused and flagged on every backend, without output."""
 
-from __future__ import annotations
-
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import numpy as np
+import pytest
 import torch
 from backends import BACKENDS, Backend, both, commands, everywhere, stand, tensors
 

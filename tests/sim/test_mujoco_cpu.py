@@ -1,17 +1,10 @@
 """The CPU backend: threads, rotation of angular velocities, solver, MuJoCo's warnings."""
 
-from __future__ import annotations
-
-import sys
 from functools import partial
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 import mujoco
 import numpy as np
+import pytest
 import torch
 from backends import ANYMAL, KD, KP, Backend, commands, stand, tensors
 from mujoco.batch import SimulationError

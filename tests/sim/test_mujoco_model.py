@@ -1,17 +1,9 @@
 """Valid MJCF files and their numbers, and the errors of others."""
 
-from __future__ import annotations
-
-import sys
-
+import mujoco
 import numpy as np
 import pytest
 import torch
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
-import mujoco
 from backends import ANYMAL, CARTPOLE
 
 from envcoder_bench.sim import make_simulator

@@ -1,17 +1,10 @@
 """A model's copy with its assets is the same model, wherever it is loaded."""
 
-from __future__ import annotations
-
 import os
-import sys
-
-import numpy as np
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 import mujoco
+import numpy as np
+import pytest
 from PIL import Image
 
 from envcoder_bench.sim.mujoco_plain import plain_model

@@ -1,7 +1,5 @@
 """The kernels of a simulation are found without being launched, and compiled at the same time."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading
@@ -9,10 +7,6 @@ import time
 
 import pytest
 import torch
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import warp as wp
 from backends import BACKENDS
 from warp._src.context import Module

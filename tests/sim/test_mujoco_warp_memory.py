@@ -1,14 +1,6 @@
 """Arrays that a step does not touch take no memory, and the physics is bitwise the same without them."""
 
-from __future__ import annotations
-
-import sys
-
 import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import torch
 import warp as wp
 

@@ -1,17 +1,9 @@
 """Free objects and sites on every backend, compared with plain MuJoCo."""
 
-from __future__ import annotations
-
-import sys
-
+import mujoco
 import numpy as np
 import pytest
 import torch
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
-import mujoco
 from backends import Backend, both, everywhere
 
 from envcoder_bench.sim import make_simulator

@@ -1,14 +1,6 @@
 """Dropped contacts are counted in the affected environments only."""
 
-from __future__ import annotations
-
-import sys
-
 import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import torch
 from backends import Backend, both, everywhere
 

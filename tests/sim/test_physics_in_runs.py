@@ -1,17 +1,10 @@
 """Messages of runs on blow-ups and dropped contacts, which do not affect other candidates."""
 
-from __future__ import annotations
-
 import json
 import re
-import sys
 from dataclasses import replace
 
 import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 from helpers import ANYMAL_QUICK, QUICK, assert_same_weights, results, run, weights, write_candidates
 
 from envcoder_bench.sim import mujoco_model

@@ -1,7 +1,5 @@
 """The choice of the simulator by flags, and errors if it is not available."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -71,15 +69,8 @@ def test_invalid_simulator_arguments_are_refused(gpus, arguments: tuple, message
         make_simulator(*arguments)
 
 
-def test_old_python_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "version_info", (3, 8, 20))
-    with pytest.raises(ImportError, match=r"mujoco_cpu needs Python 3.11 or newer, because MuJoCo does; this is"):
-        make_simulator("mujoco_cpu", "x.xml", 4, 0.02, 4, "cpu")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name, absent", [("mujoco_cpu", "mujoco"), ("mujoco_warp", "mujoco_warp")])
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="MuJoCo needs Python 3.11")
 def test_missing_package_is_reported_and_import_works_without_it(name: str, absent: str) -> None:
     program = (
         f"import sys; sys.modules['{absent}'] = None\n"

@@ -1,19 +1,12 @@
 """The robots' models, compared with public figures and hand-computed numbers."""
 
-from __future__ import annotations
-
 import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import mujoco
 import numpy as np
+import pytest
 from backends import ANT, ANYMAL, CARTPOLE, HUMANOID, STANCE
 
 LEGS = ("LF", "LH", "RF", "RH")

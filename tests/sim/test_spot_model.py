@@ -1,16 +1,8 @@
 """Spot's model: figures of its sources, and a stand at its nominal height under its gains."""
 
-from __future__ import annotations
-
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import mujoco
 import numpy as np
+import pytest
 import torch
 from backends import TASKS
 

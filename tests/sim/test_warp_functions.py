@@ -2,13 +2,6 @@
 # Warp compiles the kernel; it is Python in its syntax alone, and a type checker for Python misreads it.
 # pyright: reportIndexIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false, reportCallIssue=false
 
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import torch
 import warp as wp
 

@@ -1,7 +1,5 @@
 """A world's bits with sorted constraint rows, whatever the places of its contacts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

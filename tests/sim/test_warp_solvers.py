@@ -1,13 +1,8 @@
 """Solvers of tile kernels are compiled in processes of their own; here for a GPU that need not be there."""
 
-import sys
 import threading
 
 import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import warp as wp
 from warp._src import build, context
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from outside_files import folder, forgotten  # noqa: F401, fixtures

@@ -1,7 +1,5 @@
 """A scripted policy that opens the drawer of IsaacGymEnvs' FrankaCabinet, to show that the task can be solved."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,8 +1,6 @@
 """A simulator of free joints: small enough to predict by hand."""
 
-from __future__ import annotations
-
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The pendulum of docs/add_a_task.md in a folder of its own, for tests of users' tasks."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

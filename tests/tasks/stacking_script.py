@@ -1,7 +1,5 @@
 """A scripted policy that stacks in the human baseline's action space, to show that the task can be solved."""
 
-from __future__ import annotations
-
 import math
 
 import torch

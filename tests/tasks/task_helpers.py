@@ -1,7 +1,5 @@
 """Common parts of the tests of tasks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

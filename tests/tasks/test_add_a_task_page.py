@@ -1,18 +1,12 @@
 """docs/add_a_task.md is complete: its files make a task that passes the check and moves as it should."""
 
-from __future__ import annotations
-
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from task_helpers import Functions, begin, whole_state
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 from envcoder_bench.compile.trace import trace
 from envcoder_bench.run.describe import describe

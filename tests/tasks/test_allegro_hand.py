@@ -1,7 +1,5 @@
 """AllegroHand against IsaacGymEnvs' formulas by hand, over a fake simulator, and with the physics."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,9 +1,5 @@
 """Tests of every registered task on every available simulator."""
 
-from __future__ import annotations
-
-import sys
-
 import pytest
 import torch
 
@@ -11,9 +7,6 @@ from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.task_check import TaskCheck
 from envcoder_bench.tasks.base import BASELINE_FILES, UNSHAPED
 from envcoder_bench.tasks.registry import task_names
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 # all kinds of tiles, of two levels, are built in a fraction of the time of the shipped terrain; the fields and the
 # training on mujoco_cpu are those of the shipped one

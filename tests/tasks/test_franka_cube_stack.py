@@ -1,7 +1,5 @@
 """FrankaCubeStack against IsaacGymEnvs' formulas by hand, over a fake simulator."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,16 +1,8 @@
 """The Panda's model against its sources, its controller against mechanics, and stacks that are really built."""
 
-from __future__ import annotations
-
-import sys
-
-import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
 import mujoco
 import numpy as np
+import pytest
 import torch
 from stacking_script import LIFT, LOWER, RELEASE, StackingScript
 from task_helpers import Functions, baseline, begin, shipped, whole_state

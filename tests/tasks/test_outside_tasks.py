@@ -1,13 +1,11 @@
 """Tasks from outside the package: found by folder, class or entry point, refused with one line, or run."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
-import sys
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 from omegaconf import OmegaConf
@@ -33,11 +31,6 @@ from envcoder_bench.search.records import read_archive
 from envcoder_bench.search.screen import View
 from envcoder_bench.tasks import outside, registry
 from envcoder_bench.tasks.contract import TaskContract, task_contract
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
-import mujoco
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 SEARCH = ["num_iters=2", "shapers_per_iter=2", "final_seeds=1"]

@@ -1,7 +1,5 @@
 """Every shipped candidate passes the checks of a run and behaves as its docstring says."""
 
-from __future__ import annotations
-
 import ast
 import math
 

@@ -1,7 +1,5 @@
 """The shipped fitness files, on states made by hand and on the real tasks."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

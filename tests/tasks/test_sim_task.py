@@ -1,8 +1,5 @@
 """Common parts of all tasks, with a fake simulator."""
 
-from __future__ import annotations
-
-import sys
 from types import MappingProxyType
 from typing import Any
 
@@ -205,7 +202,6 @@ def test_domain_randomization_is_refused():
         check(cfg)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="MuJoCo needs Python 3.11")
 def test_engine_keys_are_applied_to_the_model():
     cfg = shipped("Cartpole")
     assert engine_options(cfg) == {}

@@ -1,9 +1,6 @@
 """Faults of users' own tasks: found before training, with their place, by a run, --check and check-task."""
 
-from __future__ import annotations
-
 import csv
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,9 +13,6 @@ from envcoder_bench.run.task_check import TaskFaults, check_task
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.tasks import registry
 from envcoder_bench.tasks.task_code import check_default_state
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 

@@ -1,7 +1,5 @@
 """AnymalTerrain and SpotTerrain: levels and types, the curriculum, the height scan, commands, and their promises."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,23 +1,14 @@
 """Arenas: boulders and stairs have the sizes asked for, lookups agree with rays, and bad YAML is named."""
 
-from __future__ import annotations
-
-import sys
-
+import mujoco
 import numpy as np
 import pytest
 import torch
 
+from envcoder_bench.sim.mujoco_ground import put_ground
 from envcoder_bench.terrain.arena_lookup import ArenaLookup
 from envcoder_bench.terrain.arena_yaml import read_arena
 from envcoder_bench.terrain.arenas import Arena, Arenas, Zone, boulder_heights, place_boulders
-
-if sys.version_info < (3, 11):
-    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
-
-import mujoco
-
-from envcoder_bench.sim.mujoco_ground import put_ground
 
 MIXED = Arena(
     "mixed",

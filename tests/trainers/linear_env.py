@@ -1,8 +1,7 @@
 """A toy environment with groups of different widths: push a point in a plane of obs_dim dimensions to the origin."""
 
-from __future__ import annotations
-
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """rl_games' A2CAgent, stepped over recorded data, as an oracle for the grouped learner."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

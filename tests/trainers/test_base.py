@@ -1,7 +1,5 @@
 """The training loop: the order and arguments of calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

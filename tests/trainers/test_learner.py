@@ -1,7 +1,5 @@
 """Properties across the groups of one stack."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from kernel_device import DEVICE, compares_kernels

@@ -1,7 +1,5 @@
 """K stacked groups after several updates equal K stock rl_games agents on the same rollouts."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

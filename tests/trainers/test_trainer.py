@@ -1,7 +1,5 @@
 """GroupedPPO on a toy environment: isolation, resume, learning, equality with stock agents."""
 
-from __future__ import annotations
-
 import copy
 import gc
 from dataclasses import replace

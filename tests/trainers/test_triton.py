@@ -1,8 +1,7 @@
 """Triton's kernels give what torch's operations give, on CUDA or in Triton's interpreter."""
 
-from __future__ import annotations
-
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch

@@ -4,8 +4,6 @@ It executes a kernel with NumPy. It shows wrong arithmetic, masks and strides, b
 captured graphs, and what the compiler rejects.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def clip():
     """A second of a moving bar."""
     pytest.importorskip("av", reason="pip install 'envcoder-bench[video]': no av")

@@ -1,7 +1,5 @@
 """Anthropic's models, and other servers with its messages protocol."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any

@@ -1,11 +1,9 @@
 """Get a usable reply to one request, from the transcript or the provider, with retries."""
 
-from __future__ import annotations
-
 import random
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Callable, Sequence
 
 from envcoder_bench.search.providers.base import (
     BUDGET,

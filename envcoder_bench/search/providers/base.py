@@ -1,7 +1,5 @@
 """Requests to language models, their replies, and the interface of providers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import Provider, Reply, Request, max_input_tokens

@@ -1,7 +1,5 @@
 """The choice of the proposer or model by ``--llm``."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

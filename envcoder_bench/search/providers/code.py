@@ -1,12 +1,10 @@
 """Extract the candidate from a model's reply, in linear time, and without parsing the untrusted code."""
 
-from __future__ import annotations
-
 import heapq
 import re
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Iterator
 
 MAX_CHARS = 1_000_000  # longer replies are ignored; models write at most about half of it
 

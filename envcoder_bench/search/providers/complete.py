@@ -1,11 +1,10 @@
 """Send many requests concurrently, with transcript, budget and retries."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Callable, Iterator, Sequence, TypeVar
+from typing import TypeVar
 
 from envcoder_bench.search.providers.asking import Asker, Retry, Sleep
 from envcoder_bench.search.providers.base import LENGTH, Provider, Reply, Request

@@ -1,7 +1,5 @@
 """OpenAI's models, and other servers with its chat completions protocol: vLLM, Ollama, OpenRouter ..."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any

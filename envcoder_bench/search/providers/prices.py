@@ -1,7 +1,5 @@
 """Prices of tokens: cfg/prices.yaml."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,10 +1,9 @@
 """``--llm replay:FILE``: replay a recorded transcript without network."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import Reply, Request

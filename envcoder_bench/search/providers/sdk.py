@@ -1,7 +1,5 @@
 """Common code for the SDKs of OpenAI and Anthropic, which have the same structure and exceptions."""
 
-from __future__ import annotations
-
 import html
 import importlib
 import logging
@@ -10,8 +8,9 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Callable, Mapping, TypeVar
+from typing import Any, TypeVar
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.words import counted

@@ -1,10 +1,8 @@
 """Keep API keys, and user names and passwords of URLs, out of files and messages."""
 
-from __future__ import annotations
-
 import base64
 import re
-from typing import Callable
+from collections.abc import Callable
 from urllib.parse import unquote
 
 Hide = Callable[[str], str]

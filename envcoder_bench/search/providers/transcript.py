@@ -13,18 +13,17 @@ One JSON object a line::
 If the writer is killed, the last line may be incomplete; it is skipped.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import threading
 import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence, Tuple
+from typing import Any
 
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
@@ -33,7 +32,7 @@ from envcoder_bench.search.providers.budget import Spent
 
 _FORMAT = 1
 
-Key = Tuple[str, str]  # the provider's name and the request's hash
+Key = tuple[str, str]  # the provider's name and the request's hash
 
 
 def content_hash(request: Request) -> str:
@@ -152,7 +151,7 @@ class Transcript:
 
 
 def _who(key: Key, request: Request) -> dict[str, Any]:
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"time": now, "label": request.label, "provider": key[0], "hash": key[1]}
 
 

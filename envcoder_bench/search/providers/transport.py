@@ -1,10 +1,9 @@
 """The HTTP client of an SDK with limits on the time and size of replies."""
 
-from __future__ import annotations
-
 import importlib
 import time
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 MAX_BYTES = 64 << 20  # of one response: about a hundred times what models write
 

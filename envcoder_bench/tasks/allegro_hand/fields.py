@@ -1,8 +1,6 @@
 """The keys of AllegroHand's ``state_dict``."""
 
-from __future__ import annotations
-
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor

@@ -4,10 +4,9 @@ Source of names, formulas and constants: IsaacGymEnvs, tasks/allegro_hand.py and
 BSD-3-Clause).
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """ANYmal C tracks velocity commands on a grid of terrains, with IsaacGymEnvs' names."""
 
-from __future__ import annotations
-
 from envcoder_bench.tasks.terrain_fields import fields
 from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion
 

@@ -1,9 +1,8 @@
 """A cart on a rail balances a pole: state and fitness, with IsaacGymEnvs' names."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,8 +1,7 @@
 """A cart on a rail swings up a pole and balances it: state and fitness, with the names of Cartpole."""
 
-from __future__ import annotations
-
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor

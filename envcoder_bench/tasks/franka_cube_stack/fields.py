@@ -1,9 +1,7 @@
 """The keys of FrankaCubeStack's ``state_dict``."""
 
-from __future__ import annotations
-
 import math
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor

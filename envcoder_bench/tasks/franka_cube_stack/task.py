@@ -4,9 +4,8 @@ Source of names, formulas and constants: IsaacGymEnvs, tasks/franka_cube_stack.p
 (NVIDIA, BSD-3-Clause).
 """
 
-from __future__ import annotations
-
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The Humanoid runs towards a far target: state and fitness, with IsaacGymEnvs' names."""
 
-from __future__ import annotations
-
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.locomotion import Locomotion, fields, fitness_meaning
 

@@ -1,7 +1,5 @@
 """Addresses of Isaac Gym tasks in ``--task``; this module imports neither torch nor a simulator."""
 
-from __future__ import annotations
-
 import re
 
 ISAACGYMENVS, LEGGED_GYM = PREFIXES = ("isaacgymenvs:", "legged_gym:")

@@ -1,8 +1,7 @@
 """Save and restore an Isaac Gym task: its tensors and numbers, its simulation, and the adapter's state."""
 
-from __future__ import annotations
-
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -6,10 +6,9 @@ inside the block. TorchScript and C++ code are covered, too. ``nonzero`` is not 
 indexing with a mask calls it as well: its Python functions are replaced inside the block.
 """
 
-from __future__ import annotations
-
 import functools
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, library
@@ -65,7 +64,7 @@ def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
     return noting
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _install_kernels() -> tuple[library.Library, ...]:
     """Register the kernels; they exist as long as the libraries, which the cache keeps."""
     others, own = library.Library("_", "IMPL"), library.Library("aten", "IMPL")

@@ -16,7 +16,8 @@ import inspect
 import random
 import re
 import textwrap
-from typing import Any, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch

@@ -7,12 +7,11 @@ All of the task's code runs without gradients, as in rollouts of rl_games and rs
 one, and the graph of a reward buffer that is written in place would grow with each step.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import math
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor

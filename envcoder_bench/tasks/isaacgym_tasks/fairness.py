@@ -1,9 +1,7 @@
 """Warn of tasks whose candidates do not begin alike."""
 
-from __future__ import annotations
-
 import logging
-from typing import Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor

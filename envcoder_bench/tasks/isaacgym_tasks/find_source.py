@@ -1,7 +1,5 @@
 """Find an Isaac Gym task by its address."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

@@ -1,9 +1,8 @@
 """Groups of environments: all as one group, and groups whose construction is that of a group alone."""
 
-from __future__ import annotations
-
 import re
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,9 +1,8 @@
 """A proxy of ``gym`` that merges candidates' commands into the task's own."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Import code that was written for Isaac Gym, isolated from what candidates import under the same names."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.machinery
@@ -14,9 +12,10 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Iterator
+from typing import Any
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.isaacgym.compat import Missing, old_code

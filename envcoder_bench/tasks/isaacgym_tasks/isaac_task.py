@@ -1,7 +1,5 @@
 """Adapt a task of Isaac Gym code to the ``Task`` interface: its steps, its episodes and its fitness."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,13 +1,12 @@
 """LeggedRobots: those that legged_gym registers, and those of a file with their config class."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK

@@ -1,10 +1,9 @@
 """Construct a task of Isaac Gym code, with a proxy as its ``gym``."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
-from typing import Any, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 

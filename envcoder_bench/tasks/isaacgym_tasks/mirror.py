@@ -1,7 +1,5 @@
 """Tensors of a task as tensors of the state, which stay in place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

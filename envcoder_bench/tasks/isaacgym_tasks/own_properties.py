@@ -1,9 +1,8 @@
 """Properties of actors and the gravity that a task's own code changes in steps and resets, for checkpoints."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch

@@ -1,11 +1,10 @@
 """Learn a task's properties from a small simulation: its state, constants and goals."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,8 +1,7 @@
 """Properties of actors as functions of random samples, set through ``gym`` in one environment at a time."""
 
-from __future__ import annotations
-
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch

@@ -1,12 +1,11 @@
 """``randomization_params`` of IsaacGymEnvs' YAML files, checked, and the distributions that they describe."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -102,7 +101,7 @@ def standard_numbers(normal: bool, key: int, seeds: Tensor, lanes: Tensor, step:
     return draw((seeds * _SPREAD + key).unsqueeze(1), step, PURPOSE, lanes, columns, seeds.device)
 
 
-Attributes = Dict[str, Distribution]
+Attributes = dict[str, Distribution]
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ All numbers are functions of (seed, lane, step): groups with the same seed get t
 groups there are and however often their episodes end.
 """
 
-from __future__ import annotations
-
 import logging
 import operator
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch

@@ -1,8 +1,6 @@
 """Begin episodes by a task's own code, so that they affect no other environments and depend on none."""
 
-from __future__ import annotations
-
-from typing import Callable
+from collections.abc import Callable
 
 from torch import Tensor
 

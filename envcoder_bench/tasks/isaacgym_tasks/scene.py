@@ -1,8 +1,7 @@
 """The actors of an Isaac Gym simulation: names, limits, drives, and the states that candidates may set."""
 
-from __future__ import annotations
-
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch

@@ -1,9 +1,7 @@
 """The fitness of an Isaac Gym task, step by step."""
 
-from __future__ import annotations
-
 import inspect
-from typing import Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor

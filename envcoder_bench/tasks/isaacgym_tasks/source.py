@@ -1,21 +1,21 @@
 """Where an Isaac Gym task comes from: its class, its config, and how it is constructed."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator
+from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports, one_line
 
-Config = Dict[str, Any]
+Config = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Source:
     file: Path
     folders: tuple[Path, ...]
     construct: Callable[[Config, int, str], Any]
-    around: Callable[[], ContextManager[Any]] = contextlib.nullcontext
+    around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
 
     def make(self, config: Config, num_envs: int, device: str) -> Any:
         """Construct the task. Any exception of its code is raised as a ValueError of one line with the place."""

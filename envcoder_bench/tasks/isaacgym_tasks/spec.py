@@ -1,13 +1,12 @@
 """Make a registry entry of a task of Isaac Gym code: its class, and a folder with baselines and YAML files."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any
 
 import yaml
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Write the folder of an Isaac Gym task: its baselines as candidate files, and its YAML files."""
 
-from __future__ import annotations
-
 import ast
 import logging
 import os

@@ -1,12 +1,11 @@
 """A task's tensors by name: those with rows for each environment, those without, and its numbers."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Iterator, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ _BOOKKEEPING = re.compile(
     r"physics_engine|last_(step|rand)|first_randomization|control_(steps|freq)|debug|print|randomize|virtual|_handles?$"
     r"|total_|enable_|init_done|force_render|plane_|clip_|aggregate|randomization_|counter|height_samples|custom_origins|privileged"
 )
-Place = Tuple[str, str]  # an attribute, and a key if the attribute is a dict, else ""
+Place = tuple[str, str]  # an attribute, and a key if the attribute is a dict, else ""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 """VecTasks: those of IsaacGymEnvs by their YAML's name, and their construction."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import inspect
 from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException

@@ -1,7 +1,5 @@
 """YAML files of tasks from a Python file."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Spot tracks velocity commands on a grid of terrains."""
 
-from __future__ import annotations
-
 from envcoder_bench.tasks.terrain_fields import fields
 from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion
 

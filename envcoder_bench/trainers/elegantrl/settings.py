@@ -1,7 +1,5 @@
 """ElegantRL's settings from the ``params`` of an rl_games YAML."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from envcoder_bench.trainers.base import Params

@@ -1,10 +1,9 @@
 """The trainer that gives each group an AgentPPO of ElegantRL, one after the other."""
 
-from __future__ import annotations
-
 import logging
 import math
-from typing import Any, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Networks of ElegantRL in the format of rl_games' checkpoints."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

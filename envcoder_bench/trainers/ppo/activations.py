@@ -1,8 +1,7 @@
 """rl_games' activations and their derivatives, in place, on layers of all groups."""
 
-from __future__ import annotations
-
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F

@@ -1,9 +1,8 @@
 """A block of groups that learn together, and its slices of the environment's tensors."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.rollout import StepIndex, put, take
 from envcoder_bench.trainers.ppo.sums import is_fixed
 
-NoiseKey = Tuple[Tuple[int, ...], int]  # distinct seeds and width; blocks with equal keys share their noise
+NoiseKey = tuple[tuple[int, ...], int]  # distinct seeds and width; blocks with equal keys share their noise
 
 
 class LearnerBlock:
@@ -134,7 +133,7 @@ def cut_blocks(num_groups: int, largest: int) -> list[slice]:
     """Divide the groups into the fewest blocks of at most ``largest`` groups, of nearly equal size."""
     count = -(-num_groups // largest)
     bounds = [num_groups * i // count for i in range(count + 1)]
-    return [slice(*pair) for pair in zip(bounds, bounds[1:])]
+    return [slice(*pair) for pair in itertools.pairwise(bounds)]
 
 
 def cut_equal_blocks(widths: Sequence[tuple[int, int]], largest: int) -> list[slice]:

@@ -1,8 +1,7 @@
 """Capture of functions on fixed memory as CUDA graphs. An update has thousands of launches, which dominate its time."""
 
-from __future__ import annotations
-
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 

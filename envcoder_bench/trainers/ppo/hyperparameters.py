@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping
+from typing import Any
 
 from envcoder_bench.trainers.ppo.ranges import check_ranges
 
@@ -200,7 +201,7 @@ def _follows_from_size(config: Mapping[str, Any]) -> bool:
     return known and config["num_minibatches"] * size == actors * config["horizon_length"]
 
 
-@functools.lru_cache(maxsize=None)  # functools.cache is not in Python 3.8
+@functools.cache
 def _say_once(message: str) -> None:
     """Log a warning once, although every learner reads the same config."""
     logging.getLogger(__name__).warning(message)

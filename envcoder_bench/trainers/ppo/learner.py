@@ -1,9 +1,8 @@
 """PPO for K groups at once: acting and learning as in rl_games' A2CAgent for one."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from typing import Any, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Loss terms of PPO for all groups. Shapes: K groups, N samples, A actions (padded columns have mu = x = 0)."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

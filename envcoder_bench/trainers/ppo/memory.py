@@ -1,10 +1,9 @@
 """Estimation of grouped PPO's memory before anything is allocated."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Mapping, Sequence
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -82,7 +81,7 @@ def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device
     """Return an estimate of the trainer's memory, see ``Trainer.memory``. Raises ValueError as ``learner_bytes``."""
     samples = num_envs * Hyperparameters.from_params(params, num_envs).horizon_length
 
-    @lru_cache(maxsize=None)
+    @cache
     def learner(widths: Widths) -> LearnerBytes:
         return learner_bytes(*widths, num_envs, params, device)
 

@@ -1,10 +1,9 @@
 """Stacked multilayer perceptrons of all groups, with an explicit backward pass in preallocated memory."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from envcoder_bench.trainers.ppo.sums import in_fixed_order
 from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, product
 from envcoder_bench.trainers.ppo.triton_linear import linear, transpose
 
-Shape = Tuple[int, ...]
+Shape = tuple[int, ...]
 
 
 class Tape(NamedTuple):

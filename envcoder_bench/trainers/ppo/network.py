@@ -1,11 +1,10 @@
 """Stacked actor-critic networks of all groups, with parameters ``(K, in, out)``, equivalent to rl_games' networks."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math
-from typing import Any, Mapping, NamedTuple, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor

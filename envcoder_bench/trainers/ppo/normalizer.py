@@ -1,8 +1,6 @@
 """Running mean and standard deviation of all groups, equivalent to rl_games' RunningMeanStd."""
 
-from __future__ import annotations
-
-from typing import Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +10,7 @@ from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_normalizer
 EPSILON = 1e-5
 CLIP = 5.0
 
-Factors = Tuple[Tensor, Tensor]  # (K, 1, D) each: normalized data is x * first + second, clipped
+Factors = tuple[Tensor, Tensor]  # (K, 1, D) each: normalized data is x * first + second, clipped
 
 
 class GroupedRunningMeanStd:

@@ -1,7 +1,5 @@
 """PPO's objective of a minibatch: its gradients by what the networks return, and its terms."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,8 +1,7 @@
 """Adam with gradient clipping and a learning rate per group, over all parameters of all groups at once."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -1,8 +1,7 @@
 """A trained policy of grouped PPO as a plain PyTorch module, for use outside of training."""
 
-from __future__ import annotations
-
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn

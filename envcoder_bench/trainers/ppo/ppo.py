@@ -1,7 +1,5 @@
 """Advantages of a rollout and the schedules of PPO, for all groups at once."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,9 +1,8 @@
 """Valid types and ranges of PPO's hyperparameters, the keys under ``params.config`` and ``params.network``."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, Callable, Mapping, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from envcoder_bench.core.errors import near_matches
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
 
 from torch import Tensor
 
 from envcoder_bench.trainers.ppo.normalizer import Factors
 
-StepIndex = Union[
-    int, Tensor
-]  # of a rollout; a tensor (1,) int64 on the device where a captured graph counts by itself
+StepIndex = int | Tensor  # of a rollout; a tensor (1,) int64 on the device where a captured graph counts by itself
 
 
 @dataclass

@@ -4,8 +4,6 @@ With ``use_deterministic_algorithms`` on CUDA they round alike whatever the numb
 are divided among threads by the size of the whole tensor.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,11 +1,10 @@
 """The trainer of grouped PPO, which is equivalent to one rl_games A2CAgent per group."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -4,8 +4,6 @@ Some 20 operations of torch take longer than the layers if groups are few. The f
 so that a captured graph counts by itself.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Adam and the adaptive learning rates of all groups as one Triton kernel each."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Advantages of a rollout in one Triton kernel, a thread for each environment."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

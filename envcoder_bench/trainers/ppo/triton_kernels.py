@@ -7,8 +7,6 @@ For TF32, Triton truncates factors, and most kernels of cuBLAS round them. What 
 from the same library when it acts and when it learns: ``StackedMLP`` says why.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

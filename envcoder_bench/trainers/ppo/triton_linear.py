@@ -5,8 +5,6 @@ Tensor cores take TF32 factors with the inner index last. ``linear`` therefore r
 that truncate them, and chooses by the sizes.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from envcoder_bench.core.triton_import import jit, tl, triton

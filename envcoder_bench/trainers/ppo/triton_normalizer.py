@@ -1,7 +1,5 @@
 """The statistics of ``GroupedRunningMeanStd``, and normalization, as one Triton kernel each."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

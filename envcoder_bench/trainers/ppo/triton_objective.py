@@ -3,8 +3,6 @@
 Each group's sums are in an order that does not depend on the other groups.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
