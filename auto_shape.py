@@ -2,7 +2,7 @@
 
 import sys
 
-from envcoder_bench.auto_shape import main
+from envcoder_bench.cli.auto_shape import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from envcoder_bench.eval_policies import main
+from envcoder_bench.cli.eval_policies import main
 
 if __name__ == "__main__":
     sys.exit(main())

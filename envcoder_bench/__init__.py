@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from envcoder_bench.core.errors import UserError
     from envcoder_bench.run.evaluate import evaluate, resume
     from envcoder_bench.run.extend import extend
+    from envcoder_bench.run.folder.policies import load_policy
     from envcoder_bench.run.hooks import Reporter, StopRequest
-    from envcoder_bench.run.policies import load_policy
-    from envcoder_bench.run.run_result import RunResult
+    from envcoder_bench.run.result import RunResult
 
 __version__ = "0.2.0"
 __all__ = [

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from envcoder_bench.command_line import command
+from envcoder_bench.cli.command_line import command
+from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.shell import invocation
-from envcoder_bench.verbs import VERBS
 
 NAME = "envcoder-bench"
 HELP = ("-h", "--help")
@@ -46,7 +46,7 @@ def _main(words: list[str]) -> int:
     if verb not in VERBS:
         hint = near_matches(verb, VERBS)
         raise UserError(f"unknown verb '{verb}'{hint}; there are {', '.join(VERBS)}; see --help")
-    return import_module(f"envcoder_bench.verbs.{verb.replace('-', '_')}").main(rest)
+    return import_module(f"envcoder_bench.cli.verbs.{verb.replace('-', '_')}").main(rest)
 
 
 if __name__ == "__main__":

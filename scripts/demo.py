@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.cli.eval_shapers import main
 
 # long enough that good shaping balances the pole; bad shaping does not, or ends below the untrained policy
 SWINGUP = "--task CartpoleSwingup --num_envs_per_candidate 64 --learning_iterations 100 --seeds 3"

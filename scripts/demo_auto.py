@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcoder_bench.auto_shape import main
+from envcoder_bench.cli.auto_shape import main
 
 SEARCH = (
     "--task Cartpole --llm evolve --shaper_types compute_reward compute_torque --num_iters 5 --shapers_per_iter 8"

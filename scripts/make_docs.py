@@ -13,15 +13,15 @@ from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
-from envcoder_bench import command_line
+from envcoder_bench.cli import command_line
+from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.describe import function_docs, timing
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.registry import get_spec, state_table
 from envcoder_bench.tasks.sim_task import control_timing
-from envcoder_bench.verbs import VERBS
+from envcoder_bench.tools.describe import function_docs, timing
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -17,7 +17,7 @@ from bench.candidates import make_candidates  # noqa: E402
 
 from envcoder_bench.core.errors import Stopped, exit_on_user_error  # noqa: E402
 from envcoder_bench.run.config import compose_config  # noqa: E402
-from envcoder_bench.run.prepare import prepare  # noqa: E402
+from envcoder_bench.run.prepare.groups import prepare  # noqa: E402
 
 QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
-from envcoder_bench import eval_shapers
+from envcoder_bench.cli.eval_shapers import main
+from envcoder_bench.cli.flags import build_parser
+from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
-from envcoder_bench.eval_shapers import main
-from envcoder_bench.eval_shapers_flags import build_parser
-from envcoder_bench.run import session_start
+from envcoder_bench.run.train import session_start
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
@@ -239,7 +239,7 @@ def test_ctrl_c_in_a_run_prints_the_resume_command(tmp_path, capsys, monkeypatch
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["eval_shapers.py", "auto_shape.py", "eval_policies.py"])
 def test_checkout_scripts_run_the_commands(script, tmp_path):
-    root = Path(eval_shapers.__file__).resolve().parents[1]
+    root = PACKAGE.parent
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(["python", script, "--help"], cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0
@@ -247,7 +247,7 @@ def test_checkout_scripts_run_the_commands(script, tmp_path):
 
 
 def test_help_examples_are_valid_commands(capsys, monkeypatch):
-    monkeypatch.chdir(Path(eval_shapers.__file__).resolve().parents[1])
+    monkeypatch.chdir(PACKAGE.parent)
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out.partition("examples:\n")[2].replace("\\\n", "")

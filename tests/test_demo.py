@@ -3,7 +3,7 @@
 import importlib.util
 from pathlib import Path
 
-from envcoder_bench.eval_shapers import build_parser
+from envcoder_bench.cli.eval_shapers import build_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 

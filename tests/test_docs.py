@@ -8,10 +8,10 @@ import pytest
 from doc_pages import ROOT, command_lines, shell_lines, text_of
 
 import envcoder_bench.sim.mujoco_cpu  # (importing mujoco for the first time starts a process)
-from envcoder_bench import eval_policies
-from envcoder_bench.command_line import Parser
+from envcoder_bench.cli import eval_policies
+from envcoder_bench.cli.command_line import Parser
+from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.tasks import registry
-from envcoder_bench.verbs import VERBS
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RESULTS = sorted((ROOT / "benchmarks").glob("*.md"))

@@ -15,9 +15,9 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.registry import baseline_path
 
 pytestmark = pytest.mark.slow

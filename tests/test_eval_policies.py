@@ -12,9 +12,9 @@ import psutil
 import pytest
 import torch
 
-from envcoder_bench import eval_shapers
+from envcoder_bench.cli import eval_shapers
+from envcoder_bench.cli.eval_policies import EPILOG, _hold, build_parser, main
 from envcoder_bench.core.files import locked
-from envcoder_bench.eval_policies import EPILOG, _hold, build_parser, main
 from envcoder_bench.grid.robots import ROBOTS
 from envcoder_bench.grid.run import read_episodes
 from envcoder_bench.grid.settings import compose_settings
@@ -290,7 +290,7 @@ def test_candidates_are_ranked_on_terrains(tmp_path, capsys) -> None:
 @pytest.mark.slow
 def test_help_does_not_import_torch() -> None:
     code = (
-        "import sys; from envcoder_bench.eval_policies import main\n"
+        "import sys; from envcoder_bench.cli.eval_policies import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)

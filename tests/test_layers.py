@@ -9,7 +9,7 @@ import envcoder_bench
 
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
-    *("commands", "search", "grid", "export", "adapters", "video", "run", "report", "jail", "trainers"),
+    *("cli", "tools", "search", "grid", "export", "adapters", "video", "run", "report", "jail", "trainers"),
     *("env", "compile", "shaping", "tasks", "isaacgym", "terrain", "sim", "core"),
 ]
 ENGINES = {"sim", "isaacgym"}
@@ -25,9 +25,9 @@ def layer(name):
     """The layer of a module, or of what is imported from one, by its dotted name."""
     first = name.split(".")[1] if "." in name else ""
     if (PACKAGE / first).is_dir() and first:
-        return "commands" if first == "verbs" else first
+        return first
     command = (PACKAGE / f"{first}.py").exists() and first not in FOR_CANDIDATES
-    return "commands" if command else "core"  # the rest is the package's version
+    return "cli" if command else "core"  # the rest is the package's version
 
 
 def imported(text):
@@ -71,13 +71,13 @@ def test_imports_follow_the_layers(path):
         ("envcoder_bench.core.noise", "from envcoder_bench.env import dispatch", 1),
         ("envcoder_bench.core.noise", "import envcoder_bench.env.dispatch", 1),
         ("envcoder_bench.core.noise", "from envcoder_bench import eval_shapers", 1),
-        ("envcoder_bench.core.noise", "def f():\n    from envcoder_bench.run.folder import RunFolder", 1),
+        ("envcoder_bench.core.noise", "def f():\n    from envcoder_bench.run.folder.run_folder import RunFolder", 1),
         ("envcoder_bench.core.noise", "from envcoder_bench import __version__, torch_utils", 0),
         ("envcoder_bench.env.dispatch", "from envcoder_bench.core import noise, stream\nimport torch", 0),
         ("envcoder_bench.env.dispatch", "import mujoco\nimport openai.types\nfrom mujoco.batch import Batch", 3),
         ("envcoder_bench.sim.mujoco_cpu", "import mujoco", 0),
-        ("envcoder_bench.eval_shapers", "from envcoder_bench.search import prompt", 0),
-        ("envcoder_bench.run.folder", "from envcoder_bench.command_line import command", 1),
+        ("envcoder_bench.cli.eval_shapers", "from envcoder_bench.search import prompt", 0),
+        ("envcoder_bench.run.folder.run_folder", "from envcoder_bench.cli.command_line import command", 1),
     ],
 )
 def test_layer_check_detects_faults(module, text, count):

@@ -12,11 +12,11 @@ import warnings
 import pytest
 from helpers import CARTPOLE_QUICK, PATIENCE, run, write_candidates
 
-from envcoder_bench import eval_shapers
-from envcoder_bench.command_line import command
+from envcoder_bench.cli import eval_shapers
+from envcoder_bench.cli.command_line import command
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core import files
 from envcoder_bench.core.shell import resume_command
-from envcoder_bench.eval_shapers import main
 from envcoder_bench.run import evaluate
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from doc_pages import ROOT, files_of, shell_lines, text_of
 
 from envcoder_bench import __main__ as envcoder_bench
-from envcoder_bench import eval_shapers
+from envcoder_bench.cli import eval_shapers
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from envcoder_bench.__main__ import main
+from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.core.shell import invocation
-from envcoder_bench.verbs import VERBS
 
 
 def failing(words, capsys):
@@ -49,11 +49,11 @@ def test_every_verb_has_help_with_examples_that_parse(verb, capsys):
     start = f"  {invocation('envcoder-bench')} {verb}"
     examples = [line for line in text.split("examples:")[1].splitlines() if line.startswith(start)]
     assert examples and "exit codes: 0" in text
-    module = importlib.import_module(f"envcoder_bench.verbs.{verb.replace('-', '_')}")
+    module = importlib.import_module(f"envcoder_bench.cli.verbs.{verb.replace('-', '_')}")
     for line in examples:
         module.build_parser().parse_args(line[len(start) :].split())
 
 
 def test_verbs_are_the_modules_of_their_folder():
-    folder = Path(importlib.import_module("envcoder_bench.verbs").__file__).parent
+    folder = Path(importlib.import_module("envcoder_bench.cli.verbs").__file__).parent
     assert {verb.replace("-", "_") for verb in VERBS} == {path.stem for path in folder.glob("*.py")} - {"__init__"}

@@ -16,7 +16,7 @@ from bench.records import Record
 from envcoder_bench import evaluate
 from envcoder_bench.report.statistics import spearman
 from envcoder_bench.run.hooks import Reporter
-from envcoder_bench.run.run_result import RunResult
+from envcoder_bench.run.result import RunResult
 
 SHARE = 0.5  # of all iterations: the speed is that of the fastest stretch of so many
 

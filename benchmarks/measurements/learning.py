@@ -18,10 +18,10 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import Group
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import Group
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.base import SPARSE
 from envcoder_bench.tasks.registry import get_spec

@@ -18,13 +18,13 @@ from envcoder_bench.report.curves import SCALARS
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import Result
-from envcoder_bench.run.checkpoint import Checkpoint
-from envcoder_bench.run.folder import CandidateSource, RunFolder
-from envcoder_bench.run.race import evaluation_iterations
-from envcoder_bench.run.results import finish
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_result import finished
-from envcoder_bench.run.tracking import finish_tracking
+from envcoder_bench.run.folder.checkpoint import Checkpoint
+from envcoder_bench.run.folder.results import finish
+from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.folder.tracking import finish_tracking
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.result import finished
+from envcoder_bench.run.train.race import evaluation_iterations
 from envcoder_bench.video.page import write_page
 
 COMPONENTS = 8

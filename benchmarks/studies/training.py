@@ -19,9 +19,9 @@ from bench.records import Record
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.points import read_points
 from envcoder_bench.run.evaluate import evaluate, resume
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import StopRequest
-from envcoder_bench.run.run_result import RunResult
+from envcoder_bench.run.result import RunResult
 
 OWN = ("seed", "seeds", "race.enabled")  # keys of cfg/config.yaml that cannot be overridden
 LATER = ("settings", "sources")  # facts that older records do not have

@@ -14,7 +14,7 @@ from measurements import learning
 from measurements.devices import _Progress
 from pages import render
 
-from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_files import baseline_sources
 
 QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",

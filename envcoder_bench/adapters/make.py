@@ -7,10 +7,10 @@ from typing import Any
 from envcoder_bench.adapters.single import SingleCandidateEnv
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.inputs import override_words, read_candidates, run_config
-from envcoder_bench.run.one_group import build_env, prepare_one
-from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.prepare.one_group import build_env, prepare_one
+from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
 
 APIS = ("gymnasium", "elegantrl", "rl_games", "rsl_rl")

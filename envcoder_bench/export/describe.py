@@ -11,7 +11,7 @@ import numpy as np
 from envcoder_bench.compile.program import ACTION, Program, reachable
 from envcoder_bench.export.command import Affine
 from envcoder_bench.export.module import ACTIONS, COMMAND, OBS
-from envcoder_bench.run.policies import OpenedRun, Policy
+from envcoder_bench.run.folder.policies import OpenedRun, Policy
 from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.kinds import VALUE
 from envcoder_bench.tasks.contract import Key, TaskContract

@@ -22,8 +22,8 @@ from envcoder_bench.export.command import affine_command
 from envcoder_bench.export.describe import as_text, describe, named_columns
 from envcoder_bench.export.module import COMMAND, ExportedPolicy
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
-from envcoder_bench.run.one_group import build_env, prepare_one
-from envcoder_bench.run.policies import OpenedRun, Policy, load_policy, open_run
+from envcoder_bench.run.folder.policies import OpenedRun, Policy, load_policy, open_run
+from envcoder_bench.run.prepare.one_group import build_env, prepare_one
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract

@@ -113,7 +113,7 @@ def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
 
 def _policies_of(folder: Path) -> dict[str, Path]:
     """Return the policy of each candidate of a run, of its best seed; candidates without one are left out."""
-    from envcoder_bench.run.policies import find_policy, open_run
+    from envcoder_bench.run.folder.policies import find_policy, open_run
 
     run = open_run(folder)
     found = {}

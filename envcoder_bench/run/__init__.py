@@ -1,1 +1,1 @@
-"""A run as a library: config, preparation, memory plan, waves of training, its folder and results."""
+"""A run as a library: candidates in, ranked results out."""

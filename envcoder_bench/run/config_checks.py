@@ -7,9 +7,9 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.config import in_own_file
-from envcoder_bench.run.plan import parse_size
-from envcoder_bench.run.race import RULES, all_seeds, asked_rungs
+from envcoder_bench.run.prepare.plan import parse_size
 from envcoder_bench.run.seeds import LARGEST, check_seeds
+from envcoder_bench.run.train.race import RULES, all_seeds, asked_rungs
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.tasks.base import BASELINE_FILES

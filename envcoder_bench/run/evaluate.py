@@ -13,29 +13,30 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
-from envcoder_bench.run import ahead, parallel
-from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values, share_out
-from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder import CandidateSource, RunFolder
-from envcoder_bench.run.folder_errors import at_work, stoppable
-from envcoder_bench.run.head import Head
+from envcoder_bench.run.folder.checkpoint import Checkpoint
+from envcoder_bench.run.folder.folder_errors import at_work, stoppable
+from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
-from envcoder_bench.run.parallel_rung import ParallelRung
-from envcoder_bench.run.parallel_waves import ParallelWaves
-from envcoder_bench.run.parked import ParkedGroups
-from envcoder_bench.run.plan import MemoryPlanner, Plan
-from envcoder_bench.run.racing import Race, SequentialRung
-from envcoder_bench.run.remaining import plan_remaining
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_result import RunResult, finished
+from envcoder_bench.run.prepare import ahead
+from envcoder_bench.run.prepare.plan import MemoryPlanner, Plan
+from envcoder_bench.run.prepare.remaining import plan_remaining
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.task_place import find_task
+from envcoder_bench.run.result import RunResult, finished
 from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
-from envcoder_bench.run.task_place import find_task
-from envcoder_bench.run.tracking import check_tracking
-from envcoder_bench.run.training import ALONE, SequentialWaves, Training
+from envcoder_bench.run.train.parallel_rung import ParallelRung
+from envcoder_bench.run.train.parallel_waves import ParallelWaves
+from envcoder_bench.run.train.parked import ParkedGroups
+from envcoder_bench.run.train.racing import Race, SequentialRung
+from envcoder_bench.run.train.training import ALONE, SequentialWaves, Training
+from envcoder_bench.run.workers import parallel
+from envcoder_bench.run.workers.devices import requested_devices
+from envcoder_bench.run.workers.head import Head
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.tasks.registry import find_spec
 

@@ -17,15 +17,15 @@ from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, read_results
-from envcoder_bench.run.checkpoint import Checkpoint, SavedJob, load_job, pack_job, save_checkpoint
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.evaluate import go_on
-from envcoder_bench.run.folder import CandidateSource, RunFolder, digest
-from envcoder_bench.run.folder_errors import at_work
+from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job, save_checkpoint
+from envcoder_bench.run.folder.folder_errors import at_work
+from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder, digest
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, read_candidates
-from envcoder_bench.run.run_result import RunResult
-from envcoder_bench.run.task_place import find_task
+from envcoder_bench.run.prepare.task_place import find_task
+from envcoder_bench.run.result import RunResult
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class

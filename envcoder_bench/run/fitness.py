@@ -8,8 +8,8 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.run.folder import FITNESS_NAME, CandidateSource
-from envcoder_bench.run.slow import SlowFiles
+from envcoder_bench.run.folder.run_folder import FITNESS_NAME, CandidateSource
+from envcoder_bench.run.prepare.slow import SlowFiles
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.loading import load_candidate, load_source, parse

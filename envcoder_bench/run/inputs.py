@@ -11,11 +11,11 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values
-from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.seeds import refuse_in_race
-from envcoder_bench.run.tracking import check_tracking
+from envcoder_bench.run.workers.devices import requested_devices
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.loading import load_source

@@ -15,10 +15,10 @@ from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.fitness import fitness_bounds
-from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.policies import open_run
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_result import RunResult
+from envcoder_bench.run.folder.policies import open_run
+from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.result import RunResult
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.limits import MODEL

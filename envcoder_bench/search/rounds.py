@@ -12,9 +12,9 @@ from envcoder_bench.core.messages import muted
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.words import without_folders
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.plan import MemoryPlanner, release
-from envcoder_bench.run.prepare import Group, prepare
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import Group, prepare
+from envcoder_bench.run.prepare.plan import MemoryPlanner, release
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import (
     FAILED,

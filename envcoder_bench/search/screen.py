@@ -12,7 +12,7 @@ from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
 from envcoder_bench.report.words import counted, cut, listed, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.run_result import RunResult
+from envcoder_bench.run.result import RunResult
 from envcoder_bench.search import report_page
 from envcoder_bench.search.attempt_words import explain, idea
 from envcoder_bench.search.folder import Round

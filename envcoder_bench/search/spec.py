@@ -12,13 +12,13 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.jail.probing import confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
-from envcoder_bench.run.devices import requested_devices, use_this_machine
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.plan import MemoryPlanner, multiprocessors
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.plan import MemoryPlanner, multiprocessors
+from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import AUTO, Load, most_seeds, seed_count, settle_seeds
+from envcoder_bench.run.workers.devices import requested_devices, use_this_machine
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.prompt import Prompts, system_prompt

@@ -14,7 +14,7 @@ _PUBLIC = {
     "DT": "envcoder_bench.tasks.sim_task",
     "MAX_EPISODE_LENGTH": "envcoder_bench.tasks.sim_task",
     "PROGRESS": "envcoder_bench.tasks.sim_task",
-    "check_task": "envcoder_bench.run.task_check",
+    "check_task": "envcoder_bench.tools.task_check",
 }
 
 

@@ -20,9 +20,9 @@ from envcoder_bench.report.page import PAGE, render_page
 from envcoder_bench.report.page_content import PageCandidate, PageEpisode, PageVideos, RunPage
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED

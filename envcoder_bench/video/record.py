@@ -23,9 +23,9 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.env.evaluation import step_fitness
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import Group, prepare
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import Group, prepare
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.video.recording import Episode, Recording
 

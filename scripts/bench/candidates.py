@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.tasks.anymal.task import FIELDS
 
 from . import pool

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.provenance import device_name
+from envcoder_bench.run.folder.provenance import device_name
 
 Record = dict[str, Any]
 

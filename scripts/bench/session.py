@@ -21,11 +21,11 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.plan import release
-from envcoder_bench.run.prepare import Group, prepare
-from envcoder_bench.run.run_task import build_task
-from envcoder_bench.run.session_start import make_trainer
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import Group, prepare
+from envcoder_bench.run.prepare.plan import release
+from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.train.session_start import make_trainer
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import Trainer, train_iteration

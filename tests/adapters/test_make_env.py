@@ -14,9 +14,9 @@ from envcoder_bench.adapters.elegantrl import IsaacOneEnv, IsaacVecEnv
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 
 pytestmark = pytest.mark.slow  # loading a candidate compiles, which starts processes
 
@@ -42,7 +42,7 @@ def reference(seed):
     cfg = run_config(
         "Cartpole", ["device=cpu", "task.env.episodeLength=40", f"seed={seed}", "num_envs_per_candidate=6"]
     )
-    noisy = envcoder_bench.run.folder.CandidateSource("noisy", "noisy.py", NOISY)
+    noisy = envcoder_bench.run.folder.run_folder.CandidateSource("noisy", "noisy.py", NOISY)
     groups, faults = prepare(cfg, [*baseline_sources("Cartpole"), noisy])
     assert not faults
     layout = GroupLayout(1, NUM_ENVS)

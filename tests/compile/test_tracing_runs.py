@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.compile import kernels
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from scripts.bench.candidates import make_candidates

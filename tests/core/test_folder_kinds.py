@@ -2,8 +2,8 @@
 
 import pytest
 
-from envcoder_bench import auto_shape, eval_policies, eval_shapers
 from envcoder_bench.__main__ import main as envcoder_bench
+from envcoder_bench.cli import auto_shape, eval_policies, eval_shapers
 from envcoder_bench.core.folder_kinds import folder_kind, other_kind
 
 CONFIGS = {

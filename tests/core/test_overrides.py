@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from envcoder_bench.cli.flags import build_parser
 from envcoder_bench.core.overrides import split_overrides
-from envcoder_bench.eval_shapers_flags import build_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import benchmark

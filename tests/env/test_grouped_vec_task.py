@@ -10,9 +10,9 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_task import build_task
 
 N = 6
 STATE_AS_REWARD = "def compute_reward(dof_pos):\n    return dof_pos[:, 0] + 10.0 * dof_pos[:, 1]\n"

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from envcoder_bench.export.command import affine_command
-from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.one_group import build_env, prepare_one
+from envcoder_bench.run.prepare.one_group import build_env, prepare_one
 
 pytestmark = pytest.mark.slow
 VARYING = {"dof_pos", "dof_vel", "progress_buf"}  # cart_pos and others are views of these

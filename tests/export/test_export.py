@@ -20,8 +20,8 @@ from envcoder_bench.__main__ import main
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.export.write import export_policy
-from envcoder_bench.run.one_group import build_env, prepare_one
-from envcoder_bench.run.policies import load_policy, open_run
+from envcoder_bench.run.folder.policies import load_policy, open_run
+from envcoder_bench.run.prepare.one_group import build_env, prepare_one
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "play_policy.py"
 ROD = f"{Path(__file__).resolve().parents[1] / 'tasks' / 'isaac_task' / 'pendulum.py'}:Rod"

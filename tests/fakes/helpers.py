@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 import torch
 
-from envcoder_bench import eval_shapers
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.cli import eval_shapers
+from envcoder_bench.cli.eval_shapers import main
 
 # a run of seconds: short episodes, few of them
 QUICK = [

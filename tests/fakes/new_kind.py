@@ -12,10 +12,10 @@ from envcoder_bench.core import noise
 from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.report.breakdown import LABELS
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.describe import describe
 from envcoder_bench.search.evolve import Genome
 from envcoder_bench.search.prompt import load_templates, system_prompt
 from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.tools.describe import describe
 
 BONUS = "def compute_bonus(state_dict):\n    return 2.0 * state_dict['dof_pos'][:, 0]\n"
 EXTRA = "def compute_extra(dof_pos):\n    return dof_pos[:, 1]\n"

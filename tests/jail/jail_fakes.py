@@ -10,8 +10,8 @@ from torch import Tensor
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.results import JailResult, examine
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.base import Task
 
 NUM_ENVS = 8

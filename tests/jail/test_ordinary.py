@@ -15,7 +15,7 @@ from envcoder_bench.compile.interpret import Interpreter
 from envcoder_bench.compile.trace import Memo, trace
 from envcoder_bench.core import stream
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import Candidate, CandidateError

@@ -10,8 +10,8 @@ from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, weights, 
 from jail_fakes import judged
 from test_ordinary import REFUSED, TYPICAL
 
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.compile import kernels
-from envcoder_bench.eval_shapers import main
 from envcoder_bench.jail import probing, wire
 from envcoder_bench.shaping.contract import Candidate
 

@@ -10,7 +10,7 @@ from envcoder_bench.report.page_data import add_untrained, curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.report.table import render_table
-from envcoder_bench.run.compare import unlearnt
+from envcoder_bench.tools.compare import unlearnt
 
 EXTEND = "eval-shapers --extend RUN --learning_iterations N"
 

@@ -13,11 +13,11 @@ from helpers import CARTPOLE_QUICK, PATIENCE, run, write_candidates
 
 import envcoder_bench
 from envcoder_bench import UserError
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.report import wandb_log
 from envcoder_bench.report.wandb_log import WandbLog, WandbSettings, check_wandb
-from envcoder_bench.run.session import Session
-from envcoder_bench.run.tracking import log_report
+from envcoder_bench.run.folder.tracking import log_report
+from envcoder_bench.run.train.session import Session
 
 wandb = pytest.importorskip("wandb", reason="pip install 'envcoder-bench[wandb]': no wandb")
 pytestmark = pytest.mark.slow

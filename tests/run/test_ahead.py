@@ -12,9 +12,9 @@ from test_library import SETTINGS
 from envcoder_bench import evaluate
 from envcoder_bench.compile import building, kernels, trace
 from envcoder_bench.core.warp_start import start_warp
-from envcoder_bench.run import ahead
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare import ahead
 from envcoder_bench.shaping import checking
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="waits for processes")
@@ -41,7 +41,7 @@ def config(**more):
 
 
 def sources():
-    from envcoder_bench.run.run_files import baseline_sources
+    from envcoder_bench.run.prepare.run_files import baseline_sources
 
     own = [CandidateSource(name, f"{name}.py", text) for name, text in TEXTS.items()]
     return [*baseline_sources("Cartpole"), *own]

@@ -3,12 +3,12 @@
 import pytest
 from helpers import write_candidates
 
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.report.check import CandidateCheck, render_check
-from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.tools.check import check_candidates
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +92,7 @@ def test_check_reports_reward_and_components_of_one_step(checked):
 
 
 def test_check_in_several_parts_gives_the_same_rows(checked, monkeypatch):
-    monkeypatch.setattr("envcoder_bench.run.check.MOST_ENVS", 12)
+    monkeypatch.setattr("envcoder_bench.tools.check.MOST_ENVS", 12)
     again = by_name(check_candidates("Cartpole", SMALL, [checked[0]]))
     assert again == checked[1]
 

@@ -10,8 +10,8 @@ from shaping_fakes import FakeTask, load
 
 from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.compile.trace import trace
-from envcoder_bench.run import check_cache
-from envcoder_bench.run.check_cache import CachedCheck
+from envcoder_bench.run.prepare import check_cache
+from envcoder_bench.run.prepare.check_cache import CachedCheck
 from envcoder_bench.shaping import checking
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.contract import CandidateError

@@ -10,8 +10,8 @@ from helpers import CARTPOLE_QUICK, start_process, stop_at, write_candidates
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK, Result
-from envcoder_bench.run import checkpoint
-from envcoder_bench.run.checkpoint import FORMAT, Checkpoint, load_checkpoint, save_checkpoint
+from envcoder_bench.run.folder import checkpoint
+from envcoder_bench.run.folder.checkpoint import FORMAT, Checkpoint, load_checkpoint, save_checkpoint
 
 TRAINING = {
     "iteration": 3,
@@ -84,7 +84,7 @@ def format_1(monkeypatch):
     del fields["rows"]
     fields["results"] = [fill(old_result, vars(row)) for row in made().results]
     fields["training"] = {**with_agent(TRAINING), "episodes": episodes}
-    return fill(pickled("envcoder_bench.run.folder", "Checkpoint"), fields)
+    return fill(pickled("envcoder_bench.run.folder.run_folder", "Checkpoint"), fields)
 
 
 def test_checkpoint_of_format_1_is_loaded(tmp_path, format_1):

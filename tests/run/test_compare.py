@@ -13,10 +13,10 @@ from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results, write_results
-from envcoder_bench.run.compare import _correlation, compare, render
-from envcoder_bench.run.compare_page import comparison_page
-from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.inputs import run_config
+from envcoder_bench.tools.compare import _correlation, compare, render
+from envcoder_bench.tools.compare_page import comparison_page
 
 SOURCE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 

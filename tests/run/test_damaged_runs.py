@@ -10,8 +10,8 @@ import pytest
 import torch
 from helpers import CARTPOLE_QUICK, run, start_process, stop_at, write_candidates
 
-from envcoder_bench.eval_shapers import main
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.cli.eval_shapers import main
+from envcoder_bench.run.folder.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 

@@ -3,12 +3,12 @@ import sys
 
 import pytest
 
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.describe import describe
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.contract import shown
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
+from envcoder_bench.tools.describe import describe
 
 
 @pytest.mark.parametrize("width", [80, 110])

@@ -10,7 +10,7 @@ from envcoder_bench.core.torch_settings import use_deterministic_algorithms as u
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_deterministic
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.plan import GroupFacts, MemoryPlanner
+from envcoder_bench.run.prepare.plan import GroupFacts, MemoryPlanner
 
 CANDIDATES = {
     "cosine": "import torch\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",

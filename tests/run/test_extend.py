@@ -8,11 +8,11 @@ import pytest
 from helpers import CANDIDATES, CARTPOLE_QUICK, TABLES, assert_same_policies, run, write_candidates
 
 from envcoder_bench import UserError, extend, resume
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run import evaluate
 from envcoder_bench.run import extend as module
-from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.provenance import Provenance
+from envcoder_bench.run.folder.provenance import Provenance
+from envcoder_bench.run.folder.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_extension_by_seeds_equals_a_larger_run(copy, files, tmp_path):
 def test_extension_by_iterations_starts_from_the_saved_state(copy, files, tmp_path, monkeypatch):
     larger = made(tmp_path / "larger", files, FEW, 1, 9)
     begun = []
-    from envcoder_bench.run import session
+    from envcoder_bench.run.train import session
 
     train = session.Session.train
     monkeypatch.setattr(session.Session, "train", lambda self: (begun.append(self.iteration), train(self))[1])

@@ -10,17 +10,17 @@ import pytest
 import torch
 from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, start_process, stop_at, weights, write_candidates
 
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.eval_shapers import main
 from envcoder_bench.report.points import read_points
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, read_fitness
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.tasks.registry import get_spec
 

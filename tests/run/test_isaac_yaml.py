@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_task, check_training
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.isaac_yaml import file_overrides
 from envcoder_bench.tasks import registry
 

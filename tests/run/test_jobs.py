@@ -6,16 +6,17 @@ import random
 
 import pytest
 
-from envcoder_bench.console import resumable
+from envcoder_bench.cli.console import resumable
 from envcoder_bench.core.errors import NoWorker, UserError
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.devices import Devices, requested_devices
-from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.folder_errors import at_work
-from envcoder_bench.run.head import Head, JobHandler, Pool
+from envcoder_bench.run.folder.folder_errors import at_work
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import StopRequest
-from envcoder_bench.run.jobs import CrashOutcome, Job, JobQueue
-from envcoder_bench.run.messages import (
+from envcoder_bench.run.prepare.plan import GroupFacts, _counts
+from envcoder_bench.run.workers.devices import Devices, requested_devices
+from envcoder_bench.run.workers.head import Head, JobHandler, Pool
+from envcoder_bench.run.workers.jobs import CrashOutcome, Job, JobQueue
+from envcoder_bench.run.workers.messages import (
     Checked,
     OutOfMemory,
     Ready,
@@ -24,8 +25,7 @@ from envcoder_bench.run.messages import (
     WorkerError,
     WorkerLost,
 )
-from envcoder_bench.run.plan import GroupFacts, _counts
-from envcoder_bench.run.worker import code_digest
+from envcoder_bench.run.workers.worker import code_digest
 from envcoder_bench.tasks import registry
 from envcoder_bench.tasks.registry import get_spec
 

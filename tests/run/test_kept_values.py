@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import envcoder_bench
-from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
 
 pytestmark = pytest.mark.slow
 

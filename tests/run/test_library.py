@@ -21,8 +21,8 @@ from helpers import CARTPOLE_QUICK, assert_same_weights, run, write_candidates
 import envcoder_bench
 from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate, resume
 from envcoder_bench.core.errors import Stopped
-from envcoder_bench.run import session_start
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.train import session_start
 from envcoder_bench.tasks.base import UNTRAINED
 
 TEXTS = {

@@ -9,8 +9,8 @@ from filelock import FileLock
 from envcoder_bench.__main__ import main
 from envcoder_bench.report.ranking import RunInfo, rank, summary, write_summary
 from envcoder_bench.report.results import RUNNING, Result, write_results
-from envcoder_bench.run.checkpoint import FORMAT
-from envcoder_bench.run.listing import find_runs, read_run, render_runs
+from envcoder_bench.run.folder.checkpoint import FORMAT
+from envcoder_bench.tools.listing import find_runs, read_run, render_runs
 
 ROWS = [Result("human", 0, fitness=0.9), Result("a", 0, fitness=0.25), Result("b", 0, fitness=0.5)]
 

@@ -11,12 +11,13 @@ import torch
 from helpers import CANDIDATES, TABLES, assert_same_policies
 
 import envcoder_bench
-from envcoder_bench.run import parallel, seeds
-from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.head import Head, Pool
+from envcoder_bench.run import seeds
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.messages import JobCheckpoint, Progress, Ready, Train, Trained, WorkerLost, WorkerSetup
-from envcoder_bench.run.worker import Worker, code_digest
+from envcoder_bench.run.workers import parallel
+from envcoder_bench.run.workers.head import Head, Pool
+from envcoder_bench.run.workers.messages import JobCheckpoint, Progress, Ready, Train, Trained, WorkerLost, WorkerSetup
+from envcoder_bench.run.workers.worker import Worker, code_digest
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from test_parallel import StopAt, settings, threads  # noqa: F401, a fixture
 from test_racing import CANDIDATES, assert_alike
 
 import envcoder_bench
-from envcoder_bench.run.messages import JobCheckpoint, RungReached, Trained, WorkerLost
+from envcoder_bench.run.workers.messages import JobCheckpoint, RungReached, Trained, WorkerLost
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ import torch
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run import plan as memory
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.plan import MemoryPlanner, parse_size, split
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare import plan as memory
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.plan import MemoryPlanner, parse_size, split
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run import provenance
-from envcoder_bench.run.provenance import Provenance, read_provenance, software
+from envcoder_bench.run.folder import provenance
+from envcoder_bench.run.folder.provenance import Provenance, read_provenance, software
 
 
 @pytest.mark.slow

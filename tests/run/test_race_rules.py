@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.race import (
+from envcoder_bench.run.train.race import (
     CONFIDENCE,
     HALVING,
     LEAST,

@@ -8,16 +8,17 @@ import pytest
 import torch
 from helpers import QUICK, assert_same_weights, run, write_candidates
 
-from envcoder_bench import eval_shapers, evaluate, resume
+from envcoder_bench import evaluate, resume
+from envcoder_bench.cli import eval_shapers
 from envcoder_bench.compile import building
 from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.report.results import STOPPED, read_results
-from envcoder_bench.run import racing, training
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.plan import MemoryPlanner, split
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.race import HALVING, Rules, decide
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.plan import MemoryPlanner, split
+from envcoder_bench.run.train import racing, training
+from envcoder_bench.run.train.race import HALVING, Rules, decide
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 
 ITERATIONS, RUNGS = 8, [2, 4]

@@ -16,7 +16,7 @@ from helpers import (
     write_candidates,
 )
 
-from envcoder_bench.run import ray_cluster
+from envcoder_bench.run.workers import ray_cluster
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow

@@ -22,11 +22,11 @@ from helpers import (
 )
 
 import envcoder_bench
-from envcoder_bench import eval_shapers
-from envcoder_bench.run import ray_cluster
-from envcoder_bench.run.devices import Devices
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.cli import eval_shapers
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter
+from envcoder_bench.run.workers import ray_cluster
+from envcoder_bench.run.workers.devices import Devices
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow

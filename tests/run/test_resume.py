@@ -5,8 +5,8 @@ import signal
 import pytest
 from helpers import CARTPOLE_QUICK, assert_same_weights, run, start_process, stop_at, weights, write_candidates
 
-from envcoder_bench import eval_shapers
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.cli import eval_shapers
+from envcoder_bench.run.folder.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 

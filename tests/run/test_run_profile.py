@@ -14,12 +14,12 @@ from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.curves import CurveLog
-from envcoder_bench.run import session as training
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.profile import RunProfile, count_phases
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.train import session as training
+from envcoder_bench.run.train.profile import RunProfile, count_phases
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.trainers.ppo.block import LearnerBlock
 

@@ -8,7 +8,7 @@ import torch
 from omegaconf import OmegaConf
 
 from envcoder_bench.env.evaluation import Episodes
-from envcoder_bench.run.results import trained
+from envcoder_bench.run.folder.results import trained
 
 
 class Scored:

@@ -3,7 +3,7 @@
 import pytest
 from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.cli.eval_shapers import main
 
 pytestmark = pytest.mark.slow
 

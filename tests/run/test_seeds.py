@@ -11,14 +11,14 @@ from helpers import CARTPOLE_QUICK, TABLES, assert_same_policies, results, run, 
 from omegaconf import OmegaConf
 
 import envcoder_bench
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.eval_shapers import main
 from envcoder_bench.run import seeds
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.plan import MemoryPlanner
+from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.seeds import RATES, Load, settle_seeds, slowdown, step_time
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,20 +7,20 @@ import pytest
 import torch
 from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
-from envcoder_bench import eval_shapers
+from envcoder_bench.cli import eval_shapers
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.plan import MemoryPlanner
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
-from envcoder_bench.run.session import Session
-from envcoder_bench.run.session_start import make_trainer
-from envcoder_bench.run.wave import Wave
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.plan import MemoryPlanner
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.train.session import Session
+from envcoder_bench.run.train.session_start import make_trainer
+from envcoder_bench.run.train.wave import Wave
 from envcoder_bench.trainers.base import Trainer
 
 CANDIDATES = {

@@ -9,8 +9,8 @@ import time
 import pytest
 from helpers import PATIENCE, QUICK, write_candidates
 
-from envcoder_bench import eval_shapers
-from envcoder_bench.run.slow import SlowFiles
+from envcoder_bench.cli import eval_shapers
+from envcoder_bench.run.prepare.slow import SlowFiles
 
 pytestmark = pytest.mark.slow
 

@@ -15,14 +15,14 @@ from helpers import (
 )
 
 from envcoder_bench import UserError, extend, resume
-from envcoder_bench.eval_shapers import main
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.report.results import FAILED, read_results
-from envcoder_bench.run import training, untrained
-from envcoder_bench.run.checkpoint import load_checkpoint
-from envcoder_bench.run.policies import load_policy, open_run
-from envcoder_bench.run.session import Session
-from envcoder_bench.run.untrained import due_in
+from envcoder_bench.run.folder.checkpoint import load_checkpoint
+from envcoder_bench.run.folder.policies import load_policy, open_run
+from envcoder_bench.run.train import training, untrained
+from envcoder_bench.run.train.session import Session
+from envcoder_bench.run.train.untrained import due_in
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import UNTRAINED
 

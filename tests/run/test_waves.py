@@ -18,12 +18,12 @@ from helpers import (
     write_candidates,
 )
 
-from envcoder_bench import eval_shapers
+from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run import session_start
-from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.plan import MemoryPlanner, split
-from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.plan import MemoryPlanner, split
+from envcoder_bench.run.train import session_start
 from envcoder_bench.sim.mujoco_cpu import MujocoCpu
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 

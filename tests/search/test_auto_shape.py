@@ -13,7 +13,7 @@ import pytest
 from llm_server import LLMServer, answer, silent, status
 from omegaconf import OmegaConf
 
-from envcoder_bench import auto_shape
+from envcoder_bench.cli import auto_shape
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.providers.complete import Retry

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench import auto_shape
-from envcoder_bench.auto_shape import main
+from envcoder_bench.cli import auto_shape
+from envcoder_bench.cli.auto_shape import main
 from envcoder_bench.search import limits
 
 EVOLVE = "--task Cartpole --llm evolve --sim mujoco_cpu --num_envs_per_candidate 2"

@@ -14,9 +14,9 @@ from envcoder_bench import evaluate
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.genome import Genome
 from envcoder_bench.search.records import Archive, Attempt, Proposal

@@ -5,7 +5,7 @@ import json
 import pytest
 from omegaconf import OmegaConf
 
-from envcoder_bench import auto_shape
+from envcoder_bench.cli import auto_shape
 from envcoder_bench.run import seeds
 from envcoder_bench.search.loop import Search
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.records import Archive, Attempt
 from envcoder_bench.search.terms import draw, quantities

@@ -5,7 +5,7 @@ import torch
 import warp as wp
 
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.sim import mujoco_warp, mujoco_warp_memory
 from envcoder_bench.sim.mujoco_model import INTEGRATORS
 

@@ -6,7 +6,7 @@ import torch
 
 from envcoder_bench.core.torch_settings import is_deterministic, settings_kept, use_deterministic_algorithms
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.run_task import build_task
 
 pytest.importorskip("mujoco_warp")
 wp = pytest.importorskip("warp")

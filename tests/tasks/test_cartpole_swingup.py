@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.run_task import build_task
 
 
 @pytest.fixture(scope="module")

@@ -15,15 +15,15 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.isaacgym.compat import Missing
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_task
-from envcoder_bench.run.describe import describe
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks import fairness
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.yaml_config import read_yaml
 from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tools.describe import describe
 
 FOLDER = Path(__file__).parent / "isaac_task"
 CHECKOUT = FOLDER / "checkout"

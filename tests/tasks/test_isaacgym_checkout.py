@@ -15,16 +15,16 @@ import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process whe
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.isolation import measure_isolation
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks import random_params, randomizer
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
 from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.spec import FITNESS
 from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tools.isolation import measure_isolation
 
 ISAAC = pytest.mark.skipif("ISAACGYMENVS_PATH" not in os.environ, reason="ISAACGYMENVS_PATH is not set")
 LEGGED = pytest.mark.skipif("LEGGED_GYM_PATH" not in os.environ, reason="LEGGED_GYM_PATH is not set")

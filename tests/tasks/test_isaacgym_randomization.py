@@ -16,12 +16,12 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.isolation import measure_isolation
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks.random_params import read_params
+from envcoder_bench.tools.isolation import measure_isolation
 
 FOLDER = Path(__file__).parent / "isaac_task"
 SETTINGS = (

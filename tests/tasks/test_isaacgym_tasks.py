@@ -12,15 +12,15 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.describe import describe
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.isolation import measure_isolation
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tools.describe import describe
+from envcoder_bench.tools.isolation import measure_isolation
 
 FOLDER = Path(__file__).parent / "isaac_task"
 PENDULUM = f"{FOLDER}/pendulum.py:Rod"

@@ -11,26 +11,27 @@ import pytest
 from omegaconf import OmegaConf
 from outside_files import SMALL, change
 
-from envcoder_bench import auto_shape, evaluate, resume
+from envcoder_bench import evaluate, resume
 from envcoder_bench.__main__ import main as verbs_main
+from envcoder_bench.cli import auto_shape
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.compile import cache
 from envcoder_bench.core.errors import Stopped, UserError
-from envcoder_bench.eval_shapers import main
 from envcoder_bench.grid.policy_files import read_policy
 from envcoder_bench.report.results import read_results
-from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_training
-from envcoder_bench.run.describe import describe
+from envcoder_bench.run.folder.policies import open_run
+from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.policies import open_run
-from envcoder_bench.run.tracking import hyperparameters
 from envcoder_bench.search.launch import start
 from envcoder_bench.search.prompt import load_templates, system_prompt
 from envcoder_bench.search.records import read_archive
 from envcoder_bench.search.screen import View
 from envcoder_bench.tasks import outside, registry
 from envcoder_bench.tasks.contract import TaskContract, task_contract
+from envcoder_bench.tools.check import check_candidates
+from envcoder_bench.tools.describe import describe
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 SEARCH = ["num_iters=2", "shapers_per_iter=2", "final_seeds=1"]

@@ -12,9 +12,9 @@ from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning, load_fitness, read_fitness
-from envcoder_bench.run.prepare import prepare
-from envcoder_bench.run.run_files import baseline_sources
-from envcoder_bench.run.run_task import build_task
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import FITNESS

@@ -8,11 +8,11 @@ import pytest
 from outside_files import SMALL, change
 
 from envcoder_bench.__main__ import main as verbs_main
-from envcoder_bench.eval_shapers import main
-from envcoder_bench.run.task_check import TaskFaults, check_task
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.tasks import registry
 from envcoder_bench.tasks.task_code import check_default_state
+from envcoder_bench.tools.task_check import TaskFaults, check_task
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 

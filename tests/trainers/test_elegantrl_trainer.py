@@ -7,7 +7,7 @@ from linear_env import LinearEnv
 from oracle import make_params
 from rl_games.algos_torch.model_builder import ModelBuilder
 
-from envcoder_bench.run.policies import load_policy
+from envcoder_bench.run.folder.policies import load_policy
 from envcoder_bench.trainers.base import train_iteration
 
 pytest.importorskip("elegantrl", reason="make install gets it: requirements-no-deps.txt")

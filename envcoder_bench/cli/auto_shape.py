@@ -1,0 +1,212 @@
+"""Search for shaping: a language model, or evolution, writes candidates and improves them from training results."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envcoder_bench.cli.command_line import (
+    Parser,
+    add_files,
+    add_fitness,
+    add_num_envs,
+    add_training,
+    add_wandb,
+    add_where,
+    as_words,
+    common_overrides,
+    given_flags,
+    shown_messages,
+    take_config,
+)
+from envcoder_bench.cli.stdio import best_effort_output
+from envcoder_bench.core.errors import Stopped, UserError, user_input
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.registry import check_task_name
+
+if TYPE_CHECKING:
+    from envcoder_bench.run.result import RunResult
+
+EPILOG = """\
+examples:
+  # five rounds of ten rewards and observations by GPT-4 (key in OPENAI_API_KEY), ranked by forward speed instead of
+  # the task's own fitness, which is how well commands are tracked
+  python auto_shape.py --task Anymal --task_description "Make anymal run as fast as possible" \\
+      --shaper_types compute_reward compute_observation --fitness user_functions/fitness/anymal_speed.py \\
+      --llm gpt-4-turbo-preview
+  # ranked by the task's own fitness; spend ten dollars at most (key in ANTHROPIC_API_KEY)
+  python auto_shape.py --task Anymal --task_description "..." --llm claude-sonnet-4-5 --max_cost 10
+  # a model of your own behind an OpenAI-compatible server (vLLM, Ollama)
+  python auto_shape.py --task Cartpole --llm openai:qwen3 --base_url http://localhost:11434/v1
+  # without model and network: mutate and recombine the best candidates; and replay a recorded search
+  python auto_shape.py --task Cartpole --llm evolve
+  python auto_shape.py --task Cartpole --llm replay:searches/Cartpole_20260101-120000
+  # resume a search that was stopped or killed; no request and no training is repeated
+  python auto_shape.py --resume searches/Cartpole_20260101-120000
+  # the same with a higher limit on the cost, also if the search ended at the limit
+  python auto_shape.py --resume searches/Cartpole_20260101-120000 --max_cost 20
+
+exit codes: 0 a best candidate, see best.py; 1 no candidate could be trained; 2 bad input; 130 stopped, resumable.
+"""
+
+
+def build_parser() -> Parser:
+    parser = Parser("auto-shape", __doc__ or "", EPILOG)
+    what = parser.add_argument_group("search")
+    what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole; see eval_shapers.py --describe")
+    what.add_argument("--task_description", metavar="TEXT", help="the desired behaviour in your words, for the model")
+    what.add_argument(
+        "--shaper_types",
+        nargs="+",
+        metavar="TYPE",
+        help=f"functions to write: {', '.join(SHAPER_TYPES)} (default: any of them)",
+    )
+    add_fitness(what)
+    what.add_argument(
+        "--candidates", nargs="+", metavar="PATH", help="candidates to begin with: they train in the first round"
+    )
+    what.add_argument(
+        "--baseline", choices=("human", "unshaped"), help="baseline that fills in missing functions (default: human)"
+    )
+
+    add_files(what)
+
+    model = parser.add_argument_group("model")
+    model.add_argument(
+        "--llm",
+        metavar="MODEL",
+        help="gpt-*, o* (key in OPENAI_API_KEY), claude-* (ANTHROPIC_API_KEY), openai:NAME, anthropic:NAME, replay:FILE"
+        " (a recorded transcript), evolve or random (no model)",
+    )
+    model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
+    model.add_argument("--temperature", type=float, metavar="T", help="of sampling (default: the model's own)")
+    model.add_argument(
+        "--max_output_tokens", type=int, metavar="N", help="of one reply (default: depends on the model)"
+    )
+    model.add_argument("--reply_timeout", type=float, metavar="S", help="seconds that a reply may take (default: 600)")
+    model.add_argument("--max_tokens", type=int, metavar="N", help="limit on the tokens of all requests and replies")
+    model.add_argument(
+        "--max_cost", type=float, metavar="USD", help="limit on the cost in US dollars; a limit ends the search"
+    )
+    model.add_argument(
+        "--show_baseline",
+        choices=("yes", "no"),
+        help="whether the prompt has the baseline's source (default: yes; Eureka's has not)",
+    )
+    model.add_argument("--prompt_dir", metavar="DIR", help="your own templates instead of those in cfg/prompt")
+
+    effort = parser.add_argument_group("effort")
+    effort.add_argument("--num_iters", type=int, metavar="N", help="rounds (default: 5)")
+    effort.add_argument("--shapers_per_iter", type=int, metavar="N", help="candidates in each round (default: 10)")
+    effort.add_argument(
+        "--repair", type=int, metavar="N", help="attempts to repair a candidate that fails its check (default: 1)"
+    )
+    effort.add_argument("--final_seeds", type=int, metavar="N", help="new seeds for the final evaluation (default: 5)")
+    add_num_envs(effort)
+    add_training(effort)
+
+    where = parser.add_argument_group("devices and files")
+    add_where(where)
+    add_wandb(where)
+    where.add_argument("--output_dir", metavar="DIR", help="the search's folder (default: searches/<task>_<time>)")
+    where.add_argument(
+        "--resume",
+        metavar="DIR",
+        help="resume the search in DIR; takes no other flags but higher --max_tokens, --max_cost or --num_iters, and"
+        " another --llm, --base_url, --temperature, --max_output_tokens or --reply_timeout",
+    )
+    return parser
+
+
+def overrides(args: argparse.Namespace) -> list[str]:
+    """Return the flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, then the user's key=value overrides."""
+    search = {name: getattr(args, name) for name in SEARCH_FLAGS}
+    search["prompt.dir"] = None if args.prompt_dir is None else json.dumps(args.prompt_dir)  # quoted
+    return [*as_words({**search, **common_overrides(args), "baseline": args.baseline}), *args.overrides]
+
+
+SEARCH_FLAGS = (
+    "temperature", "max_output_tokens", "reply_timeout", "max_tokens", "max_cost", "num_iters", "shapers_per_iter",
+    "repair", "final_seeds", "show_baseline",
+)  # fmt: skip
+
+
+RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/limits.py has the same
+CHANGED = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    with best_effort_output(), shown_messages():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = build_parser().parse(words)
+        if args.resume and (
+            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in (*RAISED, *CHANGED))} or args.overrides
+        ):
+            known = ", ".join(f"--{name}" for name in (*RAISED, *CHANGED))
+            raise UserError(f"--resume takes no other flag but {known}: the settings are those of its config.yaml")
+        if not args.resume and not args.task:
+            raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
+        if not args.resume and not args.llm:
+            raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
+        if not args.resume:
+            take_config(args)
+            with user_input():
+                check_task_name(args.task)
+        return _search(args)
+    except UserError as error:
+        print(f"auto-shape: error: {error}", file=sys.stderr)
+        return 2
+    except Stopped as stop:  # its message says how to resume
+        print(f"\n{stop}", flush=True)
+        return 130
+    except KeyboardInterrupt:
+        print("auto-shape: stopped at once; resume a search that has begun with --resume", file=sys.stderr)
+        return 130
+
+
+def _search(args: argparse.Namespace) -> int:
+    """Search and show the progress; return the exit code."""
+    # torch and the simulators load here, so that --help is instant
+    from envcoder_bench.cli.console import Console, exit_code, show_profile, show_ranking
+    from envcoder_bench.search import launch, screen
+
+    class View(screen.View):
+        def say(self, text: str) -> None:
+            print(screen.printable(text), flush=True)
+
+        def show(self, result: RunResult) -> None:
+            show_ranking(result)
+            show_profile(result)
+
+    gc.freeze()  # imported objects are permanent: exclude them from garbage collection
+    console = Console(names_folder=False)
+    view = View(console, console.stop)
+    if args.resume:
+        changed = {name: getattr(args, name) for name in (*RAISED, *CHANGED) if getattr(args, name) is not None}
+        result = launch.resume(Path(args.resume), view, changed)
+    else:
+        result = launch.start(
+            task=args.task,
+            llm=args.llm,
+            task_description=args.task_description,
+            overrides=overrides(args),
+            base_url=args.base_url,
+            candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
+            output_dir=None if args.output_dir is None else Path(args.output_dir),
+            view=view,
+        )
+    if result.stopped is not None:
+        print(f"stopped {result.stopped.stopped_at}; resume with: {result.command}", file=sys.stderr)
+        return exit_code(result.stopped)
+    return 0 if result.best else 1

@@ -1,0 +1,294 @@
+"""The common parts of the command lines: the parser, flags for keys of cfg/, and key=value overrides."""
+
+import argparse
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from envcoder_bench.cli.stdio import best_effort_output
+from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.files import disk_trouble
+from envcoder_bench.core.folders import PACKAGE
+from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.core.repeats import RepeatHandler
+from envcoder_bench.core.run_log import LOGGERS
+from envcoder_bench.core.shell import invocation, quoted
+from envcoder_bench.shaping.contract import known_types
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.trainers.registry import full_name
+
+
+class PlainParser(argparse.ArgumentParser):
+    """A parser that names near matches of unknown flags and raises UserError; help keeps its line breaks.
+
+    Help shows the command as it was started, also for COMMAND in ``epilog``, so that its examples can be pasted.
+
+    Args:
+        prog: the command, and its verb if it has verbs: ``"envcoder-bench list"``.
+    """
+
+    def __init__(self, prog: str, description: str, epilog: str) -> None:
+        name, _, verb = prog.partition(" ")
+        started = f"{invocation(name)} {verb}".rstrip()
+        super().__init__(
+            prog=started,
+            description=description,
+            epilog=epilog.replace("COMMAND", started),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str):
+        words = message.split(": ", 1)[-1].split() if message.startswith("unrecognized arguments") else []
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        hints = "".join(near_matches(word.split("=")[0], flags) for word in words if word.startswith("-"))
+        raise UserError(f"{message}{hints}; see --help")
+
+
+class Parser(PlainParser):
+    """A PlainParser that also takes key=value overrides of cfg/."""
+
+    def __init__(self, prog: str, description: str, epilog: str) -> None:
+        super().__init__(prog, description, epilog)
+        self.add_argument(
+            "overrides",
+            nargs="*",
+            metavar="key=value",
+            help="override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
+        )
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse; key=value may be anywhere, also after a flag that takes several values."""
+        rest, overrides = split_overrides(self, words)
+        args = self.parse_args(rest)
+        for word in args.overrides:
+            raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
+        args.overrides = overrides
+        return args
+
+
+def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) -> int:
+    """Run a command and return its exit code; user errors, a stop and a full disk give one line on stderr.
+
+    A closed pipe or terminal affects neither the run nor its exit code.
+    """
+    with best_effort_output():
+        try:
+            with shown_messages():
+                return run(list(words))
+        except UserError as error:
+            message, code = f"error: {error}", 2
+        except OSError as error:
+            message, code = f"error: {disk_trouble(error)}", 2
+            if not disk_trouble(error):
+                raise
+        except KeyboardInterrupt as stop:
+            message, code = str(stop) or "stopped; nothing was written", 130
+        print(f"{name}: {message}", file=sys.stderr)
+        return code
+
+
+@contextmanager
+def shown_messages() -> Iterator[None]:
+    """Print the package's messages and Python's warnings on stderr, repeated warnings on one line."""
+    handler, package = RepeatHandler(_print_message), logging.getLogger(LOGGERS[0])
+    level = package.level
+    package.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        with _plain_warnings():
+            yield
+    finally:
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(handler)
+        logging.captureWarnings(False)
+        package.setLevel(level)
+        handler.flush()
+
+
+def _print_message(text: str) -> None:
+    """Print a message on stderr, above the progress bar if there is one."""
+    bars = sys.modules.get("tqdm")
+    if bars is None:
+        print(text, file=sys.stderr, flush=True)
+    else:
+        bars.tqdm.write(text, file=sys.stderr)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print warnings of this package on one line, without the place in its code."""
+    before = warnings.formatwarning
+
+    def formatted(message: Any, category: Any, filename: str, *rest: Any) -> str:
+        is_own = PACKAGE in Path(filename).resolve().parents
+        return f"warning: {message}\n" if is_own else before(message, category, filename, *rest)
+
+    warnings.formatwarning = formatted
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
+def add_training(group: Any) -> None:
+    """Add the flags for the amount of training."""
+    group.add_argument("--learning_iterations", type=int, metavar="N", help="PPO iterations (default: 500)")
+    group.add_argument(
+        "--trainer",
+        metavar="NAME",
+        help="ppo (default), elegantrl_ppo (ElegantRL's PPO, one candidate after the other: slower), or module:Class",
+    )
+    group.add_argument(
+        "--seeds",
+        type=_seeds,
+        metavar="K|auto",
+        help="replicas of each candidate (default: auto, 1 to 5, as many as a GPU trains in less than twice the time of"
+        " one; 1 on a CPU)",
+    )
+    group.add_argument("--seed", type=int, help="the first seed (default: 0)")
+    group.add_argument(
+        "--race",
+        action="store_true",
+        help="stop candidates that can no longer win before the end of the training (docs/racing.md)",
+    )
+
+
+def _seeds(word: str) -> int | str:
+    """Return a number, or ``auto``. Raises ArgumentTypeError."""
+    if word == "auto":
+        return word
+    try:
+        return int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"it must be a whole number of at least 1, or auto, got {word}") from None
+
+
+def add_num_envs(group: Any) -> None:
+    """Add --num_envs_per_candidate."""
+    group.add_argument(
+        "--num_envs_per_candidate", type=int, metavar="N", help="environments per candidate and seed (default: 256)"
+    )
+
+
+def add_where(group: Any) -> None:
+    """Add the flags for simulator, device and memory."""
+    group.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), help="simulator (default: auto)")
+    group.add_argument("--device", metavar="auto|cpu|cuda:N", help="torch device (default: auto)")
+    group.add_argument(
+        "--devices",
+        metavar="all|0,1|cpu:N",
+        help="several devices at a time: all GPUs of this machine, some, or N workers on its CPU: docs/scale.md",
+    )
+    group.add_argument(
+        "--ray",
+        metavar="auto|HOST:PORT",
+        help="a running Ray cluster, whose GPUs train (with --devices cpu:N: its CPUs)",
+    )
+    group.add_argument("--gpu_id", type=int, metavar="N", help="short for --device cuda:N")
+    group.add_argument(
+        "--max_memory",
+        metavar="SIZE",
+        help="memory of the device to use, e.g. 24GiB; candidates that do not fit at once are trained in waves, one"
+        " after the other, with the same results (default: the free memory)",
+    )
+
+
+def add_wandb(group: Any) -> None:
+    """Add --wandb."""
+    group.add_argument(
+        "--wandb",
+        action="store_true",
+        help="log to Weights & Biases, a run for each candidate and seed; with wandb.project=NAME, wandb.mode=offline"
+        " (docs/reading_a_run.md)",
+    )
+
+
+def add_files(group: Any) -> None:
+    """Add the flags for the user's own YAML files."""
+    text = "of your own or of IsaacGymEnvs, whose values replace those in"
+    group.add_argument("--task_config", metavar="FILE", help=f"a task YAML {text} cfg/task/<Task>.yaml")
+    group.add_argument("--train_config", metavar="FILE", help=f"a train YAML {text} cfg/train/<Task>PPO.yaml")
+
+
+def add_fitness(group: Any) -> None:
+    """Add --fitness."""
+    group.add_argument(
+        "--fitness",
+        metavar="FILE",
+        help="rank by this file's compute_fitness(state_dict) instead of the task's own fitness: docs/candidates.md",
+    )
+
+
+def take_config(args: argparse.Namespace) -> None:
+    """Add ``--task_config`` to the address of a task that is a Python file, which has no other YAML."""
+    from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK, FILE
+
+    match = FILE.fullmatch(args.task or "")
+    if match and not match["config"] and args.task_config is not None:
+        args.task, args.task_config = f"{args.task}{CONFIG_MARK}{args.task_config}", None
+
+
+def common_overrides(args: argparse.Namespace) -> dict[str, object]:
+    """Return the values of the flags above as keys of cfg/config.yaml; None for flags that were not given."""
+    if args.gpu_id is not None and args.device not in (None, "auto"):
+        raise UserError("--gpu_id and --device both choose the device: give one of them")
+    single = "--device" if args.device is not None else "--gpu_id" if args.gpu_id is not None else ""
+    if single and (args.devices is not None or args.ray is not None):
+        raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
+    files: dict[str, object] = {}
+    if args.task_config is not None or args.train_config is not None:
+        from envcoder_bench.run.isaac_yaml import file_overrides  # here, because --help does not need it
+        from envcoder_bench.tasks.registry import find_spec
+
+        with user_input():
+            task = find_spec(args.task).name
+        files.update(file_overrides(task, args.task_config, args.train_config))
+    if args.trainer is not None:
+        with user_input():
+            files["train.params.algo.name"] = quoted(full_name(args.trainer))
+    return {
+        **files,
+        "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",
+        "fitness": None if args.fitness is None else quoted(args.fitness),
+        "num_envs_per_candidate": args.num_envs_per_candidate,
+        "learning_iterations": args.learning_iterations,
+        "seeds": args.seeds,
+        "seed": args.seed,
+        "race.enabled": "true" if args.race else None,
+        "wandb.enabled": "true" if args.wandb else None,
+        "max_memory": None if args.max_memory is None else quoted(args.max_memory),
+        "sim": args.sim,
+        "devices": None if args.devices is None else quoted(args.devices),
+        "ray": None if args.ray is None else quoted(args.ray),
+        "device": args.device if args.gpu_id is None else f"cuda:{args.gpu_id}",
+    }
+
+
+def given_flags(words: Sequence[str]) -> list[str]:
+    """Return the flags among the words of a command line."""
+    return [word.split("=")[0] for word in words if word.startswith("--")]
+
+
+def as_words(values: dict[str, object]) -> list[str]:
+    """Return the values that are not None as key=value."""
+    return [f"{key}={value}" for key, value in values.items() if value is not None]
+
+
+def listed(words: Sequence[str]) -> list[str]:
+    """Return the items of a flag's values, which may be separated by spaces or commas: ``a,b c``."""
+    return [item.strip() for word in words for item in word.split(",") if item.strip()]
+
+
+def shaper_types(words: Sequence[str]) -> list[str]:
+    """Return the shaper types without aliases. Raises UserError with near matches."""
+    names = listed(words)
+    if not names:
+        raise UserError(f"--shaper_types is empty; there are {', '.join(SHAPER_TYPES)}")
+    return known_types(names)

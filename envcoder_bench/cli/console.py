@@ -1,0 +1,178 @@
+"""Display of runs: messages and progress on stderr, the ranking on stdout; and signals that stop runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envcoder_bench.core.errors import MachineError, Stopped, UserError
+from envcoder_bench.core.folders import PACKAGE
+from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.report.progress import Progress
+from envcoder_bench.run.hooks import Reporter, StopRequest
+
+if TYPE_CHECKING:  # it imports torch, which --help does not need
+    from envcoder_bench.run.result import RunResult
+
+log = logging.getLogger(__name__)
+NEXT_PROCESS = "the next candidate's process"
+_HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
+
+
+class Console(Reporter):
+    """Shows the progress of a command's runs, and stops them at a signal.
+
+    Args:
+        names_folder: whether to print the run's folder when it begins.
+        one_process_a_wave: stop an isolated run after every wave, so that ``finish`` continues in another process.
+
+    Attributes:
+        stop: the StopRequest for the runs, which signals call while a wave trains. At other times signals have their
+            default effect, so that Ctrl-C interrupts a file with an endless loop.
+    """
+
+    def __init__(self, names_folder: bool = True, one_process_a_wave: bool = False) -> None:
+        self.stop = StopRequest()
+        self._one_process_a_wave, self._isolated = one_process_a_wave, False
+        self._names_folder = names_folder
+        self._progress: Progress | None = None
+        self._rung = ""  # of a race
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def run_began(self, folder: Path) -> None:
+        self._rung = ""  # a search runs several, and its last one does not race
+        if self._names_folder:
+            log.info("folder: %s", shown(folder))
+        if self._one_process_a_wave:
+            import yaml
+
+            config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+            self._isolated = config.get("isolate") == "process"
+
+    def rung_began(self, number: int, rungs: int, alive: int, candidates: int) -> None:
+        self._rung = f"rung {number} of {rungs}, {alive} of {candidates} alive, "
+
+    def wave_began(self, number: int, waves: int, iteration: int, iterations: int) -> None:
+        self._progress = Progress(iterations, iteration, wave=number, waves=waves)
+        if self._rung:
+            self._progress.set_prefix(self._rung + self._progress.prefix)
+        self._handlers = {name: signal.signal(name, self._request_stop) for name in _stop_signals()}
+
+    def devices_began(self, devices: int, waves: int, iteration: int, iterations: int) -> None:
+        self.wave_began(1, 1, iteration, iterations)
+
+    def devices_at_work(self, devices: int, done: int, waves: int) -> None:
+        assert self._progress is not None
+        counted = f"{devices} device{'s' * (devices != 1)}"
+        self._progress.set_prefix(f"{self._rung}{counted}, {done} of {waves} waves done, iteration")
+
+    def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
+        assert self._progress is not None
+        self._progress.update(iteration, env_steps, best)
+
+    def wave_ended(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
+        self._progress = None
+        for name, handler in self._handlers.items():
+            signal.signal(name, handler)
+        if self._isolated:
+            self.stop(NEXT_PROCESS)
+
+    def _request_stop(self, number: int, _frame: Any) -> None:
+        if number != _HANG_UP:  # a closing terminal may send two, from the system and from the shell
+            signal.signal(number, self._handlers[signal.Signals(number)])  # a second Ctrl-C stops at once
+        self.stop(number)
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """Return the signals that stop training with a checkpoint: those of Ctrl-C, kill, and, without nohup, hang-up."""
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:
+        signals.append(_HANG_UP)
+    return signals
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Add the command that resumes the run to the errors of a stop or of a full disk.
+
+    Raises:
+        UserError, KeyboardInterrupt: those of the block, with extended messages.
+    """
+    try:
+        yield
+    except MachineError as error:
+        again = f"What was saved before is intact: fix this, and resume with: {resume_command(error.folder)}"
+        raise UserError(f"{error}. {again}") from error
+    except Stopped as stop:
+        hint = "the run had not begun, and nothing was written"
+        if stop.folder is not None:
+            hint = f"resume with: {resume_command(stop.folder)}"
+        raise KeyboardInterrupt(f"stopped{f' {stop}' if str(stop) else ''}; {hint}") from None
+
+
+def finish(result: RunResult) -> int:
+    """As ``show``; an isolated run continues with its next wave in a new process that replaces this one."""
+    if result.complete or result.stopped_by != NEXT_PROCESS:
+        return show(result)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *_python_path()])
+    os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", "--resume", str(result.folder)])
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def show(result: RunResult) -> int:
+    """Print the result of a run, or the command that resumes it.
+
+    Returns:
+        The exit code: 0 ranked, 1 every candidate failed, else 128 plus the number of the signal that stopped it.
+    """
+    if not result.complete:
+        command = resume_command(result.folder)
+        print(f"stopped {result.stopped_at}; resume with: {command}", file=sys.stderr)
+    else:
+        show_ranking(result)
+    show_profile(result)
+    if not result.trained:
+        print(f"\nthe run in {shown(result.folder)} is complete: nothing was left to do", file=sys.stderr)
+    return exit_code(result)
+
+
+def exit_code(result: RunResult) -> int:
+    """Return the exit code of a command that ends with this run, see ``show``."""
+    if not result.complete:
+        return 128 + int(result.stopped_by or signal.SIGINT)
+    return 0 if result.succeeded else 1
+
+
+def show_ranking(result: RunResult) -> None:
+    """Print the ranking and the run's folder."""
+    print("\n" + result.table(screen_width(), bold=sys.stdout.isatty()))
+    for path in (*result.pictures, result.folder / "results.csv", result.folder / "candidates"):
+        if path.exists():
+            print(shown(path))
+
+
+def show_profile(result: RunResult) -> None:
+    """Print the profile, if there is one."""
+    if result.breakdown is not None:
+        from envcoder_bench.report.breakdown import render_breakdown
+
+        print("\n" + render_breakdown(result.breakdown, screen_width()))
+
+
+def screen_width() -> int:
+    """Return the number of characters in a line of a table."""
+    return max(80, min(120, shutil.get_terminal_size((100, 24)).columns))

@@ -1,0 +1,216 @@
+"""Evaluate trained policies on terrains: all pairs and episodes in one simulation."""
+
+import argparse
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from envcoder_bench.cli.command_line import Parser, as_words, command, given_flags
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import refuse_taken, stamped_folder
+from envcoder_bench.core.shell import resume_command, shown
+
+COMMAND = "eval-policies"
+WITH_RESUME = ("--resume", "--device", "--devices", "--sim", "--video")
+EPILOG = """\
+examples:
+  # two policies of Spot on the four built-in terrains, 100 episodes of 600 s for each pair: 800 robots at once
+  COMMAND --robot spot --policies rough=policy.pt flat=flat.onnx --terrains friction grass boulder stairs
+  # a policy of a run, and a terrain of your own
+  COMMAND --robot anymal_c --policies mine=runs/Anymal_x/candidates/a/policy.pth --terrains stairs my_arena.yaml
+  # all candidates of a run
+  COMMAND --robot spot --policies runs/SpotTerrain_20260101-120000 --terrains boulder stairs --episodes 20
+  # a policy of Isaac Lab, whose joints are in another order
+  COMMAND --robot spot --policies theirs=policy.pt --layouts theirs=flat_isaac --terrains friction
+  # a short trial
+  COMMAND --robot spot --policies rough=policy.pt --terrains stairs --episodes 4 --seconds 10
+  # other figures of the protocol, which are in cfg/eval_policies.yaml
+  COMMAND --robot spot --policies rough=policy.pt --terrains friction commands.vx=0.5 arenas.friction.use=static
+  # two GPUs; four processes on the CPU
+  COMMAND --robot spot --policies rough=policy.pt --terrains stairs --devices 0,1
+  COMMAND --robot spot --policies rough=policy.pt --terrains stairs --devices cpu:4
+  # resume after Ctrl-C or a kill
+  COMMAND --resume grids/spot_20260101-120000
+
+exit codes: 0 evaluated; 2 bad input, or a file that cannot be read or written; 130 stopped by Ctrl-C (128 + its number
+for another signal), resumable.
+"""
+
+
+def build_parser() -> Parser:
+    """Return the parser of the command."""
+    parser = Parser(COMMAND, __doc__ or "", EPILOG)
+    what = parser.add_argument_group("grid")
+    what.add_argument("--robot", metavar="NAME", help="spot or anymal_c")
+    what.add_argument(
+        "--policies",
+        nargs="+",
+        metavar="NAME=FILE|RUN",
+        help="TorchScript, ONNX, a policy.pth of a run folder, or a checkpoint of rsl_rl; or a run folder, for all its"
+        " candidates",
+    )
+    what.add_argument(
+        "--layouts",
+        nargs="+",
+        default=[],
+        metavar="NAME=LAYOUT",
+        help="what policies observe: flat, rough, flat_isaac, rough_isaac, or of your own in cfg (default: the first"
+        " one with the policy's width)",
+    )
+    what.add_argument(
+        "--terrains",
+        nargs="+",
+        metavar="NAME|FILE",
+        help="friction, grass, boulder, stairs, or YAML files (docs/eval_policies.md)",
+    )
+    what.add_argument("--episodes", type=int, metavar="N", help="of each policy on each terrain (default: 100)")
+    what.add_argument("--seconds", type=float, metavar="S", help="limit of an episode (default: 600)")
+    what.add_argument("--seed", type=int, help="of boulders and starts (default: 0)")
+
+    where = parser.add_argument_group("devices and files")
+    where.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), default="auto", help="simulator")
+    where.add_argument("--device", metavar="auto|cpu|cuda:N", default="auto", help="torch device (default: auto)")
+    where.add_argument(
+        "--devices", metavar="all|0,1|cpu:N", help="several devices at a time, a process each, which share the episodes"
+    )
+    where.add_argument("--video", type=int, metavar="N", default=0, help="videos of the first N episodes of each pair")
+    where.add_argument("--output_dir", metavar="DIR", help="the grid's folder (default: grids/<robot>_<time>)")
+    where.add_argument("--resume", metavar="DIR", help="resume the grid in DIR")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    return command(COMMAND, run, sys.argv[1:] if argv is None else argv)
+
+
+def run(words: list[str]) -> int:
+    """Run the command without its handling of errors; return the exit code."""
+    # a policy is NAME=FILE, which would look like an override
+    parser = build_parser()
+    words, held = _hold(words, ("--policies", "--layouts"))
+    args = parser.parse(words)
+    args.policies, args.layouts = held.get("--policies"), held.get("--layouts", [])
+    if args.video < 0:
+        raise UserError(f"--video {args.video}: it must be 0 or more")
+    if args.resume:
+        taken = set(given_flags(words)) | set(held)
+        if taken - set(WITH_RESUME) or args.overrides:
+            raise UserError(
+                f"--resume takes no other flag but {', '.join(WITH_RESUME[1:])}: the settings are those of the grid's"
+                " config.yaml"
+            )
+    else:
+        for flag in ("robot", "policies", "terrains"):
+            if not getattr(args, flag):
+                raise UserError(f"no {flag}: give --{flag}; see --help")
+        if args.output_dir is not None:
+            with user_input():
+                refuse_taken(Path(args.output_dir), kind="grid")  # before the imports, which take seconds
+    return _evaluate(args)
+
+
+def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Take the values of flags with NAME=VALUE out of the words, with which they remain as ``x``.
+
+    Values end at the next flag, or at a second or later word that is an override of a key of the settings.
+    """
+    rest: list[str] = []
+    held: dict[str, list[str]] = {}
+    flag = ""
+    keys = _top_keys()
+    for word in words:
+        name, is_pair, value = word.partition("=")
+        override = is_pair and (name in keys or ("." in name and name.split(".")[0] in keys))
+        if word.startswith("--"):
+            flag = name if name in flags else ""
+            rest.append(flag or word)
+            if flag:
+                held.setdefault(flag, []).extend([value] if is_pair else [])
+                rest.append("x")
+        elif flag and not (held[flag] and override):
+            held[flag].append(word)
+        else:
+            flag = ""
+            rest.append(word)
+    return rest, held
+
+
+def _top_keys() -> set[str]:
+    """Return the first parts of the settings' keys, without YAML's parser, which --help does not need."""
+    from envcoder_bench.core.folders import project_folder
+
+    text = (project_folder("cfg") / "eval_policies.yaml").read_text(encoding="utf-8")
+    return set(re.findall(r"^(\w+):", text, re.MULTILINE))
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    from envcoder_bench.grid.inputs import check_inputs, read_inputs  # torch loads here, so that --help is instant
+    from envcoder_bench.grid.progress import GridProgress
+    from envcoder_bench.grid.report import render_summary, write_report
+    from envcoder_bench.grid.run import begin_grid, run_grid
+
+    workers = _workers(args)
+    if args.resume:
+        folder = Path(args.resume)
+        inputs = read_inputs(folder)
+    else:
+        flags = {"episodes": args.episodes, "seconds": args.seconds, "seed": args.seed}
+        overrides = [*as_words(flags), *args.overrides]
+        inputs = check_inputs(args.robot, args.policies, args.terrains, overrides, args.layouts)
+        folder = Path(args.output_dir) if args.output_dir else stamped_folder("grids", args.robot)
+        begin_grid(inputs, folder)
+        print(f"folder: {shown(folder)}", file=sys.stderr)
+    progress = GridProgress()
+    stopped: list[int] = []
+    before = {number: signal.signal(number, _stopper(stopped)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        result = run_grid(inputs, folder, workers, progress, lambda: bool(stopped))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        progress.close()
+    if not result.complete:
+        print(f"stopped; resume with: {resume_command(folder, COMMAND)}", file=sys.stderr)
+        return 128 + (stopped[0] if stopped else signal.SIGINT)
+    page = write_report(inputs, folder, result.rows, args.video, result.seconds)
+    print(render_summary(result.rows))
+    print(shown(page))
+    return 0
+
+
+def _stopper(stopped: list[int]) -> Any:
+    def stop(number: int, _frame: Any) -> None:
+        if stopped:
+            raise KeyboardInterrupt("stopped at once; resume from the last checkpoint with --resume")
+        stopped.append(number)
+
+    return stop
+
+
+def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return simulator and device of each worker. Raises UserError if there is no such device."""
+    from envcoder_bench.sim import pick_simulator
+
+    with user_input():
+        if args.devices is None:
+            return [pick_simulator(args.sim, args.device)]
+        if args.device != "auto":
+            raise UserError("--device chooses one device, and --devices several: give one of them")
+        found = re.fullmatch(r"cpu:([1-9]\d*)", args.devices)
+        if found:
+            return [pick_simulator(args.sim, "cpu")] * int(found[1])
+        if args.devices == "all":
+            import torch
+
+            numbers = [str(k) for k in range(torch.cuda.device_count())]
+            if not numbers:
+                raise UserError("--devices all: torch sees no CUDA device; for processes on the CPU give cpu:N")
+        else:
+            numbers = args.devices.split(",")
+        if not numbers or not all(number.isdigit() for number in numbers):
+            raise UserError(f"--devices must be all, GPU numbers such as 0,1, or cpu:N, got {args.devices}")
+        return [pick_simulator(args.sim, f"cuda:{number}") for number in numbers]

@@ -1,0 +1,177 @@
+"""Trained policies, read from a run folder."""
+
+import os
+import pickle
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.results import Result, read_results
+from envcoder_bench.run.config import with_defaults
+from envcoder_bench.run.folder.ranked import rank_run
+from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.prepare.task_place import find_task
+from envcoder_bench.run.train.race import all_seeds
+from envcoder_bench.tasks.base import UNTRAINED
+from envcoder_bench.trainers.registry import trainer_class
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run folder with its config and its candidates as they were when the run began.
+
+    Attributes:
+        sources: the candidates by name, baselines included, in the order of the run.
+        rows: the rows of results.csv; empty before the first evaluation.
+    """
+
+    folder: RunFolder
+    cfg: DictConfig
+    sources: dict[str, CandidateSource]
+    rows: list[Result]
+
+    def source(self, name: str) -> CandidateSource:
+        """Return a candidate. Raises UserError with near matches."""
+        if name == UNTRAINED:
+            raise UserError(f"{self.folder.path}: {UNTRAINED} is the policy before the first iteration: it has no file")
+        if name not in self.sources:
+            known = ", ".join(self.sources)
+            raise UserError(f"{self.folder.path}: no candidate '{name}'{near_matches(name, self.sources)}; {known}")
+        return self.sources[name]
+
+    def row(self, name: str, seed: int) -> Result | None:
+        """Return the result of a candidate with a seed, if there is one."""
+        return next((row for row in self.rows if (row.candidate, row.seed) == (name, seed)), None)
+
+    @cached_property
+    def ranked(self) -> list[Ranked]:
+        """The ranking."""
+        return rank_run(self.folder, self.cfg, self.rows)
+
+    def best(self) -> str:
+        """Return the best candidate that is not a baseline; if there is none, the best baseline.
+
+        Raises:
+            UserError: no candidate has a fitness.
+        """
+        ranked = [row for row in self.ranked if row.rank is not None and row.candidate != UNTRAINED]
+        if not ranked:
+            raise UserError(f"{self.folder.path}: no candidate has a fitness yet")
+        return next((row.candidate for row in ranked if not row.baseline), ranked[0].candidate)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A trained policy.
+
+    Attributes:
+        candidate, seed: whose policy it is.
+        file: the file it was read from.
+        module: observations ``(n, obs_dim)`` to actions ``(n, action_dim)``, deterministic, on the CPU, without
+            gradients. The observations are the candidate's, as its function returns them, clipped to the task's
+            ``clip_observations``; the environment clips the actions to the task's ``clip_actions``.
+        obs_dim, action_dim: its widths.
+    """
+
+    candidate: str
+    seed: int
+    file: Path
+    module: torch.nn.Module
+    obs_dim: int
+    action_dim: int
+
+    @torch.no_grad()
+    def __call__(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.module(obs)
+
+
+def open_run(path: str | Path) -> OpenedRun:
+    """Read a run folder.
+
+    Raises:
+        UserError: it is not a run folder, files of it are damaged, or its task does not exist any more.
+    """
+    path = Path(path)
+    folder = RunFolder(Path(os.path.abspath(path)))
+    if not path.is_dir():
+        raise UserError(f"{path}: there is no run here: {'it is a file' if path.exists() else 'no such folder'}")
+    if not (folder.config.is_file() or folder.run.is_file()):
+        raise UserError(f"{path}: there is no run here (no config.yaml)")
+    cfg, sources = folder.read()
+    cfg = with_defaults(cfg)
+    find_task(folder.config, cfg)
+    rows: list[Result] = []
+    if folder.results.is_file():
+        with user_input():
+            rows = read_results(folder.results)
+    elif folder.complete:
+        raise UserError(f"{folder.results} is missing, and the run is complete: restore it from a copy")
+    return OpenedRun(folder, cfg, {source.name: source for source in sources}, rows)
+
+
+def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tuple[int, Path]:
+    """Return the seed and the file of a candidate's policy.
+
+    Args:
+        seed: None for the candidate's best seed.
+
+    Raises:
+        UserError: there is no such candidate or seed, or its policy was not saved, with the reason.
+    """
+    run.source(candidate)
+    seeds = list(all_seeds(run.cfg))
+    if seed is not None and seed not in seeds:
+        raise UserError(f"{run.folder.path}: no seed {seed}: the seeds of this run are {', '.join(map(str, seeds))}")
+    own = run.folder.candidate(candidate)
+    measured = [row for row in run.rows if row.candidate == candidate and row.measured]
+    best = max(measured, key=lambda row: (row.fitness, -row.seed)).seed if measured else seeds[0]
+    chosen = best if seed is None else seed
+    file = own / (f"policy_seed_{chosen}.pth" if len(seeds) > 1 else "policy.pth")
+    if not file.is_file():
+        row = run.row(candidate, chosen)
+        failed = f": it failed: {row.error}" if row is not None and row.failed else ""
+        unfinished = "" if failed or run.folder.complete else ": the run is not complete"
+        raise UserError(
+            f"{run.folder.path}: candidate '{candidate}' has no policy of seed {chosen}{failed or unfinished}"
+        )
+    return chosen, file
+
+
+def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = None) -> Policy:
+    """Read the policy of a candidate.
+
+    Args:
+        run: a run folder, or a result of ``open_run``.
+        candidate: a candidate's or baseline's name.
+        seed: one of the run's seeds; None for the candidate's best seed.
+
+    Raises:
+        UserError: as ``open_run`` and ``find_policy``; or the file is damaged, or does not fit the run's config.
+    """
+    run = run if isinstance(run, OpenedRun) else open_run(run)
+    seed, file = find_policy(run, candidate, seed)
+    try:
+        exported = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        raise UserError(f"{file} cannot be read: it is damaged, or not a policy") from error
+    params: Any = OmegaConf.to_container(run.cfg.train.params, resolve=True)
+    try:
+        module = trainer_class(params).load_policy(params, exported)
+    except ValueError as error:
+        raise UserError(f"{file}: {error}") from error
+    module.requires_grad_(False).eval()
+    obs_dim, action_dim = _widths(module)
+    return Policy(candidate, seed, file, module, obs_dim, action_dim)
+
+
+def _widths(module: torch.nn.Module) -> tuple[int, int]:
+    """Return the widths of the first linear layer's input and of the last one's output."""
+    linear = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)]
+    return linear[0].in_features, linear[-1].out_features

@@ -1,0 +1,174 @@
+"""Writing of a run's results: results.csv, summary.json, pictures and policies."""
+
+import math
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from omegaconf import DictConfig
+
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.env.evaluation import Episodes
+from envcoder_bench.report.csv_log import sort_rows
+from envcoder_bench.report.curves import read_curves
+from envcoder_bench.report.curves_plot import plot_learning_curves
+from envcoder_bench.report.race import plot_race, race_summary
+from envcoder_bench.report.ranking import RunInfo, summary, write_summary
+from envcoder_bench.report.ranking_plot import plot_ranking
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
+from envcoder_bench.report.statistics import success_interval
+from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
+from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, packed
+from envcoder_bench.run.folder.ranked import rank_run
+from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.train.no_fitness import no_fitness
+from envcoder_bench.run.train.race import all_seeds
+from envcoder_bench.run.train.session import Session
+from envcoder_bench.shaping.contract import CandidateError, none_asked
+from envcoder_bench.tasks.base import BASELINES
+
+PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
+RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
+
+
+def not_trained(cfg: DictConfig, failed: dict[str, CandidateError]) -> list[Result]:
+    """Return a row per candidate and seed for candidates that never trained: failed at load, or skipped."""
+    status = {name: SKIPPED if none_asked(error) else FAILED_AT_LOAD for name, error in failed.items()}
+    return [Result(name, seed, status[name], error=str(error)) for name, error in failed.items() for seed in seeds(cfg)]
+
+
+def seeds(cfg: DictConfig) -> range:
+    """Return the seeds of a run."""
+    return range(cfg.seed, cfg.seed + seed_count(cfg))
+
+
+def trained(session: Session) -> list[Result]:
+    """Return a row per group from the last evaluation, with status ``running`` until training is complete."""
+    stats = session.env.stats
+    returns = stats.last_return.tolist()
+    counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
+    failures = session.failures()
+    status = OK if session.complete else RUNNING
+    results = []
+    for g, group in enumerate(session.groups):
+        known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
+        known.update((name, own[g]) for name, own in counts.items())
+        if g in failures or session.episodes is None:
+            known.update(status=FAILED, error=str(failures.get(g, "")))
+        else:
+            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
+            reason = no_fitness(session.evaluation, session.episodes, g)
+            if reason is None:
+                known.update(scores(session.cfg, session.episodes, g))
+            else:  # a later evaluation may be without a fault
+                known.update(status=FAILED if session.complete else RUNNING, error=reason)
+        results.append(Result(group.name, group.seed, **known))
+    return results
+
+
+def scores(cfg: DictConfig, episodes: Episodes, group: int) -> dict[str, Any]:
+    """Return the fields of Result that a group's evaluation episodes give."""
+    fitness = episodes.fitness[group].double().tolist()
+    mean, low, high = success_interval(fitness, fitness_bounds(cfg))
+    return {
+        "fitness": mean,
+        "fitness_ci_low": low,
+        "fitness_ci_high": high,
+        "episodes": len(fitness),
+        "episode_length": float(episodes.length[group].double().mean()),
+    }
+
+
+def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results: list[Result]) -> None:
+    """Write results.csv: baselines and candidates in order, each seed by seed."""
+    order = {name: k for k, name in enumerate(_names(sources))}
+    results.sort(key=lambda r: (order[r.candidate], r.seed))
+    write_results(folder.results, results)
+
+
+def _names(sources: Sequence[CandidateSource]) -> list[str]:
+    """Return the names of a run's rows in their order: baselines first."""
+    names = [source.name for source in sources]
+    return [*BASELINES, *(name for name in names if name not in BASELINES)]
+
+
+def policies(session: Session) -> Iterator[tuple[GroupKey, bytes]]:
+    """Yield the content of the policy file of each group that has a fitness."""
+    for g, row in enumerate(trained(session)):
+        if row.measured:
+            yield (row.candidate, row.seed), packed(session.trainer.export(g))
+
+
+def write_policies(
+    folder: RunFolder, cfg: DictConfig, policies: Iterable[tuple[GroupKey, bytes]], results: Sequence[Result]
+) -> None:
+    """Write each policy to policy_seed_<seed>.pth, and that of the candidate's best seed to policy.pth."""
+    best: dict[str, Result] = {}
+    for result in sorted(results, key=lambda result: result.seed):
+        leader = best.get(result.candidate)
+        if result.measured and (leader is None or result.fitness > leader.fitness):
+            best[result.candidate] = result
+    for (name, seed), policy in policies:
+        if len(all_seeds(cfg)) > 1:
+            write_atomic(folder.candidate(name) / f"policy_seed_{seed}.pth", policy)
+        if best[name].seed == seed:
+            write_atomic(folder.candidate(name) / "policy.pth", policy)
+
+
+def _drop_stale_policies(folder: RunFolder, results: Sequence[Result]) -> None:
+    """Delete policies of groups without a fitness, which they had before the run was extended."""
+    measured = {result.candidate for result in results if result.measured}
+    for result in results:
+        if not result.measured:
+            (folder.candidate(result.candidate) / f"policy_seed_{result.seed}.pth").unlink(missing_ok=True)
+        if result.candidate not in measured:
+            (folder.candidate(result.candidate) / "policy.pth").unlink(missing_ok=True)
+
+
+def finish(
+    folder: RunFolder,
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    saved: Checkpoint,
+    available: int,
+) -> None:
+    """Write the files of a complete run; ``available`` is the memory in bytes."""
+    results = saved.results
+    meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
+    save_results(folder, sources, results)
+    _drop_stale_policies(folder, results)
+    ranked = rank_run(folder, cfg, results)
+    paths = {"results": folder.results.name, "candidates": "candidates"}
+    if folder.curves.is_file():
+        for log in (folder.curves, folder.components, folder.points, folder.episodes):
+            if log.is_file():
+                sort_rows(log, _names(sources))
+        curves, task = read_curves(folder.curves), cfg.task.name
+        short_points = cfg.evaluation.point_steps is not None and not cfg.evaluation.record
+        plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning, short_points)
+        plot_ranking(ranked, folder.path / RANKING, task, meaning)
+        paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
+        paths.update(episodes=folder.episodes.name, tensorboard=folder.tensorboard.name)
+        paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
+    race = None
+    if cfg.race.enabled and saved.decided:
+        race = race_summary(results, seeds(cfg), cfg.race.rule, saved.decided, cfg.learning_iterations)
+        plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race)
+        paths.update(race=RACE)
+    sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
+    info = RunInfo(
+        task=cfg.task.name,
+        fitness_meaning=meaning,
+        seeds=list(seeds(cfg)),
+        num_envs_per_candidate=cfg.num_envs_per_candidate,
+        iterations=cfg.learning_iterations,
+        env_steps=sum(result.env_steps for result in results),
+        wall_time=saved.seconds,
+        paths=paths,
+        race=race,
+        memory={"waves": saved.waves, **{f"{name}_gib": round(size / 2**30, 3) for name, size in sizes.items()}},
+    )
+    write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
+    folder.checkpoint.unlink(missing_ok=True)
+    shutil.rmtree(folder.jobs, ignore_errors=True)

@@ -1,0 +1,270 @@
+"""The folder of a run: its config, its state and its results.
+
+::
+
+    config.yaml          the whole config of the run; --resume reads it
+    run.json             versions, device, config and digests of the sources when it began
+    run.log              all messages of the run
+    results.csv          a row per candidate and seed
+    summary.json         the ranking
+    curves.csv           learning curves
+    components.csv       learning curves of the rewards' components
+    points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
+    episodes.csv         the fitness of every episode of the final evaluation, and of those that a race compares;
+                         with evaluation.record=true of all
+    learning_curves.png  ranking.png  race.png (of a race: who was alive when)
+    report.html          the page of the run, by eval-shapers
+    videos/              an mp4 file for each candidate on the page, and the recorded states
+    tensorboard/         scalars per candidate and seed
+    fitness.py           with --fitness: a copy of the file
+    candidates/<name>/   source.py, policy.pth (in rl_games' format); exports beside them
+    profile/             with --profile: breakdown.json, trace.json
+    states/              the state of training at the end of each wave, from which --extend trains on
+    checkpoint.pth       present while the run is unfinished
+    jobs/                likewise, with several devices: a checkpoint for each wave in training; in a race: the states
+                         of the candidates that wait at a rung
+    .lock                held by the process that executes the run
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
+from envcoder_bench.core.folder_kinds import RUN, other_kind
+from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
+from envcoder_bench.run.folder import checkpoint
+from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
+from envcoder_bench.run.folder.folder_config import read_config
+from envcoder_bench.run.folder.provenance import Provenance, read_provenance
+from envcoder_bench.run.workers.jobs import Job
+
+FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
+_BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
+
+
+class CandidateSource(NamedTuple):
+    """A candidate's name, its file (for messages) and the file's text."""
+
+    name: str
+    file: str
+    source: str
+
+
+class RunFolder:
+    """Paths, reading and atomic writing of a run's folder.
+
+    Attributes:
+        notes: messages for the user about the folder's state, one line each; ``read`` adds to them.
+        provenance: the content of run.json; None before ``read``, and for a run of format 1.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.run = path / "run.json"
+        self.results = path / "results.csv"
+        self.summary = path / "summary.json"
+        self.curves = path / CURVES
+        self.components = path / COMPONENTS
+        self.points = path / POINTS
+        self.episodes = path / EPISODES
+        self.fitness = path / "fitness.py"
+        self.tensorboard = path / TENSORBOARD
+        self.checkpoint = path / "checkpoint.pth"
+        self.jobs = path / "jobs"
+        self.states = path / "states"
+        self.profile = path / "profile"
+        self.notes: list[str] = []
+        self.provenance: Provenance | None = None
+        self._trains = False
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        cfg: DictConfig,
+        sources: list[CandidateSource],
+        fitness: CandidateSource | None = None,
+        machines: str | None = None,
+    ) -> RunFolder:
+        """Create the folder with the config and copies of all candidates and of the fitness file.
+
+        ``machines`` names the devices, where there are several.
+
+        Raises:
+            UserError: the path is a file or a folder that is not empty, or cannot be written.
+        """
+        with user_input():
+            refuse_taken(path)
+        folder = cls(path)
+        listed = [{"name": c.name, "file": c.file} for c in sources]
+        texts = {folder.source(c.name): c.source.encode("utf-8", _BYTES) for c in sources}
+        if fitness is not None:
+            texts[folder.fitness] = fitness.source.encode("utf-8", _BYTES)
+        there = path.is_dir()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            for file, text in texts.items():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(file, text)
+            config = OmegaConf.to_yaml({**cfg, "candidates": listed})
+            digests = {file.relative_to(path).as_posix(): digest(text) for file, text in texts.items()}
+            folder.provenance = Provenance.new(config, cfg.device, digests, machines)
+            folder.provenance.write(folder.run)
+            write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
+        except BaseException as error:
+            for made in path.iterdir() if there else [path]:  # leave it empty, as it was
+                shutil.rmtree(made, ignore_errors=True)
+            if isinstance(error, OSError):
+                reason = disk_trouble(error, path) or error.strerror  # the folder itself is no file in it
+                raise UserError(f"--output_dir {path} cannot be written: {reason}") from error
+            raise
+        return folder
+
+    @classmethod
+    def open(cls, path: Path, flag: str = "--resume") -> RunFolder:
+        """Open the folder of a run to resume it, or for another ``flag``.
+
+        Raises:
+            UserError: it is not the folder of a run.
+        """
+        folder = cls(Path(os.path.abspath(path)))
+        with user_input():
+            try:
+                names = set(os.listdir(folder.path))
+            except OSError as error:
+                raise ValueError(f"{flag} {path}: there is no run here: {error.strerror}") from error
+            if not names & {folder.config.name, folder.run.name}:
+                raise ValueError(f"{flag} {path}: there is no run here (no config.yaml)")
+            other = other_kind(folder.path, RUN)
+            if other is not None:
+                raise ValueError(other)
+        return folder
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Lock the folder against other processes, see ``core.files.locked``."""
+        return locked(self.path, "run")
+
+    def in_progress(self) -> bool:
+        """Return whether a process holds the lock; the folder is not changed."""
+        try:
+            import fcntl
+
+            with open(self.path / LOCK, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released when it is closed
+        except (FileNotFoundError, ImportError):  # Windows has no fcntl
+            return False
+        except OSError:
+            return True
+        return False
+
+    def candidate(self, name: str) -> Path:
+        """Return the folder of a candidate."""
+        return self.path / "candidates" / name
+
+    def source(self, name: str) -> Path:
+        """Return the copy of a candidate's file."""
+        return self.candidate(name) / "source.py"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run is complete."""
+        return self.summary.is_file()
+
+    def read(self, trains: bool | None = None) -> tuple[DictConfig, list[CandidateSource]]:
+        """Return the config, and the candidates as they were when the run began, independent of the user's files.
+
+        Args:
+            trains: whether the candidates are to be trained, so that changed copies are errors and not notes; None if
+                the run is not complete.
+
+        Raises:
+            UserError: files are missing or damaged, the config was changed so that the run cannot be resumed, or the
+                run has a newer format.
+        """
+        self._trains = not self.complete if trains is None else trains
+        try:
+            self.provenance = read_provenance(self.run)
+        except ValueError as error:
+            self.notes.append(f"{error}: changes of config.yaml cannot be detected")
+        try:
+            cfg = read_config(self.config, self.provenance, self.complete, self.notes)
+        except ValueError as error:
+            other = other_kind(self.path, RUN)
+            raise self._damaged(str(error)) if other is None else UserError(other) from error
+        sources = []
+        for listed in cfg.candidates:
+            sources.append(CandidateSource(listed.name, listed.file, self._text(self.source(listed.name))))
+        return cfg, sources
+
+    def _text(self, file: Path) -> str:
+        """The text of a file of user code, which must be as it was when the run began."""
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise self._damaged(f"{file}: {error.strerror}") from error
+        digests = self.provenance.sources if self.provenance is not None else {}
+        known = digests.get(file.relative_to(self.path).as_posix())
+        if known not in (None, digest(text)):
+            if self._trains:
+                raise UserError(f"{file} was changed since the run began: undo that, or begin a new run")
+            self.notes.append(
+                f"{file.relative_to(self.path)} was changed after the run: these are results of the text before"
+            )
+        return text.decode("utf-8", _BYTES)
+
+    def _damaged(self, what: str) -> UserError:
+        return UserError(f"--resume {self.path}: the run is damaged: {what}; restore a copy, or begin a new run")
+
+    def note_software(self, device: str, machines: str | None = None) -> str:
+        """Record the software and device of a resumed run; return a warning if they differ from before, else ""."""
+        if self.provenance is None:
+            self.provenance = Provenance(None, [], self.config.read_text("utf-8"))
+        different = self.provenance.resumed(device, machines)
+        if different:
+            self.provenance.write(self.run)
+        return different and f"{different}: the results may not be bitwise those of an uninterrupted run"
+
+    def read_fitness(self, cfg: DictConfig) -> CandidateSource | None:
+        """Return the fitness file as it was when the run began; None for the task's own fitness.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
+        if cfg.get("fitness") is None:
+            return None
+        return CandidateSource(FITNESS_NAME, cfg.fitness, self._text(self.fitness))
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """Return the last checkpoint, on the CPU, or None if there is none yet.
+
+        Raises:
+            UserError: it is damaged, or has a newer format.
+        """
+        there = self.checkpoint.exists()
+        saved = checkpoint.load_checkpoint(self.checkpoint) if there else Checkpoint()
+        saved.jobs = checkpoint.load_jobs(self.jobs, saved)
+        return saved if there or saved.jobs else None
+
+    def job(self, name: str) -> Path:
+        """The checkpoint of a wave in training on one of several devices."""
+        return self.jobs / f"{name}.pth"
+
+    def write_state(self, groups: Sequence[GroupKey], content: bytes) -> None:
+        """Write the state of a wave at its end, a result of ``pack_job``."""
+        self.states.mkdir(exist_ok=True)
+        write_atomic(self.states / f"{Job(tuple(groups), 0.0).name}.pt", content)
+
+
+def digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()

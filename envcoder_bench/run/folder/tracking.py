@@ -1,0 +1,120 @@
+"""The trackers of a run: TensorBoard always, Weights & Biases on request."""
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.results import Result
+from envcoder_bench.report.tensorboard import write_hparams
+from envcoder_bench.report.wandb_log import MODES, RankingReport, WandbLog, WandbSettings, check_wandb, log_ranking
+from envcoder_bench.run.folder.ranked import rank_run
+from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.shaping.definitions import defined_types
+from envcoder_bench.shaping.kinds import ALIASES
+from envcoder_bench.tasks.base import BASELINES
+
+# keys of the train YAML's params.config that are hyperparameters of trackers
+_PPO = ("learning_rate", "gamma", "tau", "e_clip", "entropy_coef", "horizon_length", "mini_epochs", "num_minibatches")
+log = logging.getLogger(__name__)
+
+
+def check_tracking(cfg: DictConfig) -> None:
+    """Check the keys ``wandb`` of a config, and, if it is enabled, that it can be used. Raises UserError."""
+    own = cfg.wandb
+    if not isinstance(own, DictConfig) or not isinstance(own.get("enabled"), bool):
+        raise UserError(f"wandb.enabled must be true or false, got wandb={own}")
+    if not isinstance(own.project, str) or not own.project:
+        raise UserError(f"wandb.project must be a name, got {own.project}")
+    for key in ("entity", "group"):
+        if own[key] is not None and not isinstance(own[key], str):
+            raise UserError(f"wandb.{key} must be a name, or null, got {own[key]}")
+    if own.mode not in (None, *MODES):
+        raise UserError(f"wandb.mode must be {' or '.join(MODES)}, or null for W&B's default, got {own.mode}")
+    if not isinstance(own.tags, ListConfig) or not all(isinstance(tag, str) for tag in own.tags):
+        raise UserError(f"wandb.tags must be a list of words, got {own.tags}")
+    if own.enabled:
+        check_wandb(own.mode)
+
+
+def hyperparameters(cfg: DictConfig, sources: Sequence[CandidateSource]) -> dict[str, dict[str, Any]]:
+    """Return by candidate what distinguishes its training, as numbers and words."""
+    params: Any = OmegaConf.select(cfg, "train.params") or {}
+    config, units = params.get("config", {}), OmegaConf.select(cfg, "train.params.network.mlp.units")
+    shared = {
+        "task": str(cfg.task.name),
+        "baseline": str(cfg.baseline),
+        "num_envs": int(cfg.num_envs_per_candidate),
+        "iterations": int(cfg.learning_iterations),
+        "trainer": str(params.get("algo", {}).get("name", "")),
+        **{key: config[key] for key in _PPO if isinstance(config.get(key), (int, float))},
+        "units": "" if units is None else ",".join(map(str, units)),
+    }
+    found = {}
+    for source in sources:
+        own = [ALIASES.get(name, name) for name in defined_types(source.source)]
+        if cfg.shaper_types is not None and source.name not in BASELINES:
+            own = [name for name in own if name in cfg.shaper_types]
+        types = " ".join(sorted(own))
+        found[source.name] = {"candidate": source.name, "shaper_types": types, **shared}
+    return found
+
+
+def wandb_settings(folder: RunFolder, cfg: DictConfig) -> WandbSettings | None:
+    """Return where a run's scalars go in W&B; None if it is not enabled."""
+    own = cfg.wandb
+    if not own.enabled:
+        return None
+    begun = folder.provenance.begun if folder.provenance is not None else None
+    key = hashlib.sha256(f"{folder.path.name} {begun}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return WandbSettings(
+        own.project, own.group or folder.path.name, folder.path, key, own.entity, own.mode, tuple(own.tags)
+    )
+
+
+def wandb_log(folder: RunFolder, cfg: DictConfig, sources: Sequence[CandidateSource]) -> WandbLog | None:
+    """Return the W&B log of a run; None if it is not enabled."""
+    settings = wandb_settings(folder, cfg)
+    if settings is None:
+        return None
+    known = hyperparameters(cfg, sources)
+
+    def about(candidate: str, seed: int) -> dict[str, Any]:
+        return {**known[candidate], "seed": seed, "is_baseline": candidate in BASELINES}
+
+    return WandbLog(settings, about)
+
+
+def finish_tracking(
+    folder: RunFolder,
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    results: Sequence[Result],
+    wandb: WandbLog | None,
+) -> None:
+    """Write TensorBoard's HParams page, and the results to W&B."""
+    if folder.tensorboard.is_dir():
+        write_hparams(folder.tensorboard, hyperparameters(cfg, sources), results)
+    if wandb is not None:
+        wandb.finish(results, rank_run(folder, cfg, results))
+
+
+def log_report(run: Path, report: Path | None, videos: Mapping[str, Path]) -> None:
+    """Log ranking, page and videos of a complete run to W&B if that is enabled; failures are warnings."""
+    folder = RunFolder(run)
+    cfg, _ = folder.read()
+    settings = wandb_settings(folder, cfg) if "wandb" in cfg else None
+    if settings is None:
+        return
+    from envcoder_bench.report.results import read_results
+
+    try:
+        ranked = rank_run(folder, cfg, read_results(folder.results))
+        config = {"task": str(cfg.task.name), "seeds": int(cfg.seeds), "iterations": int(cfg.learning_iterations)}
+        log_ranking(settings, RankingReport(ranked, config, report, videos))
+    except Exception as error:  # results must not depend on it
+        log.warning("W&B: the report could not be logged: %s", " ".join(str(error).split()) or type(error).__name__)

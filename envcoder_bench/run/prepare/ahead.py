@@ -1,0 +1,154 @@
+"""Processes that fill the caches of a first run: they check and trace its candidates, and compile their kernels.
+
+Meanwhile the run's own process compiles the simulator's kernels, and checks the candidates on the GPU. It finds the
+programs and kernels in the caches, and waits for the kernels that are still being compiled. Results do not change: a
+cache gives what the run would have made itself.
+
+The processes have states of the simulator on the CPU: programs do not depend on the numbers of a state, and the run
+checks its candidates on a state from there, too.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+
+from envcoder_bench.compile.cache import own_code
+from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+
+CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
+FEWEST_EACH = 8  # candidates per process: it takes seconds to start
+_BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.run.prepare.ahead import main; main()"
+
+
+class Order(NamedTuple):
+    """What the processes do.
+
+    Attributes:
+        cfg: the run's config as YAML.
+        target: of the kernels, as ``warp_kernel.target`` gives it.
+        done: a file that is made at the end.
+    """
+
+    cfg: str
+    sources: list[CandidateSource]
+    fitness: CandidateSource | None
+    target: str
+    done: Path
+
+
+def start(cfg: DictConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> contextlib.ExitStack:
+    """Start the processes, unless others have done the same work before; closing the result ends them."""
+    stack = contextlib.ExitStack()
+    parts = min(MOST, usable_cpus() // CPUS_EACH, -(-len(sources) // FEWEST_EACH))
+    if parts > 0 and is_useful(cfg):
+        from envcoder_bench.compile import warp_kernel
+
+        done = _mark(warp_kernel.kernel_folder(), cfg, sources, fitness)
+        order = Order(OmegaConf.to_yaml(cfg), list(sources), fitness, warp_kernel.target(cfg.device), done)
+        for part in range(0 if done.exists() else parts):
+            stack.callback(_end, launch(order, part, parts))
+    return stack
+
+
+def is_useful(cfg: DictConfig) -> bool:
+    """Return whether a run compiles kernels of all its candidates together, beside those of a simulator on a GPU.
+
+    An Isaac Gym task has a simulation of its own, which each process would have to build on the CPU.
+    """
+    apart = cfg.untrusted or cfg.isolate or cfg.deterministic  # other code, one by one, in another order
+    apart = apart or is_isaac_address(cfg.task_source or "")
+    return cfg.sim == "mujoco_warp" and cfg.device != "cpu" and cfg.compile_shapers and not apart
+
+
+def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
+    """Start a process: the first one prepares all candidates and compiles, the others share the work before it."""
+    path = [os.path.abspath(entry) for entry in sys.path]
+    with tempfile.TemporaryFile() as file:  # a pipe would make this process wait until the other one reads it
+        pickle.dump((order, part, parts, os.getpid()), file)
+        file.seek(0)
+        return subprocess.Popen(
+            [sys.executable, "-c", _BOOT.format(path=path)],
+            stdin=file,
+            stdout=subprocess.DEVNULL,  # the run itself finds the same faults, and says so
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # so that Ctrl-C does not reach it
+        )
+
+
+def _mark(folder: Path, cfg: DictConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> Path:
+    """Return the file that says that this work is done; it is in the folder of the kernels, to be emptied with them."""
+    texts = [(own.name, own.source) for own in (*sources, *([] if fitness is None else [fitness]))]
+    key = repr((own_code(), OmegaConf.to_yaml(cfg), texts)).encode("utf-8", "surrogateescape")
+    return folder / "ahead" / hashlib.sha256(key).hexdigest()[:32]
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.kill()
+    process.wait()
+
+
+def main() -> None:
+    """Do a part of the work; the parent ends this process earlier if its run ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG: end with the parent
+    if hasattr(os, "nice"):
+        os.nice(5)  # the parent's own work first
+    order, part, parts, parent = pickle.load(sys.stdin.buffer)
+    if os.getppid() != parent:
+        return  # it was killed while this process started
+    fill_caches(order, part, parts)
+    if part == 0:
+        order.done.parent.mkdir(parents=True, exist_ok=True)
+        order.done.touch()
+
+
+def fill_caches(order: Order, part: int, parts: int) -> None:
+    """Check and trace the candidates, and compile the kernels of their training and evaluation.
+
+    Other parts than the first one only check and trace their share of the candidates. They take them in the same order,
+    so that the first one, beginning with all of them at the same time, soon finds the others' programs in the cache.
+
+    This process can launch no kernels afterwards.
+    """
+    import torch
+
+    from envcoder_bench.compile import elsewhere, kernels
+    from envcoder_bench.core.groups import GroupLayout
+    from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+    from envcoder_bench.run.folder.results import seeds
+    from envcoder_bench.run.prepare.groups import prepare
+    from envcoder_bench.run.prepare.run_task import build_task
+    from envcoder_bench.tasks.registry import get_spec
+
+    torch.set_num_threads(1)
+    kernels.NATIVE, elsewhere.TARGET = "envcoder_bench.compile.elsewhere", order.target
+    cfg: Any = OmegaConf.create(order.cfg)
+    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    get_spec(cfg.task_source or cfg.task.name, cfg.task)
+    if part > 0:
+        prepare(cfg, share(order.sources, part - 1, parts - 1), order.fitness)
+        return
+    groups, _ = prepare(cfg, order.sources, order.fitness)
+    groups = [group for group in groups if group.seed in seeds(cfg)]  # those of a race's further seeds train later
+    layout, own = GroupLayout(len(groups), 1), [group.seed for group in groups]
+    for shapings in ([group.shaping for group in groups], [group.evaluation for group in groups]):
+        GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own)
+
+
+def share(sources: Sequence[CandidateSource], part: int, parts: int) -> list[CandidateSource]:
+    """Return every so many-th source, another one in each row: every fourth candidate may be the slow one."""
+    return [own for k, own in enumerate(sources) if (k + k // parts) % parts == part]

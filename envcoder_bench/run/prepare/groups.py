@@ -1,0 +1,260 @@
+"""Preparation of groups from candidate files: load, assemble, check, trace, group.
+
+Each step is a function of plain data: files, and a ``TaskSnapshot`` of a small simulation of the task.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from envcoder_bench.core import noise
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.jail.probing import log_confinement
+from envcoder_bench.jail.results import examine
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.check_cache import CachedCheck
+from envcoder_bench.run.prepare.run_files import RunFiles, baseline_sources, fitness_functions, load_and_assemble
+from envcoder_bench.run.prepare.run_task import build_probe
+from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.run.prepare.tracer import Tracer
+from envcoder_bench.run.train.race import all_seeds
+from envcoder_bench.shaping import kinds
+from envcoder_bench.shaping.assemble import Shaping
+from envcoder_bench.shaping.checking import TrialState, check, check_fitness
+from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.kinds import KINDS, STAGES
+from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
+from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
+from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
+from envcoder_bench.trainers.base import Widths
+
+log = logging.getLogger(__name__)
+Faults = dict[str, CandidateError]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A candidate with a seed: its shapings for training and for evaluation."""
+
+    name: str
+    seed: int
+    shaping: Shaping
+    evaluation: Shaping
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Of its observation and its action."""
+        return self.shaping.obs_dim, self.shaping.action_dim
+
+
+def prepare(
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    fitness: CandidateSource | None = None,
+    probe: Task | None = None,
+    checked: Callable[[Mapping[str, Widths]], None] | None = None,
+) -> tuple[list[Group], Faults]:
+    """Load, assemble, check, trace and group every candidate.
+
+    Args:
+        fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
+        probe: a result of ``build_probe`` in its first state; None: created here.
+        checked: called with the widths of all candidates that can be trained, before they are grouped by seeds; it may
+            set ``cfg.seeds``.
+
+    Returns:
+        The groups to train, candidate by candidate and seed by seed, and the faults of all other candidates.
+
+    Raises:
+        UserError: the fitness file or a baseline that all candidates need has a fault.
+    """
+    with SlowFiles() as slow:
+        context = make_context(cfg, sources, fitness, slow, probe)
+        with collection_paused():  # programs have a million small long-lived objects
+            return _groups(cfg, sources, context, checked)
+
+
+@dataclass(frozen=True)
+class PrepareContext:
+    """The shared inputs of the preparation of all candidates of a run.
+
+    Attributes:
+        task: the task's contract and a real state; ``check``: checks shapings on that state.
+        unshaped: the unshaped baseline, checked and traced.
+    """
+
+    files: RunFiles
+    tracer: Tracer
+    task: TaskSnapshot
+    check: CachedCheck
+    unshaped: Shaping
+
+
+def make_context(
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    fitness: CandidateSource | None,
+    slow: SlowFiles,
+    probe: Task | None = None,
+) -> PrepareContext:
+    """Read the task's contract, load the baselines, and examine untrusted files. Arguments as of ``prepare``."""
+    given = {source.name: source for source in sources}
+    baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
+    files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
+    tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
+    try:
+        with user_input():  # of the task's own code and numbers
+            probe = probe or build_probe(cfg)
+        task, unshaped = _snapshot(probe, files, tracer, cfg.seed, torch.device(cfg.device))
+        _check_fitness(files, task, unshaped, cfg.seed)
+        if cfg.untrusted:
+            files = replace(files, jailed=_jailed(cfg, sources, files, task))
+        own_check = CachedCheck(task, tracer.cache)
+        if cfg.device != "cpu":  # so far it has been checked on the simulation's device
+            files.note_keepers(own_check(unshaped).functions.values())
+    except CandidateError as error:
+        raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
+    return PrepareContext(files, tracer, task, own_check, unshaped)
+
+
+def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int) -> Shaping:
+    """Assemble a candidate with the run's baseline, check and trace it. Raises CandidateError."""
+    files, task = context.files, context.task
+    shaping = load_and_assemble(source, files, seed)
+    with files.slow.step("checking", source.file):
+        shaping = context.check(shaping)
+    files.note_keepers(shaping.functions.values())
+    return context.tracer(replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)}), task)
+
+
+def _groups(
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    context: PrepareContext,
+    checked: Callable[[Mapping[str, Widths]], None] | None,
+) -> tuple[list[Group], Faults]:
+    first: list[tuple[CandidateSource, Shaping, Group]] = []  # the group of the first seed
+    faults: Faults = {}
+    for source in sources:
+        try:
+            shaping = check_and_trace(source, context, cfg.seed)
+            first.append((source, shaping, make_group(source, shaping, context.unshaped, context.files, cfg.seed)))
+        except CandidateError as error:
+            faults[source.name] = error
+        else:
+            _warn_if_stateful([own for own in shaping.functions.values() if KINDS[own.type].shaper])
+            context.tracer.tell()
+    if checked is not None:
+        checked({source.name: group.widths for source, _, group in first})
+    groups: list[Group] = []
+    for source, shaping, group in first:
+        others = [seed for seed in all_seeds(cfg) if seed != cfg.seed]
+        try:
+            more = [make_group(source, shaping, context.unshaped, context.files, seed) for seed in others]
+        except CandidateError as error:  # its text is read again with each seed
+            faults[source.name] = error
+        else:
+            groups += [group, *more]
+    return groups, faults
+
+
+def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: RunFiles, seed: int) -> Group:
+    """Create a group with modules of its own, and the dimensions and programs that were found.
+
+    Args:
+        checked, unshaped: checked and traced shapings, the candidate's and the unshaped baseline's.
+    """
+    found = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
+    judged, alone = (load_and_assemble(own, files, seed) for own in (source, files.baselines[UNSHAPED]))
+    functions = {
+        kinds.CANDIDATE: judged.functions,
+        kinds.UNSHAPED: alone.functions,
+        kinds.RUN: fitness_functions(files, seed),
+    }
+    # the fitness programs of an evaluation were traced with actions of the candidate's width
+    programs = {kinds.CANDIDATE: checked.programs, kinds.UNSHAPED: unshaped.programs, kinds.RUN: checked.programs}
+
+    def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        own = {stage: by_source[kind.judged_with] for stage, kind in STAGES.items()}
+        return {stage: made[stage] for stage, made in own.items() if stage in made}
+
+    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": ()}
+    training = replace(load_and_assemble(source, files, seed), **found)
+    return Group(source.name, seed, training, replace(judged, **{**found, **evaluation}))
+
+
+def _snapshot(
+    task: Task, files: RunFiles, tracer: Tracer, seed: int, device: torch.device
+) -> tuple[TaskSnapshot, Shaping]:
+    """Return a task's contract with a state one step into episodes of the unshaped task, and the unshaped shaping.
+
+    Args:
+        device: of the state; the task may be on another one.
+    """
+    contract = TaskContract.of(task)
+    tracer.begin(task)
+    unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
+    unshaped = check(unshaped, task.state, task.constants, task)
+    files.note_keepers(unshaped.functions.values())
+    unshaped = tracer(unshaped, task)
+    called = replace(unshaped, programs={})  # for one step compiling takes longer
+    env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
+    before = computed(task)
+    env.reset()
+    drawn = noise.uniform(seed, 1, noise.ACTION, *env.actions.shape, device=env.actions.device)
+    env.advance(0.2 * drawn - 0.1)  # with zeros, torques and what is divided by them would be 0
+    warn_of_frozen(task, before)
+    if files.fitness is None and task.fitness_meaning:
+        with user_input(), task_code(get_spec(task.name).folder):
+            check_fitness_value(task, env.views[0])
+    state = {key: x.to(device, copy=True) for key, x in env.state.items()}
+    snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)
+    tracer.begin(snapshot)
+    return snapshot, unshaped
+
+
+def _jailed(
+    cfg: DictConfig, sources: Sequence[CandidateSource], files: RunFiles, task: TaskSnapshot
+) -> dict[str, Candidate | CandidateError]:
+    """Load, check and trace untrusted files in the jail; the results are programs without Python code.
+
+    Raises:
+        UserError: untrusted code cannot be confined on this machine.
+    """
+    log_confinement()
+    baseline = files.baselines[cfg.baseline]
+    shaping = check(load_and_assemble(baseline, files, cfg.seed), task.state, task.constants, task)
+    files.note_keepers(shaping.functions.values())
+    types = None if cfg.shaper_types is None else list(cfg.shaper_types)
+    given = [(source.name, source.file, source.source) for source in sources if source.name not in BASELINES]
+    sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
+    return examine(given, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
+
+
+def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:
+    """Call the fitness function once. Raises UserError."""
+    try:
+        for function in fitness_functions(files, seed).values():
+            with files.slow.step("checking", function.file):
+                trial = TrialState(task.state, task.constants, task)
+                function = check_fitness(function, trial, task, unshaped.action_dim)
+            files.note_keepers([function])
+            _warn_if_stateful([function])
+    except CandidateError as error:
+        raise UserError(f"--fitness {error}") from None
+
+
+def _warn_if_stateful(functions: Sequence[CandidateFunction]) -> None:
+    """Warn of functions that may keep values between calls, which a resumed run does not restore."""
+    for function in functions:
+        if function.stateful_line is not None:
+            place = f"{function.file}:{function.stateful_line}: in {function.type}"
+            log.warning("%s: keeps values between calls, which --resume cannot restore", place)

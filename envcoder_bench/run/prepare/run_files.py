@@ -1,0 +1,93 @@
+"""The files of a run: its candidates, baselines and fitness, how they are loaded, and assembled to shapings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envcoder_bench.run.fitness import load_fitness
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.shaping.assemble import Shaping, assemble
+from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.kinds import FITNESS, KINDS
+from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.tasks.base import BASELINE_FILES
+from envcoder_bench.tasks.registry import baseline_path
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run, and how they are loaded.
+
+    Attributes:
+        baselines: the baselines by name; a resumed run has its own copies.
+        baseline: the name of the baseline that fills in.
+        fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
+        shaper_types: the functions taken from candidates; None for all that they define.
+        slow: names files that take long.
+        jailed: results of the jail for untrusted files, by name.
+        loaded: stateless files by name and seed, which need not be loaded again. Groups never share a stateful module.
+        keeping: functions that stored something when they were checked, as (file, type).
+    """
+
+    baselines: Mapping[str, CandidateSource]
+    baseline: str
+    fitness: CandidateSource | None
+    shaper_types: Sequence[str] | None
+    slow: SlowFiles
+    jailed: Mapping[str, Candidate | CandidateError] = field(default_factory=dict)
+    loaded: dict[tuple[str, int], Candidate] = field(default_factory=dict)
+    keeping: set[tuple[str, str]] = field(default_factory=set)
+
+    def note_keepers(self, functions: Iterable[CandidateFunction]) -> None:
+        """Load the files of checked functions again from now on if these store something."""
+        found = {(own.file, own.type) for own in functions if own.stateful_line is not None} - self.keeping
+        self.keeping.update(found)
+        files = {file for file, _ in found}
+        for key, candidate in list(self.loaded.items()):
+            if candidate.file in files:
+                del self.loaded[key]
+
+
+def baseline_sources(task: str) -> list[CandidateSource]:
+    """Return the task's baselines as candidates."""
+    return [
+        CandidateSource(name, str(path), path.read_text(encoding="utf-8"))
+        for name, path in ((name, baseline_path(task, name)) for name in BASELINE_FILES)
+    ]
+
+
+def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
+    """Load a file as a new module, or return an already loaded stateless one. Raises CandidateError."""
+    judged = files.jailed.get(source.name)
+    if isinstance(judged, CandidateError):
+        raise judged
+    if judged is not None:
+        return judged
+    key = (source.name, seed)
+    if key not in files.loaded:
+        with files.slow.step("loading", source.file):
+            keeping = {type_ for file, type_ in files.keeping if file == source.file}
+            if source is files.fitness:
+                candidate = load_fitness(source, seed, keeping)
+            else:
+                candidate = load_candidate(source.name, source.source, source.file, seed, keeping=keeping)
+        if any(function.stateful_line is not None for function in candidate.functions.values()):
+            return candidate
+        files.loaded[key] = candidate
+    return files.loaded[key]
+
+
+def load_and_assemble(source: CandidateSource, files: RunFiles, seed: int) -> Shaping:
+    """Assemble a file's functions with the run's baseline; baselines are not filled in. Raises CandidateError."""
+    if source.name in BASELINE_FILES:
+        baseline = load(source, files, seed)
+        return assemble(baseline, baseline)
+    candidate = load(source, files, seed)
+    return assemble(candidate, load(files.baselines[files.baseline], files, seed), files.shaper_types)
+
+
+def fitness_functions(files: RunFiles, seed: int) -> dict[str, CandidateFunction]:
+    """Return the function that replaces the task's own fitness in evaluations, if any, by stage."""
+    if files.fitness is None:
+        return {}
+    return {KINDS[FITNESS].stage: load(files.fitness, files, seed).functions[FITNESS]}

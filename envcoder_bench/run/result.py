@@ -1,0 +1,194 @@
+"""The result of a run as an object, read from the files of its folder."""
+
+import contextlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from omegaconf import DictConfig
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.shell import shown
+from envcoder_bench.report.breakdown import Breakdown
+from envcoder_bench.report.csv_log import KEYS
+from envcoder_bench.report.curves import ComponentLog, CurveLog, read_curves
+from envcoder_bench.report.points import Point, PointLog, read_points
+from envcoder_bench.report.ranking import Ranked, rank, read_ranking
+from envcoder_bench.report.results import COLUMNS, SKIPPED, Result, read_results
+from envcoder_bench.report.table import render_table
+from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.folder.ranked import bounds_of, rank_run
+from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
+from envcoder_bench.run.folder.run_folder import RunFolder
+
+_LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a run that ended or was stopped. Tables are pandas DataFrames with the columns of the CSV files.
+
+    Attributes:
+        folder: the folder of the run; ``envcoder_bench.resume(folder)`` resumes a run that is not complete.
+        complete: whether the run is complete.
+        stopped_by, stopped_at: for a stopped run, the source of the StopRequest and the iteration.
+        fitness_meaning: what fitness measures, in one line.
+        rows: the rows of results.csv.
+        ranked: the results over the seeds of each candidate, best first.
+        trained: whether this call trained; False if the run was already complete.
+        breakdown: with ``profile=True``, the profile of the run.
+    """
+
+    folder: Path
+    complete: bool
+    fitness_meaning: str
+    rows: Sequence[Result] = field(repr=False)
+    ranked: Sequence[Ranked] = field(repr=False)
+    stopped_by: int | str | None = None
+    stopped_at: str = ""
+    trained: bool = True
+    breakdown: Breakdown | None = field(default=None, repr=False)
+
+    @cached_property
+    def ranking(self) -> pd.DataFrame:
+        """A row for each candidate, best first: rank (empty without a fitness), fitness with its 95 % interval,
+        difference to the human baseline, status and more, see ``report.ranking.Ranked``."""
+        made = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
+        columns = [*Ranked.__dataclass_fields__, "baseline", "error"]
+        return pd.DataFrame(made, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """A row for each candidate and seed: results.csv."""
+        return pd.DataFrame([asdict(row) for row in self.rows], columns=list(COLUMNS))
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """A row for each logged iteration, candidate and seed: curves.csv."""
+        return self._log("curves")
+
+    @cached_property
+    def components(self) -> pd.DataFrame:
+        """A row for each logged iteration, candidate, seed and component of its reward: components.csv."""
+        return self._log("components")
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """A row for each evaluation, candidate, seed and component of its reward: points.csv."""
+        return self._log("points")
+
+    def evaluations(self) -> list[Point]:
+        """``points`` as objects, one for each evaluation, candidate and seed."""
+        path = RunFolder(self.folder).points
+        return read_points(path) if path.is_file() else []
+
+    @cached_property
+    def policies(self) -> dict[tuple[str, int], Path]:
+        """The policy file of each candidate and seed, which rl_games' player can load."""
+        several = len({row.seed for row in self.rows}) > 1  # policy.pth is then the best seed's
+        found: dict[tuple[str, int], Path] = {}
+        for row in self.rows:
+            name = f"policy_seed_{row.seed}.pth" if several else "policy.pth"
+            path = RunFolder(self.folder).candidate(row.candidate) / name
+            if row.measured and path.is_file():
+                found[row.candidate, row.seed] = path
+        return found
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The first error of each candidate that failed with any of its seeds."""
+        errors: dict[str, str] = {}
+        for row in self.ranked:
+            if row.status != SKIPPED and row.errors:
+                errors[row.candidate] = row.error
+        return errors
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether any candidate other than the baselines has a fitness; without candidates, whether a baseline has."""
+        own = [row for row in self.ranked if not row.baseline and row.status != SKIPPED] or self.ranked
+        return any(row.rank is not None for row in own)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The content of summary.json; empty until the run is complete."""
+        path = RunFolder(self.folder).summary
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    @property
+    def pictures(self) -> list[Path]:
+        """The PNG files of the ranking, the learning curves and the race; empty if nothing was trained."""
+        return [path for path in map(self.folder.joinpath, (RANKING, LEARNING_CURVES, RACE)) if path.is_file()]
+
+    def table(self, width: int = 100, bold: bool = False) -> str:
+        """Return the ranking with errors and notes as text, in lines of at most ``width``; ``bold`` for a terminal."""
+        return render_table(self.ranked, self.fitness_meaning, width, bold, folder=shown(self.folder))
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _log(self, name: str) -> pd.DataFrame:
+        path = self.folder / f"{name}.csv"
+        return read_curves(path) if path.is_file() else pd.DataFrame(columns=[*KEYS, *_LOGS[name].columns])
+
+
+def unfinished(
+    folder: RunFolder, cfg: DictConfig, rows: Sequence[Result], stopped_by: int | str | None, stopped_at: str
+) -> RunResult:
+    """Return the result of a stopped run; ``rows`` are used if results.csv does not exist yet."""
+    with contextlib.suppress(OSError, ValueError):  # written at every evaluation
+        rows = read_results(folder.results)
+    meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
+    return RunResult(folder.path, False, meaning, rows, rank(rows, bounds_of(cfg)), stopped_by, stopped_at)
+
+
+def finished(
+    folder: RunFolder, cfg: DictConfig, trained: bool = False, breakdown: Breakdown | None = None
+) -> RunResult:
+    """Return the result of a complete run.
+
+    If results.csv is damaged, the ranking of summary.json is used, and vice versa; ``folder.notes`` report it.
+
+    Raises:
+        UserError: neither of the two can be read.
+    """
+    rows: list[Result] | None = None
+    recorded: list[Ranked] | None = None
+    damage: dict[str, str] = {}
+    try:
+        rows = read_results(folder.results)
+    except (OSError, ValueError) as error:
+        damage[folder.results.name] = _damage(folder.results, error)
+    try:
+        recorded = read_ranking(folder.summary)
+    except (OSError, ValueError) as error:
+        damage[folder.summary.name] = _damage(folder.summary, error)
+    if rows is not None and recorded is not None and len(rank(rows)) < len(recorded):
+        damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
+        rows = None
+    if rows is None and recorded is None:
+        raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: restore a copy of one of them")
+    used = folder.summary.name if rows is None else folder.results.name
+    folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
+    ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
+    fitness = folder.read_fitness(cfg)
+    meaning = _recorded_meaning(folder) or fitness_meaning(cfg, fitness)
+    return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
+
+
+def _recorded_meaning(folder: RunFolder) -> str:
+    """Return what fitness measures from summary.json, because the task may no longer exist; empty if damaged."""
+    try:
+        return str(json.loads(folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _damage(path: Path, error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return f"{path.name} cannot be read ({error.strerror})"
+    return f"{path.name} is damaged ({error})"

@@ -1,0 +1,322 @@
+"""Training of one wave on one device, with evaluation, curves, checkpoints and failures between iterations."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
+from envcoder_bench.core.repeats import flush_messages
+from envcoder_bench.core.run_log import note
+from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes, run_point
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.physics import PhysicsMonitor
+from envcoder_bench.report.words import fixed
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.train import session_state
+from envcoder_bench.run.train.no_fitness import FitnessMonitor
+from envcoder_bench.run.train.profile import RunProfile
+from envcoder_bench.run.train.race import compared_iterations, evaluation_iterations
+from envcoder_bench.run.train.session_logs import log_evaluation, take_curves
+from envcoder_bench.run.train.wave import Wave
+from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
+
+log = logging.getLogger(__name__)
+
+_OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
+
+
+def _point_steps(cfg: DictConfig, env: GroupedVecTask) -> int:
+    """Return the control steps of each episode that a point of the learning curves shows, but for the last point.
+
+    A recorded evaluation is replayed as a race, and a sum of fewer steps is another measure: there episodes are full.
+    """
+    full, asked = env.full_episode, cfg.evaluation.point_steps
+    if asked is None or cfg.evaluation.record or not has_mean_fitness(env):
+        return full
+    return min(asked, full)
+
+
+class Session:
+    """A wave in training: ``while not session.reached: session.iterate()``, as in ``train``.
+
+    Args:
+        cfg: the run's config.
+        wave: the wave.
+        env, evaluation: environments of the wave's groups for training and for evaluation.
+        trainer: the trainer of the groups of ``env``.
+        logs: the run's log files.
+        on_evaluation: called after every evaluation.
+        save: saves a ``state()``, which ``restore`` accepts.
+        profile: the run's profile, notified of every iteration's end.
+        reporter, stop: the caller's.
+
+    Attributes:
+        iteration: number of finished iterations.
+        episodes: episodes of the last evaluation; None before the first.
+        point: what the learning curves show of them: as many steps as of evaluations that do not compare candidates.
+        full: whether they were played to their end.
+        stats: the trainer's statistics of the last iteration.
+        obs: observations of the training environments; None before the first reset.
+        failed_at: the iterations at which groups failed, by group.
+    """
+
+    def __init__(
+        self,
+        cfg: DictConfig,
+        wave: Wave,
+        env: GroupedVecTask,
+        evaluation: GroupedVecTask,
+        trainer: Trainer,
+        logs: RunLogs,
+        on_evaluation: Callable[[Session], None],
+        save: Callable[[dict[str, Any]], None],
+        profile: RunProfile | None = None,
+        reporter: Reporter | None = None,
+        stop: StopRequest | None = None,
+    ) -> None:
+        self.cfg, self.wave, self.groups = cfg, wave, wave.groups
+        self.env, self.evaluation, self.trainer = env, evaluation, trainer
+        self.logs, self.on_evaluation, self.save, self.profile = logs, on_evaluation, save, profile
+        self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
+        self.iteration = 0
+        self.episodes: Episodes | None = None
+        self.point: Episodes | None = None
+        self.full = False
+        self.stats: Stats = {}
+        self.obs: Tensor | None = None
+        self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
+        self._point_steps = _point_steps(cfg, evaluation)
+        self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)
+        self._compare_at = compared_iterations(cfg)
+        self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
+        self.failed_at: dict[int, int] = {}
+        self._unwritten: Callable[[], None] | None = None  # writes the last curves
+        names = [group.name for group in self.groups]
+        self._physics, self._fitness = PhysicsMonitor(names), FitnessMonitor(names)
+        self._began = self._saved_at = time.monotonic()
+
+    def go_on(
+        self,
+        wave: Wave,
+        logs: RunLogs,
+        on_evaluation: Callable[[Session], None],
+        save: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Continue with another wave of the same groups; its time begins now."""
+        self.wave, self.logs, self.on_evaluation, self.save = wave, logs, on_evaluation, save
+        self._began = self._saved_at = time.monotonic()
+
+    # training
+
+    def train(self) -> None:
+        """Iterate until the wave's end or until ``stop`` is requested; in the latter case save a checkpoint."""
+        total = self.cfg.learning_iterations
+        self.reporter.wave_began(self.wave.number, self.wave.total, self.iteration, total)
+        if self.profile is not None:
+            self.profile.begin(self.iteration, total, self.env.layout)
+        try:
+            while not self.reached:
+                self.iterate()
+                stopped = self.stop.by is not None
+                if not self.reached and (stopped or self._checkpoint_is_due()):
+                    with span(RESULTS):
+                        self.checkpoint()
+                if self.profile is not None:
+                    self.profile.iteration_done(self.iteration)
+                if stopped:
+                    break
+        finally:
+            for line in self._physics.final_lines():
+                log.warning(line)
+            flush_messages()
+            self.reporter.wave_ended()
+            if self.profile is not None:
+                self.profile.stop()
+
+    def iterate(self) -> None:
+        """Train for one iteration, then evaluate, log and report if due."""
+        if self.obs is None:
+            self.obs = self.env.reset()
+        self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
+        self._write_curves()  # of the iteration before, while a CUDA device still trains this one: part of training
+        self.iteration += 1
+        self.env.dispatch.poll()
+        evaluate = self.iteration in self._evaluate_at
+        if evaluate:
+            with span(EVALUATION, whole=True):
+                self.evaluate()
+        with span(RESULTS):
+            if self.iteration in self._log_at:
+                self._unwritten = take_curves(self, evaluate)
+            self._report_failures()
+            self._report_physics()
+            if evaluate:
+                self._report_fitness()
+            flush_messages()
+            if evaluate or self.reached or not self._overlaps:
+                self._write_curves()
+            if evaluate:
+                log_evaluation(self)
+                self.on_evaluation(self)
+                self._note_progress()
+        steps = self.iteration * self.trainer.horizon * self.env.num_envs
+        self.reporter.iteration_done(self.iteration, steps, self._best())
+
+    def evaluate(self) -> None:
+        """Run deterministic episodes in the unshaped environment: full ones where candidates are compared.
+
+        These are the last evaluation, which has more of them, and in a race its rungs and the first one.
+        """
+        final = self.iteration == self.cfg.learning_iterations
+        self.trainer.set_alive(self.env.alive)
+        policy = self.trainer.policy(self.evaluation.layout)
+        full_episode, compares = self.evaluation.full_episode, self.iteration in self._compare_at
+        self.full = final or compares or self._point_steps == full_episode
+        steps = full_episode if self.full else self._point_steps
+        # rare branches of functions occur late in an episode, so each evaluation compares at a later step
+        check_at = (self.iteration - 1) * steps // self.cfg.learning_iterations
+        if final:
+            played = run_episodes(self.evaluation, policy, self._rounds, EVALUATION_STEP, check_at).cpu()
+            self.episodes = self.point = played.first(self.cfg.evaluation.final_episodes)
+        elif compares:
+            both = run_point(self.evaluation, policy, EVALUATION_STEP, check_at, self._point_steps)
+            self.episodes, self.point = (own.cpu() for own in both)
+        else:
+            self.episodes = run_episodes(self.evaluation, policy, 1, EVALUATION_STEP, check_at, steps).cpu()
+            self.point = self.episodes
+        self.evaluation.dispatch.poll()
+        self.env.dispatch.recheck()
+
+    @property
+    def _overlaps(self) -> bool:
+        """Whether the device trains while the host goes on."""
+        return self.env.device.type == "cuda"
+
+    def _write_curves(self) -> None:
+        write, self._unwritten = self._unwritten, None
+        if write is not None:
+            write()
+
+    # results so far
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.iteration >= self.cfg.learning_iterations or not any(self.env.alive)
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is nothing left to train until the wave's end."""
+        return self.complete or (self.wave.until is not None and self.iteration >= self.wave.until)
+
+    def failures(self) -> dict[int, Any]:
+        """Return the faults of training and evaluation by group."""
+        return {**self.evaluation.failures, **self.env.failures}
+
+    def env_steps(self, group: int) -> int:
+        """Return the number of environment steps that a group has trained on."""
+        return self.failed_at.get(group, self.iteration) * self.trainer.horizon * self.env.layout.envs_per_group
+
+    def seconds(self) -> float:
+        """Return the wall-clock time of the wave so far, including the time before it was resumed."""
+        return time.monotonic() - self._began
+
+    def _best(self) -> tuple[str, float] | None:
+        if self.episodes is None:
+            return self.wave.best
+        fitness = self.episodes.fitness.mean(dim=1)
+        failed = self.failures()
+        alive = [g for g in range(len(self.groups)) if g not in failed]
+        found = [(self.groups[g].name, float(fitness[g])) for g in alive]
+        known = [one for one in found if math.isfinite(one[1])]
+        return max([*known, *filter(None, [self.wave.best])], key=lambda one: one[1], default=None)
+
+    # logs
+
+    def _report_failures(self) -> None:
+        for group, error in self.failures().items():
+            if group not in self.failed_at:
+                self.failed_at[group] = self.iteration
+                who = self.groups[group]
+                log.warning("candidate %s (seed %s) failed: %s", who.name, who.seed, error)
+                # a fault in evaluation ends the training, too, and vice versa
+                self.env.dispatch.fail(group, error)
+                self.evaluation.dispatch.fail(group, error)
+
+    def _report_physics(self) -> None:
+        """Add the simulations' counts and warnings, and report new ones; one device sync."""
+        stats, tasks = self.env.stats, (self.env.task, self.evaluation.task)
+        stats.contact_overflows += self.env.take_contact_overflows() + self.evaluation.take_contact_overflows()
+        warnings = sum((Counter(task.engine_warnings) for task in tasks), Counter())
+        overflows, blow_ups = torch.stack((stats.contact_overflows, stats.unstable_resets)).tolist()
+        for line in self._physics.lines(overflows, blow_ups, warnings):
+            log.warning(line)
+
+    def _report_fitness(self) -> None:
+        assert self.episodes is not None
+        left = [g for g in range(len(self.groups)) if g not in self.failed_at]
+        for line in self._fitness.lines(self.evaluation, self.episodes, left, self.iteration):
+            log.warning(line)
+
+    def _note_progress(self) -> None:
+        best = self._best()
+        told = "" if best is None else f", best {fixed(best[1], 3)} {best[0]}"
+        place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
+        note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{told}")
+
+    # checkpoints
+
+    def _checkpoint_is_due(self) -> bool:
+        return time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
+
+    def checkpoint(self) -> None:
+        """Save a checkpoint."""
+        self._write_curves()
+        self.logs.scalars.flush()
+        self.save(self.state())
+        self._saved_at = time.monotonic()
+
+    def state(self) -> dict[str, Any]:
+        """Return the state that ``restore`` needs to continue bitwise, as CPU tensors and plain Python data."""
+        return session_state.get_state(self)
+
+    def restore(self, state: Mapping[str, Any], file: Path) -> None:
+        """Restore the ``state`` read from ``file``. Raises UserError if it belongs to other groups."""
+        self._restore(lambda: state, file)
+
+    def split(self) -> list[dict[str, Any]]:
+        """Return the state of each group, for ``join`` in any wave. Raises ValueError if it cannot be split."""
+        return session_state.split(self)
+
+    def join(self, parts: Sequence[Mapping[str, Any]], file: Path) -> None:
+        """Restore the states of this session's groups in their order, which ``split`` returned, read from ``file``.
+
+        Raises:
+            UserError: they belong to other groups, or not to the same iteration.
+        """
+        self._restore(lambda: session_state.join(self, parts), file)
+
+    def _restore(self, state: Callable[[], Mapping[str, Any]], file: Path) -> None:
+        try:
+            own = state()
+            session_state.set_state(self, own)
+            self._began -= own["seconds"]
+        except _OUT_OF_MEMORY:
+            raise
+        except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            message = f"{file} does not fit the run's config.yaml ({reason}): restore both as they were"
+            raise UserError(message) from error

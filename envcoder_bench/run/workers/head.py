@@ -1,0 +1,189 @@
+"""The head of a run on several devices: it assigns jobs to workers and handles their messages."""
+
+import logging
+from abc import ABC, abstractmethod
+from typing import Any
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.hooks import StopRequest
+from envcoder_bench.run.prepare.plan import MemoryPlanner
+from envcoder_bench.run.workers.jobs import CrashOutcome, Job, JobQueue
+from envcoder_bench.run.workers.messages import OutOfMemory, Ready, Request, UserMessage, WorkerError, WorkerLost
+
+log = logging.getLogger(__name__)
+
+_SAME_SOFTWARE = ("python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "numpy")  # keys of run.json
+_shown: set[str] = set()  # messages below WARNING from the workers of all runs in this process
+
+
+class Pool(ABC):
+    """Numbered workers. A lost worker is replaced by one with a new number, if possible."""
+
+    @property
+    @abstractmethod
+    def num_starting(self) -> int:
+        """Number of workers that have not started yet and are worth waiting for."""
+
+    @abstractmethod
+    def submit(self, worker: int, request: Request) -> None:
+        """Send a job to an idle worker."""
+
+    @abstractmethod
+    def poll(self) -> list[tuple[int, Any]]:
+        """Wait briefly for messages; return each with the number of its worker.
+
+        Raises:
+            NoWorker: none can be started.
+        """
+
+    @abstractmethod
+    def stop(self, by: int | str) -> None:
+        """Request all workers to stop training after the current iteration."""
+
+    @abstractmethod
+    def restart(self, worker: int) -> None:
+        """Kill a worker and start another one in its place."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Kill all workers."""
+
+
+class JobHandler(ABC):
+    """Creates the requests for jobs of one type and processes the results.
+
+    Attributes:
+        item: what an item of a job is called in messages.
+    """
+
+    item: str
+
+    @abstractmethod
+    def request(self, job: Job) -> Request:
+        """Return the message that starts the job on a worker."""
+
+    @abstractmethod
+    def handle(self, job: Job, message: Any) -> bool:
+        """Process a message of the job's worker; return whether the job is over."""
+
+    @abstractmethod
+    def bisected(self, job: Job) -> None:
+        """Discard the state of a job that is replaced by its halves."""
+
+    @abstractmethod
+    def failed(self, job: Job, reason: str) -> None:
+        """Record the failure of a job with one item."""
+
+
+class Head:
+    """Runs jobs on the workers of a pool.
+
+    Args:
+        pool: the workers.
+        code: the ``code_digest`` that all workers must have.
+
+    Attributes:
+        workers: the ``Ready`` message of each started worker, by its number.
+    """
+
+    def __init__(self, pool: Pool, code: str) -> None:
+        self.workers: dict[int, Ready] = {}
+        self._pool, self._code = pool, code
+        self._idle: list[int] = []
+        self._warned: set[str] = set()
+
+    @property
+    def devices(self) -> list[str]:
+        """The names of the workers' devices, with duplicates."""
+        return [str(worker.software["device"]) for worker in self.workers.values()]
+
+    @property
+    def planner(self) -> MemoryPlanner:
+        """The planner of the worker with the least memory."""
+        return min((worker.planner for worker in self.workers.values()), key=lambda planner: planner.available)
+
+    def wait_for_workers(self) -> None:
+        """Wait until the workers have started. Raises UserError if their software differs."""
+        while self._pool.num_starting or not self.workers:
+            self._poll(JobQueue(), None)
+
+    def run(self, jobs: list[Job], handler: JobHandler, stop: StopRequest | None = None) -> bool:
+        """Run jobs until all are over or ``stop`` is requested; return whether all are over."""
+        queue, stopping = JobQueue(jobs), False
+        while queue.running or (queue.waiting and not stopping):
+            if stop is not None and stop.by is not None and not stopping:
+                stopping = True
+                self._pool.stop(stop.by)
+            while self._idle and queue.waiting and not stopping:
+                worker = self._idle.pop(0)
+                self._pool.submit(worker, handler.request(queue.take(worker)))
+            if queue.running or not stopping:
+                self._poll(queue, handler)
+            if stopping:  # jobs of workers lost meanwhile are resumed with the run
+                queue.waiting.clear()
+        return not stopping
+
+    def _poll(self, queue: JobQueue, handler: JobHandler | None) -> None:
+        for worker, message in self._pool.poll():
+            if isinstance(message, Ready):
+                self._add(worker, message)
+            elif isinstance(message, UserMessage):
+                self._log(message)
+            elif isinstance(message, WorkerError):
+                if message.is_user_error:
+                    raise UserError(message.message)
+                raise RuntimeError(f"error in a worker:\n{message.message}")
+            elif isinstance(message, WorkerLost):
+                self._remove(worker)
+                self._handle_loss(queue, handler, worker, message)
+            elif isinstance(message, OutOfMemory):
+                self._remove(worker)
+                self._pool.restart(worker)
+                self._handle_loss(queue, handler, worker, WorkerLost(f"out of memory ({message.reason})"))
+            else:
+                job = queue.running.get(worker)  # None for late messages of a lost worker
+                if handler is not None and job is not None and job.name == message.job and handler.handle(job, message):
+                    queue.finish(worker)
+                    self._idle.append(worker)
+
+    def _add(self, worker: int, ready: Ready) -> None:
+        if ready.code != self._code:
+            raise UserError(
+                f"envcoder_bench on {ready.node} differs from the one on this machine: install the same on all nodes"
+            )
+        for other in self.workers.values():
+            pairs = [(name, ready.software.get(name), other.software.get(name)) for name in _SAME_SOFTWARE]
+            different = [f"{name} {a} on {ready.node} and {b} on {other.node}" for name, a, b in pairs if a != b]
+            if different:
+                raise UserError(f"the nodes differ: {'; '.join(different)}; install the same versions on all nodes")
+        self.workers[worker] = ready
+        self._idle.append(worker)
+
+    def _remove(self, worker: int) -> None:
+        self.workers.pop(worker, None)
+        if worker in self._idle:
+            self._idle.remove(worker)
+
+    def _handle_loss(self, queue: JobQueue, handler: JobHandler | None, worker: int, loss: WorkerLost) -> None:
+        if loss.is_crash:
+            job, outcome = queue.crash(worker) or (None, None)
+        else:
+            job, outcome = queue.retry(worker), CrashOutcome.RETRIED
+        if job is None or handler is None:
+            return
+        what = f"{len(job.items)} {handler.item}{'s' * (len(job.items) > 1)}"
+        if outcome is CrashOutcome.RETRIED:
+            at = f" at iteration {job.iteration}" if job.iteration else ""
+            log.warning("lost a worker%s (%s): its job of %s is retried on another worker", at, loss.reason, what)
+        elif outcome is CrashOutcome.BISECTED:
+            log.warning("lost another worker (%s): its job of %s is bisected and restarted", loss.reason, what)
+            handler.bisected(job)
+        else:
+            handler.failed(job, loss.reason)
+
+    def _log(self, message: UserMessage) -> None:
+        """Log a message unless it is a repetition: a warning once per run, others once per process."""
+        shown = self._warned if message.level >= logging.WARNING else _shown
+        if message.text not in shown:
+            shown.add(message.text)
+            log.log(message.level, "%s", message.text)

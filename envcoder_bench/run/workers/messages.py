@@ -1,0 +1,205 @@
+"""Messages between the head of a run on several devices and its workers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from omegaconf import DictConfig
+
+from envcoder_bench.report.logs import Rows
+from envcoder_bench.report.results import Result
+from envcoder_bench.run.folder.checkpoint import GroupKey
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import Faults
+from envcoder_bench.run.prepare.plan import MemoryPlanner
+from envcoder_bench.trainers.base import Widths
+
+# from the head to a worker
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """Arguments of a worker.
+
+    Attributes:
+        cfg: the run's config; its ``device`` is the worker's.
+        fitness: the file that defines ``compute_fitness``, or None.
+        sharers: number of workers that share the memory of the machine.
+        cores: CPU cores that the worker may use, or None for all.
+        neighbours: number of workers that share the cores of the machine, this one included.
+    """
+
+    cfg: DictConfig
+    fitness: CandidateSource | None
+    sharers: int = 1
+    cores: tuple[int, ...] | None = None
+    neighbours: int = 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """Load, check and trace candidates."""
+
+    job: str
+    sources: Sequence[CandidateSource]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a wave.
+
+    Attributes:
+        sources: the candidates of the groups, and the baselines.
+        groups: the groups of the wave.
+        untrained: those of the human baseline by which the untrained policy is evaluated first.
+        checkpoint: content of the job's checkpoint file, or None to start at iteration 0.
+        checkpoint_file: path of that file on the head's machine, for error messages.
+        best: best candidate of the other jobs so far, and its fitness.
+        until: iteration at which the groups wait for the decision of a race, or None to train to the end.
+        seeds: number of seeds of the run, which may have been chosen after the worker started.
+    """
+
+    job: str
+    sources: Sequence[CandidateSource]
+    groups: Sequence[GroupKey]
+    untrained: Sequence[GroupKey] = ()
+    checkpoint: bytes | None = None
+    checkpoint_file: str = ""
+    best: tuple[str, float] | None = None
+    until: int | None = None
+    seeds: int = 1
+
+
+Request = Check | Train
+
+# from a worker to the head; those with ``job`` belong to a job
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The worker is ready for jobs.
+
+    Attributes:
+        planner: memory planner for the worker's device.
+        software: versions and device, as in run.json.
+        code: the ``code_digest`` of the worker's installation.
+        node: name of the machine.
+    """
+
+    planner: MemoryPlanner
+    software: dict[str, str | None]
+    code: str
+    node: str
+
+
+@dataclass(frozen=True)
+class UserMessage:
+    """A log message for the user; ``level`` as in ``logging``."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The job is done: the widths of valid candidates, and the faults of the others."""
+
+    job: str
+    widths: Mapping[str, Widths]
+    faults: Faults
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An iteration is done."""
+
+    job: str
+    iteration: int
+    env_steps: int
+    best: tuple[str, float] | None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The policies were evaluated: rows for results.csv, and the memory in use, in bytes."""
+
+    job: str
+    results: Sequence[Result]
+    used_bytes: int
+
+
+@dataclass(frozen=True)
+class UntrainedEvaluated:
+    """The untrained policy was evaluated: rows for results.csv, and the rows logged."""
+
+    job: str
+    results: Sequence[Result]
+    rows: Rows
+
+
+@dataclass
+class JobCheckpoint:
+    """A checkpoint was made: the content of its file, and the rows logged since the previous one."""
+
+    job: str
+    iteration: int
+    content: bytes
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The job is done.
+
+    Attributes:
+        results: the final results.
+        policies: the policy files of measured groups.
+        rows: the rows not sent yet.
+        state: the state at the end, as a job's checkpoint file; None if it is not kept.
+    """
+
+    job: str
+    results: Sequence[Result]
+    policies: Mapping[GroupKey, bytes]
+    rows: Rows
+    state: bytes | None = None
+
+
+@dataclass(frozen=True)
+class RungReached:
+    """The job is done: its results, the packed states of groups that have not failed, and the rows not sent yet."""
+
+    job: str
+    results: Sequence[Result]
+    content: bytes
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class TrainingStopped:
+    """Training was stopped by request, after a checkpoint."""
+
+    job: str
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """The job ran out of memory."""
+
+    job: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class WorkerError:
+    """An error that a retry cannot fix; ``is_user_error`` for a UserError, else the message is a traceback."""
+
+    message: str
+    is_user_error: bool
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    """A worker has ended unexpectedly. Sent by the pool; ``is_crash`` if the worker's job may be the cause."""
+
+    reason: str
+    is_crash: bool = True

@@ -1,0 +1,170 @@
+"""Starting Ray on this machine, and connecting to a Ray cluster."""
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.workers.devices import Devices
+
+MIN_VERSION = (2, 60)
+INSTALL = "pip install 'ray>=2.60', or envcoder-bench[ray]"
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+_LOCAL_ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # no telemetry, only 127.0.0.1
+_GIB = 2**30
+
+
+def import_ray() -> Any:
+    """Import Ray. Raises UserError if it is not installed or too old."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(f"--devices and --ray need Ray, which is not installed ({error}): {INSTALL}") from error
+    if tuple(int(part) for part in ray.__version__.split(".")[:2]) < MIN_VERSION:
+        raise UserError(f"--devices and --ray need Ray 2.60 or later, this is {ray.__version__}: {INSTALL}")
+    return ray
+
+
+@contextlib.contextmanager
+def ray_started(devices: Devices) -> Iterator[None]:
+    """Start Ray on this machine or connect to a cluster inside the block. A Ray that is already started is reused.
+
+    Raises:
+        UserError: Ray is not installed or too old, cannot be started, or the cluster does not answer.
+    """
+    ray, address = import_ray(), devices.address
+    if address is not None:
+        _check_address(address)
+    if ray.is_initialized():
+        yield
+        return
+    auth = {"RAY_AUTH_MODE": os.environ.get("RAY_AUTH_MODE")}  # Ray sets it: restored by _environment
+    with _crash_reports_muted(ray), _environment(auth):
+        try:
+            with _signal_handlers_kept():
+                _start(ray, devices)
+        except Exception as error:
+            reason = " ".join(str(error).split())[:600]
+            if address is None:
+                raise UserError(f"Ray cannot be started: {reason}") from error
+            hint = "if the cluster requires a token, set RAY_AUTH_MODE=token here, too (docs/scale.md)"
+            raise UserError(f"--ray {address}: cannot connect: {reason}; {hint}") from error
+        try:
+            yield
+        finally:
+            with _signal_handlers_kept():
+                ray.shutdown()
+
+
+def _start(ray: Any, devices: Devices) -> None:
+    if devices.address is not None:
+        ray.init(address=devices.address, **_QUIET)
+        return
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(_cuda_name, devices.gpus))} if devices.gpus else {}
+    with _environment({**_LOCAL_ENV, **visible}), _bound_to_loopback(ray):
+        ray.init(
+            address="local",
+            num_cpus=2 * (devices.count or 1),  # a replacement may start before Ray frees the core of a lost worker
+            num_gpus=len(devices.gpus),
+            include_dashboard=False,
+            object_store_memory=_object_store_bytes(),
+            **_QUIET,
+        )
+
+
+def _check_address(address: str) -> None:
+    """Raise UserError if nothing listens at HOST:PORT, because Ray would try to connect for minutes."""
+    if address == "auto":
+        return
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"--ray {address} does not answer ({error}): start Ray there with ray start --head --port={port}"
+        ) from error
+
+
+def _cuda_name(number: int) -> str:
+    """Return the name in CUDA_VISIBLE_DEVICES of the GPU that torch gives this number."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",")[number].strip() if visible else str(number)
+
+
+def _object_store_bytes() -> int:
+    """Return the size of the shared memory for messages. Larger messages are spilled to the disk."""
+    free = psutil.virtual_memory().available
+    with contextlib.suppress(OSError, AttributeError):
+        shared = os.statvfs("/dev/shm")
+        free = min(free, shared.f_bavail * shared.f_frsize)
+    return max(_GIB // 8, min(int(0.3 * free), 8 * _GIB))
+
+
+@contextlib.contextmanager
+def _bound_to_loopback(ray: Any) -> Iterator[None]:
+    """Make Ray use 127.0.0.1 as the address of this machine, as it does on systems without cluster support.
+
+    Ray has no argument for this: it replaces 127.0.0.1 by an external address. The environment variable that disables
+    clusters is read when Ray is imported, which may have happened before.
+    """
+    constants = ray._private.ray_constants
+    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _crash_reports_muted(ray: Any) -> Iterator[None]:
+    """Suppress Ray's messages about dead workers, which it prints to stdout; the head logs them itself."""
+    module = ray._private.worker
+    before = getattr(module, "print_to_stdstream", None)
+    if before is not None:
+        module.print_to_stdstream = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        if before is not None:
+            module.print_to_stdstream = before
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str | None]) -> Iterator[None]:
+    """Set environment variables inside the block, for the processes that it starts; None removes a variable."""
+    before = {name: os.environ.get(name) for name in values}
+    _set_environment(values)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Restore the signal handlers that Ray replaces."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)

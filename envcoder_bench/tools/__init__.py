@@ -1,0 +1,1 @@
+"""Tools that read candidates, tasks and finished runs; they train nothing."""

@@ -1,0 +1,279 @@
+"""Comparison of several runs of a task: one ranking, and differences of candidates that are in several runs."""
+
+import ast
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from envcoder_bench.core.dotted import dotted
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.certainty import nothing_learnt
+from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.results import NAN
+from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
+from envcoder_bench.report.table import numbers, render_table, wrap
+from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.folder.policies import OpenedRun, open_run
+from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
+from envcoder_bench.tasks.base import UNTRAINED
+
+LEAST_RANKED = 3  # candidates in both runs, for a correlation of their rankings
+_NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
+
+
+@dataclass(frozen=True)
+class SharedCandidate:
+    """A candidate that is in the first run and in others, with the same name.
+
+    Attributes:
+        fitness: in the first run, with its interval.
+        differences: of the other runs by label.
+        other_source: labels of the runs in which its text is another one.
+    """
+
+    name: str
+    fitness: tuple[float, float, float]
+    differences: Mapping[str, Difference]
+    other_source: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of one task, compared.
+
+    Attributes:
+        runs: by label, in the order given.
+        ranked: all candidates of all runs, best first, named ``label: candidate``.
+        shared: candidates of the first run that other runs have.
+        correlations: by label, Spearman's correlation of the ranking with that of the first run, and the number of
+            candidates in both.
+        settings: values by run of the settings that differ, by key.
+    """
+
+    runs: Mapping[str, OpenedRun]
+    fitness_meaning: str
+    ranked: Sequence[Ranked]
+    shared: Sequence[SharedCandidate]
+    correlations: Mapping[str, tuple[float, int]]
+    settings: Mapping[str, Sequence[str]]
+
+
+def full_name(label: str, candidate: str) -> str:
+    """Return the name of a run's candidate among those of several runs."""
+    return f"{label}: {candidate}"
+
+
+def compare(folders: Sequence[str | Path]) -> Comparison:
+    """Compare runs; differences are to the first one, and paired by seed where the runs have seeds in common.
+
+    Raises:
+        UserError: there are less than two runs, one cannot be read, has no results or is given twice, or they are of
+            different tasks or measure different fitness.
+    """
+    opened = [open_run(folder) for folder in folders]
+    paths = [run.folder.path.resolve() for run in opened]
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise UserError(f"{twice} is given twice")
+    if len(opened) < 2:
+        raise UserError("give at least two runs to compare")
+    first, meanings = opened[0], [_meaning(run) for run in opened]
+    for run, meaning in zip(opened[1:], meanings[1:]):
+        if run.cfg.task.name != first.cfg.task.name:
+            tasks = f"{first.cfg.task.name} in {first.folder.path}, {run.cfg.task.name} in {run.folder.path}"
+            raise UserError(f"runs of different tasks cannot be compared: {tasks}")
+        both = f"{first.folder.path} and {run.folder.path} measure different fitness"
+        if meaning != meanings[0]:
+            raise UserError(f"{both}: {meanings[0]}; {meaning}")
+        if _measured_by(run) != _measured_by(first):
+            raise UserError(f"{both}: their copies of the --fitness file have other code, see {run.folder.fitness}")
+    for run in opened:
+        if not any(row.measured for row in run.rows):
+            raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
+    runs = dict(zip(_labels(paths), opened))
+    ranked = {label: run.ranked for label, run in runs.items()}
+    label = next(iter(runs))
+    model = _model(runs)
+    shared = [found for found in (_shared(row, runs, model) for row in ranked[label]) if found is not None]
+    correlations = {other: _correlation(ranked[label], rows) for other, rows in list(ranked.items())[1:]}
+    return Comparison(
+        runs,
+        meanings[0],
+        _together(ranked),
+        shared,
+        {other: found for other, found in correlations.items() if found[1] >= LEAST_RANKED},
+        _settings(runs),
+    )
+
+
+def _meaning(run: OpenedRun) -> str:
+    """Return what a run's fitness measures: as it was recorded, else by its config."""
+    try:
+        return str(json.loads(run.folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return fitness_meaning(run.cfg, run.folder.read_fitness(run.cfg))
+
+
+def _measured_by(run: OpenedRun) -> str:
+    """Return a run's --fitness file without layout, comments and docstrings; empty for the task's own fitness."""
+    source = run.folder.read_fitness(run.cfg)
+    if source is None:
+        return ""
+    tree = ast.parse(source.source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
+
+
+def _labels(paths: Sequence[Path]) -> list[str]:
+    """Return the shortest ends of paths that differ."""
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        labels = ["/".join(path.parts[-length:]) for path in paths]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [str(path) for path in paths]
+
+
+def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
+    """Return one ranking, in the order of each run's own; equal fitness shares a place."""
+    rows = [
+        replace(row, candidate=full_name(label, row.candidate), p_best=NAN, contender=False, steps_to_tie=NAN)
+        for label, own in ranked.items()
+        for row in own
+    ]
+    measured = [row for row in rows if row.rank is not None]
+    decimals = decimal_places([row.fitness for row in measured])
+
+    def key(row: Ranked) -> tuple[bool, bool, float]:
+        return row.stopped_at > 0, row.lost_seeds > 0, -round(row.fitness, decimals)
+
+    measured.sort(key=key)
+    places = [key(row) for row in measured]
+    placed = [replace(row, rank=places.index(key(row)) + 1) for row in measured]
+    return placed + [row for row in rows if row.rank is None]
+
+
+def _model(runs: Mapping[str, OpenedRun]) -> FitnessModel:
+    """Return what all runs together know of the fitness of whole trainings; candidates are named ``label: name``."""
+    fitness: dict[str, dict[int, float]] = {}
+    evaluation: Evaluation = {}
+    for label, run in runs.items():
+        for row in run.rows:
+            # one that a race stopped is compared with none, and untrained policies say nothing of trained ones
+            if row.measured and not row.stopped_at and row.candidate != UNTRAINED:
+                fitness.setdefault(full_name(label, row.candidate), {})[row.seed] = row.fitness
+        own = final_evaluation(run.folder, run.cfg) or {}
+        evaluation.update({(full_name(label, name), seed): episodes for (name, seed), episodes in own.items()})
+    episodes = min((row.episodes for run in runs.values() for row in run.rows if row.episodes), default=1)
+    return FitnessModel(fitness, evaluation, bounds_of(next(iter(runs.values())).cfg), episodes)
+
+
+def _shared(row: Ranked, runs: Mapping[str, OpenedRun], model: FitnessModel) -> SharedCandidate | None:
+    """Return a candidate of the first run with its differences in the others; None if there are none."""
+    name, (first, *others) = row.candidate, runs
+    own = full_name(first, name)
+    found = [label for label in others if {own, full_name(label, name)} <= set(model.names)]
+    if not found:
+        return None
+    differences = {label: model.difference(full_name(label, name), own) for label in found}
+    texts = {label: run.sources[name].source if name in run.sources else "" for label, run in runs.items()}
+    changed = tuple(label for label in found if texts[label] != texts[first])
+    return SharedCandidate(name, (row.fitness, row.fitness_ci_low, row.fitness_ci_high), differences, changed)
+
+
+def _correlation(first: Sequence[Ranked], second: Sequence[Ranked]) -> tuple[float, int]:
+    """Return Spearman's rank correlation of the candidates that both trained, and their number; NaN if undefined."""
+    places = [
+        {row.candidate: row.fitness for row in rows if row.rank is not None and not row.stopped_at}
+        for rows in (first, second)
+    ]
+    return spearman(*places), len(set(places[0]) & set(places[1]))
+
+
+def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
+    """Return the settings that are not equal in all runs, and versions and devices, by key."""
+    flat = [dotted(OmegaConf.to_container(run.cfg, resolve=True)) for run in runs.values()]
+    for own, run in zip(flat, runs.values()):
+        record = run.folder.provenance
+        software = dict(record.software[-1]) if record is not None and record.software else {}
+        own["device"] = software.pop("device", None) or own.get("device")
+        own.update({f"version of {name}": version for name, version in software.items()})
+    keys = list(dict.fromkeys(key for own in flat for key in own if key.split(".")[0] not in _NOT_SETTINGS))
+    found = {key: ["null" if own.get(key) is None else str(own[key]) for own in flat] for key in keys}
+    return {key: values for key, values in found.items() if len(set(values)) > 1}
+
+
+def shared_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return header and cells of the candidates that are in several runs."""
+    labels = list(comparison.runs)
+    shared = comparison.shared
+    decimals = decimal_places([own.fitness[0] for own in shared])
+    columns = [numbers([own.fitness for own in shared], decimals)]
+    none = Difference()
+    for label in labels[1:]:
+        found = [own.differences.get(label, none) for own in shared]
+        cells = numbers([(x.mean, x.low, x.high) for x in found], decimals, "+")
+        marks = [_mark(label, own, x) for own, x in zip(shared, found)]
+        columns.append([f"{cell}{mark}" for cell, mark in zip(cells, marks)])
+    header = ["candidate", labels[0], *labels[1:]]
+    return header, [[own.name, *(column[k] for column in columns)] for k, own in enumerate(shared)]
+
+
+def _mark(label: str, own: SharedCandidate, found: Difference) -> str:
+    if math.isnan(found.mean):
+        return ""
+    return " u" * (found.seeds == 0) + " *" * (label in own.other_source)
+
+
+def unlearnt(comparison: Comparison) -> dict[str, str]:
+    """Return by label what ``nothing_learnt`` says of the runs of which it says anything."""
+    found = {label: nothing_learnt(run.ranked) for label, run in comparison.runs.items()}
+    return {label: words for label, words in found.items() if words}
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return explanations of ``shared_table``, and the correlations, one line each."""
+    first = next(iter(comparison.runs))
+    found = [own for row in comparison.shared for own in row.differences.values()]
+    lines = [
+        f"{first}: fitness; other runs: difference to it, paired by seed, ±: 95 % interval, with the"
+        " spread of seeds of all candidates"
+    ]
+    for label, run in comparison.runs.items():
+        if not run.folder.complete:
+            done = max((row.env_steps for row in run.rows), default=0)
+            lines.append(
+                f"{label} is not complete: its fitness is that of its last evaluation, after {done:,} env-steps of each"
+                " candidate, which may be of shorter episodes"
+            )
+    if any(own.seeds == 0 for own in found):
+        lines.append("u: not paired, because the runs have no seed in common")
+    if any(row.other_source for row in comparison.shared):
+        lines.append("*: the file of this name is another one in that run")
+    for label, (value, count) in comparison.correlations.items():
+        shown = "undefined" if math.isnan(value) else f"{value:+.2f}"
+        lines.append(f"ranking of {label} and of {first}: Spearman's correlation {shown} over {count} candidates")
+    return lines
+
+
+def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
+    """Return the comparison as text."""
+    meaning = comparison.fitness_meaning
+    parts = [render_table(comparison.ranked, meaning, width, bold, tested="those of its run").rstrip()]
+    parts += [wrap(f"{label}: {found}", width) for label, found in unlearnt(comparison).items()]
+    if comparison.shared:
+        header, rows = shared_table(comparison)
+        widths = [max(map(len, column)) for column in zip(header, *rows)]
+        lines = ["  ".join(cell.ljust(own) for cell, own in zip(row, widths)).rstrip() for row in (header, *rows)]
+        parts.append("\n".join(["in several runs", "", lines[0], "-" * max(map(len, lines)), *lines[1:]]))
+        parts.append("\n".join(notes(comparison)))
+    if comparison.settings:
+        lines = [f"  {key}: {' | '.join(values)}" for key, values in comparison.settings.items()]
+        parts.append("\n".join(["different settings:", *lines]))
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,120 @@
+"""A list of run folders: task, date, best candidate and status of each, read without loading a task."""
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.shell import shown
+from envcoder_bench.report.ranking import Ranked, decimal_places, rank, read_ranking
+from envcoder_bench.report.results import read_results
+from envcoder_bench.report.words import fixed
+from envcoder_bench.run.folder.provenance import read_provenance
+from envcoder_bench.run.folder.run_folder import RunFolder
+
+COMPLETE, IN_PROGRESS, STOPPED, DAMAGED = "complete", "in progress", "stopped", "damaged"
+DEPTH = 4  # of folders below the given one; a search's runs are in rounds/<k>/run
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run folder in a list.
+
+    Attributes:
+        path: the folder.
+        task: the name of the task; empty if it cannot be read.
+        date: when the run began, ``2026-01-31 12:00:00``.
+        best, fitness: the best candidate that is not a baseline (without candidates, the best baseline); empty and
+            None before the first evaluation.
+        status: ``complete``, ``in progress``, ``stopped``, or ``damaged`` with a reason.
+    """
+
+    path: Path
+    task: str
+    date: str
+    best: str
+    fitness: float | None
+    status: str
+
+
+def find_runs(folders: Sequence[Path]) -> list[ListedRun]:
+    """Find the run folders at or below ``folders``, oldest first. Raises ValueError if a folder does not exist."""
+    found: dict[Path, ListedRun] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise ValueError(f"{folder}: there is no folder of this name")
+        for path in _run_folders(folder, DEPTH):
+            found.setdefault(path.resolve(), read_run(path))
+    return sorted(found.values(), key=lambda run: (run.date, str(run.path)))
+
+
+def _run_folders(folder: Path, depth: int) -> list[Path]:
+    run = RunFolder(folder)
+    if run.run.is_file() or (run.config.is_file() and run.candidate("").is_dir()):  # a run of format 1 has no run.json
+        return [folder]
+    try:
+        below = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir()) if depth else []
+    except OSError:  # it cannot be read
+        below = []
+    return [run for path in below for run in _run_folders(Path(path), depth - 1)]
+
+
+def read_run(path: Path) -> ListedRun:
+    """Read what a list says about a run folder; damaged files are a status."""
+    folder = RunFolder(path)
+    task, date, ranked, damage = "", "", [], ""
+    try:
+        record = read_provenance(folder.run)
+        date = "" if record is None or record.begun is None else record.begun[:19].replace("T", " ")
+        config = folder.config.read_text(encoding="utf-8") if record is None else record.config
+        task = yaml.safe_load(config)["task"]["name"]
+        ranked = _ranked(folder)
+    except UserError as error:
+        damage = str(error)
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        damage = f"{DAMAGED} ({' '.join(str(error).split()).replace(f'{path}{os.sep}', '')})"
+    date = date or time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
+    measured = [row for row in ranked if row.rank is not None]
+    best = next((row for row in measured if not row.baseline), measured[0] if measured else None)
+    status = damage or _status(folder)
+    return ListedRun(path, task, date, best.candidate if best else "", best.fitness if best else None, status)
+
+
+def _ranked(folder: RunFolder) -> list[Ranked]:
+    """The ranking by results.csv, else by summary.json; empty before the first evaluation."""
+    if folder.complete:
+        with contextlib.suppress(OSError, ValueError):
+            return rank(read_results(folder.results))
+        return read_ranking(folder.summary)
+    return rank(read_results(folder.results)) if folder.results.is_file() else []
+
+
+def _status(folder: RunFolder) -> str:
+    if folder.complete:
+        return COMPLETE
+    return IN_PROGRESS if folder.in_progress() else STOPPED
+
+
+def render_runs(runs: Sequence[ListedRun]) -> str:
+    """Return the list as a table, or a sentence if there is no run."""
+    if not runs:
+        return "no runs found"
+    fitness = ["" if run.fitness is None else fixed(run.fitness, decimal_places([run.fitness])) for run in runs]
+    columns = [
+        ["run", *(shown(run.path) for run in runs)],
+        ["task", *(run.task for run in runs)],
+        ["date", *(run.date[:16] for run in runs)],
+        ["best", *(run.best for run in runs)],
+        ["fitness", *fitness],
+        ["status", *(run.status for run in runs)],
+    ]
+    width = max(map(len, columns[4]))
+    columns[4] = [cell.rjust(width) for cell in columns[4]]
+    widths = [max(map(len, column)) for column in columns]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in zip(*columns)]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])

@@ -1,0 +1,310 @@
+"""Checks of the contract that every task must fulfil; the tests of the shipped tasks use them, too."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.prepare.groups import Group
+from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED, Task
+from envcoder_bench.tasks.contract import TaskContract
+from envcoder_bench.tasks.task_code import computed, frozen, frozen_message
+from envcoder_bench.tools.isolation import measure_isolation
+from envcoder_bench.tools.task_probe import TaskProbe
+
+OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
+_STEP = ("obs", "reward", "terminated", "truncated")
+ERRORS = (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError)  # of a task's code
+UNSTABLE = 0.001  # largest share of unstable steps with random actions
+
+
+class TaskFaults(UserError):
+    """A task violates the contract.
+
+    Attributes:
+        findings: the violations, one line each.
+    """
+
+    def __init__(self, task: str, findings: Sequence[str]) -> None:
+        super().__init__("\n".join([f"{task}: {len(findings)} of the checks fail:", *(f"- {one}" for one in findings)]))
+        self.findings = list(findings)
+
+
+class TaskCheck(TaskProbe):
+    """The checks of a task on a simulator, each a method that yields violations.
+
+    Arguments and errors as of ``TaskProbe``.
+    """
+
+    def fields(self) -> Iterator[str]:
+        """Every key of the state and the constants is declared with its shape, and can be read by kernels."""
+        task = self.make(2)
+        keys = {**task.state, **task.constants}
+        yield from (
+            f"'{key}' is in the state, but fields does not declare it" for key in keys if key not in task.fields
+        )
+        for key, field in task.fields.items():
+            if key in OWN_KEYS:
+                continue
+            if key not in keys:
+                yield f"fields declares '{key}', which is neither in state nor in constants"
+            elif (field.shape is None) != (key in task.constants):
+                yield f"'{key}' is in {'state' if key in task.state else 'constants'}, and its shape is {field.shape}"
+            else:
+                yield from _tensor_faults(key, keys[key], field.shape, task, self.foreign)
+            if "|" in field.unit + field.meaning:
+                yield f"'{key}': '|' in its unit or meaning breaks tables"
+        if task.fields["dof_pos"].shape != (task.num_dofs,):
+            yield f"'dof_pos' is declared as {task.fields['dof_pos'].shape}, and there are {task.num_dofs} joints"
+        for key in task.default_state:
+            if key not in task.state:
+                yield f"default_state has '{key}', which is not in state"
+        if not task.fitness_meaning or not (task.bytes_per_env > 0):
+            yield "fitness_meaning must not be empty, and bytes_per_env must be positive"
+        plain = TaskContract.of(task)
+        if TaskContract.from_plain(plain.to_plain()) != plain:
+            yield "its contract is not plain data"
+
+    def fitness(self) -> Iterator[str]:
+        """Fitness is one finite number per environment and depends only on the state."""
+        task = self.begun(3)
+        for command in self.commands(task, 3):
+            task.step(command)
+        value = task.fitness(task.state)
+        if tuple(value.shape) != (3,):
+            yield f"fitness returns {value.dtype} {tuple(value.shape)}: for 3 environments it must be (3,)"
+        elif not bool(torch.isfinite(value).all()):
+            yield f"fitness returns {value.tolist()}: it must be finite"
+        elif not torch.equal(value, task.fitness(task.state)):
+            yield "fitness of one state differs from call to call: it must depend only on the state"
+        if tuple(task.fitness({key: x[:2] for key, x in task.state.items()}).shape) != (2,):
+            yield "fitness of the state of 2 environments must be (2,): read the state that is given, not self.state"
+
+    def rollout(self) -> Iterator[str]:
+        """Equal starts give equal rollouts."""
+        task, twin = self.begun(3), self.begun(3)
+        before, own = _copied(task), computed(task)
+        for step, command in enumerate(self.commands(task, 10)):
+            task.step(command)
+            twin.step(command)
+            yield from _once(self.differences(task, twin), f"after {step + 1} steps, two equal rollouts differ in")
+        if all(torch.equal(x, task.state[key]) for key, x in before.items()):
+            yield "10 steps of random actions do not change the state"
+        yield from map(frozen_message, frozen(task, own))
+
+    def reset(self) -> Iterator[str]:
+        """A reset forgets the past where its mask is True, changes nothing elsewhere, and replaces no tensor."""
+        task, twin, fresh = self.begun(4), self.begun(4), self.begun(4)
+        start = {key: fresh.state[key].clone() for key in fresh.default_state}
+        goal = {key: fresh.state[key].clone() for key in fresh.goal_keys}
+        places = {key: x.data_ptr() for key, x in task.state.items()}
+        mask = torch.tensor([True, False, True, False], device=self.device)
+        for command in self.commands(task, 8):
+            task.step(command)
+            twin.step(command)
+        for own in (start, goal):  # only the masked rows may be read
+            for x in own.values():
+                x[~mask] = torch.nan
+        task.reset(mask, start, {})
+        task.reset(mask, {}, goal)
+        yield from _once(
+            self.differences(task, fresh, mask), "after a reset, the masked environments differ from new ones in"
+        )
+        yield from _once(self.differences(task, twin, ~mask), "a reset changes environments that are not masked in")
+        for command in self.commands(task, 4, seed=1):
+            for each in (task, twin, fresh):
+                each.step(command)
+            yield from _once(self.differences(task, fresh, mask), "a step after a reset depends on the past in")
+            yield from _once(self.differences(task, twin, ~mask), "after a reset, unmasked environments change in")
+        moved = [key for key, place in places.items() if task.state[key].data_ptr() != place]
+        if moved:
+            yield f"step or reset replaces the tensors of {_listed(moved)}: change them in place, with copy_"
+
+    def restore(self) -> Iterator[str]:
+        """Another task continues bitwise from the result of get_state."""
+        task, other = self.begun(2), self.begun(2)
+        for command in self.commands(task, 6):
+            task.step(command)
+        saved = task.get_state()
+        kept = {key: x.clone() for key, x in saved.items()}
+        other.set_state(saved)
+        yield from _once(self.differences(task, other), "set_state does not restore (see kept_keys)")
+        for command in self.commands(task, 4, seed=1):
+            task.step(command)
+            other.step(command)
+            yield from _once(self.differences(task, other), "a restored task continues differently (see kept_keys) in")
+        changed = [key for key, x in kept.items() if not torch.equal(saved[key], x)]
+        if changed:
+            yield f"the result of get_state changes with the next step: {_listed(changed)} must be copies"
+
+    def paired(self) -> Iterator[str]:
+        """An environment depends neither on the number of environments nor on its index, as paired noise requires."""
+        many, one = self.begun(7), self.make(1)
+        start = {key: many.state[key][:1].clone() for key in many.default_state}
+        goal = {key: many.state[key][:1].clone() for key in many.goal_keys}
+        everywhere = torch.ones(1, dtype=torch.bool, device=self.device)
+        one.reset(everywhere, start, {})
+        one.reset(everywhere, {}, goal)
+        for command in self.commands(many, 10):
+            many.step(command)
+            one.step(command[:1])
+        first = {key: x[:1] for key, x in many.state.items()}
+        yield from _once(self.unequal(one.state, first), "an environment alone differs from one among 7 in")
+        groups = yield from self.baselines()
+        if len(groups) == len(BASELINE_FILES):
+            n, unshaped = 4, groups[UNSHAPED].shaping
+            task = build_task(self.cfg, 2 * n)
+            env = GroupedVecTask(task, GroupLayout(2, n), [unshaped] * 2, [0, 0])
+            env.reset()
+            halves = [{key: x[rows] for key, x in task.state.items()} for rows in (slice(0, n), slice(n, 2 * n))]
+            yield from _once(self.unequal(*halves), "two groups of one candidate and seed begin differently in")
+
+    def random_actions(self, steps: int = 1000, baselines: Sequence[str] = BASELINE_FILES) -> Iterator[str]:
+        """With random actions for ``steps`` steps, the training environment stays finite and stable."""
+        groups = yield from self.baselines()
+        chosen = [group for name, group in groups.items() if name in baselines]
+        if chosen:
+            yield from self._played(chosen, steps)
+
+    def _played(self, groups: Sequence[Group], steps: int) -> Iterator[str]:
+        layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
+        task = build_task(self.cfg, layout.num_envs)
+        env = GroupedVecTask(task, layout, [group.shaping for group in groups], [0] * len(groups))
+        env.reset()
+        ended, generator = 0, torch.Generator().manual_seed(0)
+        for step in range(steps):
+            action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
+            made = env.step(action.to(self.device))
+            ended += int(made.done.sum())
+            if not (bool(torch.isfinite(made.obs).all()) and bool(torch.isfinite(made.reward).all())):
+                yield f"random actions give an observation or a reward that is not finite at step {step}"
+                return
+        for name, alive in zip((group.name for group in groups), env.alive):
+            if not alive:
+                yield f"{name}.py was stopped while random actions were played"
+        if not ended and steps >= env.full_episode:
+            yield f"no episode ended in {steps} steps, but an episode has at most {env.full_episode}"
+        unstable = int(env.stats.unstable_resets.sum())
+        if unstable > UNSTABLE * steps * env.num_envs:
+            yield f"the physics blew up {unstable} times in {steps * env.num_envs} steps: see docs/add_a_task.md"
+        if bool(env.take_contact_overflows().any()):
+            yield "the model's contact buffers are too small: see max_contacts in docs/add_a_task.md"
+
+    def isolation(self) -> Iterator[str]:
+        """A candidate beside others learns what it learns alone, bit by bit; measured on a CPU alone."""
+        if self.device != "cpu":
+            return
+        groups = yield from self.baselines()
+        if len(groups) == len(BASELINE_FILES):
+            measured = measure_isolation(self.cfg, groups[HUMAN], groups[UNSHAPED])
+            if not measured.clean:
+                yield f"{measured}: use --isolate process"
+
+    def checkpoint(self, steps: int = 150) -> Iterator[str]:
+        """A new environment continues bitwise from another one's checkpoint; measured on a CPU alone."""
+        if self.device != "cpu":
+            return
+        groups = yield from self.baselines()
+        if len(groups) < len(BASELINE_FILES):
+            return
+        layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
+        shapings, seeds = [group.shaping for group in groups.values()], [0] * len(groups)
+        env, other = (GroupedVecTask(build_task(self.cfg, layout.num_envs), layout, shapings, seeds) for _ in "12")
+        generator = torch.Generator().manual_seed(0)
+        env.reset()
+        for step in range(2 * steps):
+            action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
+            if step == steps:
+                other.set_state(env.get_state())
+            made = env.step(action)
+            if step < steps:
+                continue
+            again = other.step(action)
+            if not all(torch.equal(getattr(made, part), getattr(again, part)) for part in _STEP):
+                yield f"an environment that was restored from a checkpoint differs {step - steps + 1} steps later"
+                return
+
+    def findings(self) -> list[str]:
+        """Return the violations found by all checks."""
+        try:
+            self.make(2)
+        except ERRORS as error:  # every check would find it
+            return [_shown(error)]
+        found: list[str] = []
+        checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
+        if self.foreign:  # what its code leaves of the past is its own, and some of it needs two environments
+            kept = [own for own in checks if own not in (self.reset, self.paired)]
+            checks = [*kept, self.checkpoint, self.isolation]
+        for check in checks:
+            try:
+                found += check()
+            except ERRORS as error:
+                found.append(f"{check.__name__}: {_shown(error)}")
+        return list(dict.fromkeys(found))
+
+
+def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
+    """Check that a task fulfils its contract; takes seconds on a CPU.
+
+    Fields describe the state; fitness is finite and depends only on the state; equal starts give equal rollouts; a
+    reset forgets the past and reads only masked rows; ``set_state`` continues bitwise; an environment depends neither
+    on its index nor on the number of environments; both baselines load and pass the checks; 1,000 steps of random
+    actions are finite. For Isaac Gym tasks, candidates are isolated, and checkpoints continue bitwise; with domain
+    randomization, its ``frequency`` is at most 20 here.
+
+    Args:
+        task: its name, its folder or ``module:Class``.
+        sim, device: as in cfg/config.yaml.
+        overrides: ``key=value`` for the config.
+
+    Raises:
+        TaskFaults: the task violates the contract; ``findings`` has one line per violation.
+        UserError: there is no such task, or its files are invalid.
+    """
+    try:
+        with user_input():
+            check = TaskCheck(str(task), sim, device, overrides)
+    except CandidateError as error:
+        raise UserError(str(error)) from error
+    findings = check.findings()
+    if findings:
+        raise TaskFaults(check.name, findings)
+
+
+def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Task, any_kind: bool) -> Iterator[str]:
+    if shape is None:
+        if x.device.type != "cpu":
+            yield f"the constant '{key}' must be on the CPU"
+        return
+    if tuple(x.shape) != (task.num_envs, *shape):
+        yield f"'{key}' is declared as (n, *{shape}), but with n = {task.num_envs} its tensor is {tuple(x.shape)}"
+    elif x.device != task.device:
+        yield f"'{key}' is on {x.device}: it must be on {task.device}"
+    elif not x.is_floating_point() and not any_kind:
+        yield f"'{key}' is {x.dtype}: it must be floating point"
+    elif not x[0].is_contiguous():
+        yield f"'{key}' is not contiguous, as kernels require: make it a copy, refreshed in step and reset"
+
+
+def _shown(error: Exception) -> str:
+    text = (str(error).splitlines() or [""])[0]
+    return text if isinstance(error, (ValueError, UserError)) else f"{type(error).__name__}: {text}"
+
+
+def _copied(task: Task) -> dict[str, Tensor]:
+    return {key: x.clone() for key, x in task.state.items()}
+
+
+def _once(keys: Sequence[str], what: str) -> Iterator[str]:
+    if keys:
+        yield f"{what} {_listed(keys)}"
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(f"'{key}'" for key in keys)
