@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import torch
 from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, weights, write_candidates
-from omegaconf import OmegaConf
 from rl_games.common.gym_compat import gym
 from rl_games.torch_runner import Runner
 
@@ -88,7 +87,7 @@ def test_stock_player_reproduces_the_fitness(finished, name):
 
 def _stock_player(cfg, env, checkpoint):
     """rl_games' own player, made as its Runner makes it."""
-    params = OmegaConf.to_container(cfg.train.params)
+    params = cfg.params
     spaces = {
         "observation_space": gym.spaces.Box(-np.inf, np.inf, (env.obs_dims[0],), np.float32),
         "action_space": gym.spaces.Box(-1.0, 1.0, (env.action_dims[0],), np.float32),

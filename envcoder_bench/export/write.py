@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
@@ -24,6 +23,7 @@ from envcoder_bench.export.module import COMMAND, ExportedPolicy
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.run.folder.policies import OpenedRun, Policy, load_policy, open_run
 from envcoder_bench.run.prepare.one_group import build_env, prepare_one
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract
@@ -118,10 +118,9 @@ def _others(about: Path, digest: str) -> dict[str, str]:
 
 def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any], Tensor]:
     """Return a small environment of the candidate, the module, its description, and observations for a comparison."""
-    cfg = run.cfg.copy()
     with user_input():  # the run may have been made on another machine
-        cfg.sim, cfg.device = pick_simulator("auto", "cpu")
-    cfg.num_envs_per_candidate = _NUM_ENVS
+        sim, device = pick_simulator("auto", "cpu")
+    cfg = run.cfg.model_copy(update={"sim": sim, "device": device, "num_envs_per_candidate": _NUM_ENVS})
     baselines = [source for name, source in run.sources.items() if name in BASELINES]
     group = prepare_one(cfg, run.source(policy.candidate), policy.seed, run.folder.read_fitness(cfg), baselines)
     widths = (policy.obs_dim, policy.action_dim)
@@ -178,7 +177,7 @@ def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> f
     return float(np.abs(run(obs.numpy())[0] - wanted.numpy()).max())
 
 
-def _write_model(cfg: DictConfig, env: GroupedVecTask, path: Path) -> list[str]:
+def _write_model(cfg: RunConfig, env: GroupedVecTask, path: Path) -> list[str]:
     """Write the robot's MJCF and its asset files beside it; return their paths relative to it."""
     from envcoder_bench.sim.mujoco_plain import plain_model
 

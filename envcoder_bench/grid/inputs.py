@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.folder_kinds import GRID, RUN, other_kind
+from envcoder_bench.core.settings import Settings, plain
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
 from envcoder_bench.grid.robots import Robot, find_robot
-from envcoder_bench.grid.settings import check_settings, compose_settings, plain
+from envcoder_bench.grid.settings import check_settings, compose_settings
 from envcoder_bench.grid.terrains import find_arenas
 from envcoder_bench.terrain.arenas import Arena, Zone
 
@@ -127,7 +127,7 @@ def _policies_of(folder: Path) -> dict[str, Path]:
 
 def _load(
     robot: Robot,
-    cfg: DictConfig,
+    cfg: Settings,
     files: Mapping[str, str],
     wanted: Mapping[str, str],
     skippable: Collection[str] = (),
@@ -154,7 +154,7 @@ def _load(
     return loaded
 
 
-def known_layouts(robot: Robot, cfg: DictConfig) -> dict[str, Layout]:
+def known_layouts(robot: Robot, cfg: Settings) -> dict[str, Layout]:
     """Return the layouts of the settings by name. Raises UserError for an invalid one."""
     settings = plain(cfg)
     scan = settings["scan"]
@@ -216,7 +216,7 @@ def read_inputs(folder: Path) -> Inputs:
         raise UserError(other)
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        cfg: Any = OmegaConf.create(data["settings"])
+        cfg = Settings(data["settings"])
         robot = find_robot(data["robot"])
         arenas = [
             Arena(**{**own, "zones": tuple(Zone(**{**z, "difficulty": tuple(z["difficulty"])}) for z in own["zones"])})

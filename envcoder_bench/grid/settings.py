@@ -4,13 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
-from envcoder_bench.core.dotted import dotted
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.settings import Settings, dotted, select
+from envcoder_bench.core.yaml_files import overridden, read_yaml
 
 FILE = "cfg/eval_policies.yaml"
 _OPEN = ("layouts", "robots", "task_layouts")  # mappings to which overrides may add
@@ -32,44 +29,40 @@ _AT_LEAST_0 = (
 )  # fmt: skip
 
 
-def compose_settings(words: Sequence[str] = ()) -> DictConfig:
+def compose_settings(words: Sequence[str] = ()) -> Settings:
     """Apply ``key=value`` overrides to cfg/eval_policies.yaml.
 
     Raises:
         UserError: an override is malformed, names an unknown key, or has an invalid value.
     """
     settings = _defaults()
-    known = set(dotted(OmegaConf.to_container(settings)))
+    known = set(dotted(settings))
     known |= {key.rsplit(".", depth)[0] for key in list(known) for depth in (1, 2) if "." in key}
     for word in words:
         key = word.split("=")[0]
         if key not in known and key.split(".")[0] not in _OPEN:
             raise UserError(f"unknown key '{key}'{near_matches(key, known)}; the keys are those of {FILE}")
-        try:
-            settings.merge_with_dotlist([word])
-        except (OmegaConfBaseException, YAMLError, TypeError, AttributeError) as error:
-            raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from error
+        with user_input():
+            settings = overridden(settings, word)
     check_settings(settings)
     return settings
 
 
-def _defaults() -> DictConfig:
-    settings = OmegaConf.load(project_folder("cfg") / "eval_policies.yaml")
-    assert isinstance(settings, DictConfig)
-    return settings
+def _defaults() -> Settings:
+    return read_yaml(project_folder("cfg") / "eval_policies.yaml")
 
 
-def check_settings(cfg: DictConfig) -> None:
+def check_settings(cfg: Settings) -> None:
     """Raise UserError for a setting whose value has the wrong type or range."""
-    for key, usual in dotted(OmegaConf.to_container(_defaults())).items():
-        value = OmegaConf.select(cfg, key)
+    for key, usual in dotted(_defaults()).items():
+        value = select(cfg, key)
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if isinstance(usual, (int, float)) and not number:
             raise UserError(f"{key} must be a finite number, got {value}")
-        if isinstance(usual, list) and not OmegaConf.is_list(value):
+        if isinstance(usual, tuple) and not isinstance(value, tuple):
             raise UserError(f"{key} must be a list, got {value}")
     for key in (*_WHOLE, *_POSITIVE, *_AT_LEAST_0):
-        value: Any = OmegaConf.select(cfg, key)
+        value: Any = select(cfg, key)
         if key in _WHOLE and (type(value) is not int or value < 1):
             raise UserError(f"{key} must be a whole number of at least 1, got {value}")
         if key in _POSITIVE and not 0 < value < float("inf"):
@@ -88,9 +81,3 @@ def check_settings(cfg: DictConfig) -> None:
         raise UserError(f"arenas.friction.use must be static or dynamic, got {cfg.arenas.friction.use}")
     if not 0 <= cfg.compact_below < 1:
         raise UserError(f"compact_below must be at least 0 and below 1, got {cfg.compact_below}")
-
-
-def plain(cfg: DictConfig) -> dict[str, Any]:
-    """Return settings as nested plain data."""
-    data: Any = OmegaConf.to_container(cfg, resolve=True)
-    return data

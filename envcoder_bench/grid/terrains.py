@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
-from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.settings import Settings
 from envcoder_bench.grid.settings import FILE
 from envcoder_bench.terrain.arena_yaml import read_arena
 from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena
@@ -17,7 +17,7 @@ BUILT_IN = ("friction", "grass", "boulder", "stairs")
 _SUFFIXES = (".yaml", ".yml")
 
 
-def find_arenas(words: Sequence[str], cfg: DictConfig) -> list[Arena]:
+def find_arenas(words: Sequence[str], cfg: Settings) -> list[Arena]:
     """Return the arenas with these names or files.
 
     Raises:
@@ -32,7 +32,7 @@ def find_arenas(words: Sequence[str], cfg: DictConfig) -> list[Arena]:
     return found
 
 
-def built_in(name: str, cfg: DictConfig) -> Arena:
+def built_in(name: str, cfg: Settings) -> Arena:
     """Return one of BUILT_IN, by the figures of the settings. Raises UserError for a bad figure."""
     own, size, friction = cfg.arenas, float(cfg.arenas.zone), cfg.arenas.ground_friction
     where = f"arenas.{name}"
@@ -59,7 +59,7 @@ def built_in(name: str, cfg: DictConfig) -> Arena:
         return replace(read_arena(where, data, float(own.width), float(own.apron)), name=name)
 
 
-def _read(word: str, cfg: DictConfig) -> Arena:
+def _read(word: str, cfg: Settings) -> Arena:
     path = Path(word)
     if path.suffix not in _SUFFIXES:
         raise UserError(

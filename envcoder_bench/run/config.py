@@ -1,21 +1,22 @@
-"""Composition of a run's config from cfg/ with Hydra. Unknown keys are errors."""
+"""Composition of a run's config from the YAML files of cfg/ and of its task, with Hydra; unknown keys are errors."""
 
-import copy
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.settings import dotted_keys, merged, nested, plain, select
+from envcoder_bench.core.yaml_files import read_yaml
+from envcoder_bench.run.spec import FILE, RunConfig
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
 from envcoder_bench.tasks.spec import TaskSpec
@@ -29,18 +30,20 @@ OPTIONAL_TRAIN_KEYS = tuple(
         "use_smooth_clamp", "schedule_entropy",
     )
 )  # fmt: skip
+_MIXED = "params.config.mixed_precision"
+Tree = Mapping[str, Any]
 
 
-def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
+def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunConfig:
     """Compose the config of a task.
 
     Args:
-        task: a task's name, its folder or ``module:Class``.
+        task: a task, or its name, its folder or ``module:Class``.
         overrides: ``key=value`` in Hydra's override grammar.
 
     Raises:
-        UserError: there is no such task, its files are invalid, or an override is malformed or names an unknown key;
-            the message has near matches.
+        UserError: there is no such task, its files are invalid, or an override is malformed, names an unknown key or
+            has an invalid value; the message names the key, with near matches.
     """
     for override in overrides:
         if override.split("=")[0] in ("task", "train", "task.name", "task_source"):
@@ -48,92 +51,79 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
         if override.startswith(("+", "~")):
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
     with user_input():
-        spec = find_spec(task)
-        task = spec.name
+        spec = find_spec(task) if isinstance(task, str) else task
         if spec.digest:
             _store(spec)
     try:
-        cfg = _compose(task, [_optional(task, override) for override in overrides])
-        OmegaConf.resolve(cfg)
+        tree = _compose(spec, [_optional(spec, override) for override in overrides])
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(_explain(error, task, overrides)) from error
-    cfg.task_source = spec.source
+        raise UserError(_explain(error, spec, overrides)) from error
     try:
-        _count_minibatches(cfg)
+        train = _count_minibatches(tree["train"])
     except ValueError as error:
-        raise UserError(in_own_file(cfg, str(error))) from error
-    return cfg
+        raise UserError(in_own_file(spec, tree["train"], str(error))) from error
+    return RunConfig.checked({**tree, "train": train, "task_source": spec.source})
 
 
 def _store(spec: TaskSpec) -> None:
     """Register the YAML files of an outside task with Hydra. Raises ValueError if they are invalid."""
     store = ConfigStore.instance()
-    store.store(group="task", name=spec.name, node=load_yaml(spec.config))
-    store.store(group="train", name=f"{spec.name}PPO", node=train_defaults(spec))
+    store.store(group="task", name=spec.name, node=plain(read_yaml(spec.config)))
+    store.store(group="train", name=f"{spec.name}PPO", node=plain(train_defaults(spec)))
 
 
-def train_defaults(spec: TaskSpec) -> DictConfig:
+def train_defaults(spec: TaskSpec) -> Tree:
     """Return the PPO config of a task: its own file; for an outside task, merged into the default.
 
     Raises:
         ValueError: the file of an outside task is not valid YAML, or has an unknown key.
     """
     if not spec.digest and spec.train is not None:
-        return load_yaml(spec.train)
-    base = load_yaml(project_folder("cfg") / "train" / f"{DEFAULT_TRAIN}PPO.yaml")
-    base.params.config.name = spec.name
+        return read_yaml(spec.train)
+    base = read_yaml(project_folder("cfg") / "train" / f"{DEFAULT_TRAIN}PPO.yaml")
+    base = merged(base, nested({"params.config.name": spec.name}))
     if spec.train is None:
         return base
-    own = load_yaml(spec.train)
-    known = [*config_keys(base), *OPTIONAL_TRAIN_KEYS]
+    tree = read_yaml(spec.train)
+    known = [*dotted_keys(base), *OPTIONAL_TRAIN_KEYS]
     foreign = not issubclass(spec.task_class, SimTask)
-    for key in config_keys(own):
-        if key in known and not (foreign and key == "params.config.mixed_precision"):
-            continue
-        if foreign:  # rl_games' own file: what has no effect here is left out
-            parent, _, name = key.rpartition(".")
-            node = OmegaConf.select(own, parent) if parent else own
-            if isinstance(node, DictConfig) and name in node:
-                del node[name]
-        else:
+    if foreign:  # rl_games' own file: what has no effect here is left out
+        return merged(base, _only(tree, {*known} - {_MIXED}))
+    for key in dotted_keys(tree):
+        if key not in known:
             hint = near_matches(key, known)
             raise ValueError(f"{spec.train}: unknown key '{key}'{hint}; for IsaacGymEnvs' files see --train_config")
-    merged = OmegaConf.merge(base, own)
-    assert isinstance(merged, DictConfig)
-    return merged
+    return merged(base, tree)
 
 
-def load_yaml(path: Path) -> DictConfig:
-    """Read a YAML mapping. Raises ValueError with a one-line message."""
-    try:
-        node = OmegaConf.load(path)
-    except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
-    if not isinstance(node, DictConfig):
-        raise ValueError(f"{path} is not a YAML mapping of keys to values")
-    return node
+def _only(tree: Tree, known: set[str], prefix: str = "") -> dict[str, Any]:
+    """Return the known keys of nested mappings."""
+    kept = {key: value for key, value in tree.items() if f"{prefix}{key}" in known}
+    return {k: _only(v, known, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in kept.items()}
 
 
-def _optional(task: str, override: str) -> str:
+def _optional(spec: TaskSpec, override: str) -> str:
     """Allow an override to add a key that has an effect, but is not in the files of cfg/."""
     key = override.split("=")[0]
     group, _, rest = key.partition(".")
     adds = rest in OPTIONAL_TRAIN_KEYS if group == "train" else False
     if group == "task":
-        adds = covers(used_keys(find_spec(task).task_class), rest)
+        adds = covers(used_keys(spec.task_class), rest)
     return f"++{override}" if adds else override
 
 
-def _count_minibatches(cfg: DictConfig) -> None:
-    """Convert IsaacGymEnvs' ``minibatch_size`` to ``num_minibatches``.
+def _count_minibatches(train: Any) -> Any:
+    """Return ``train`` with IsaacGymEnvs' ``minibatch_size`` converted to ``num_minibatches``.
 
     It refers to the batch of the YAML's ``num_actors`` environments. A candidate's batch has another size and is
     divided into the same number of minibatches. Raises ValueError.
     """
-    config = OmegaConf.select(cfg, "train.params.config")
-    size = config.get("minibatch_size") if isinstance(config, DictConfig) else None
+    config = select(train, "params.config")
+    size = config.get("minibatch_size") if isinstance(config, Mapping) else None
     if size is None:
-        return
+        return train
+    actors: Any
+    horizon: Any
     actors, horizon = config.get("num_actors"), config.get("horizon_length")
     for key, value in (("minibatch_size", size), ("num_actors", actors), ("horizon_length", horizon)):
         if type(value) is not int or value < 1:
@@ -143,73 +133,53 @@ def _count_minibatches(cfg: DictConfig) -> None:
             f"train.params.config.minibatch_size: {size} does not divide the batch of {actors * horizon} that it refers"
             f" to: num_actors={actors} environments x horizon_length={horizon} steps"
         )
-    config.num_minibatches = actors * horizon // size
+    return merged(train, nested({"params.config.num_minibatches": actors * horizon // size}))
 
 
-def in_own_file(cfg: DictConfig, message: str) -> str:
+def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
     """Return a message about a key of the train config, ``train.params...: ...``, after the file that has the value.
 
     This is the train.yaml of an outside task; the message is unchanged if the value comes from elsewhere.
     """
-    found, spec = re.match(r"train\.([\w.]+): ", message), find_spec(cfg.task.name)
-    if found is None or spec.train is None or not spec.digest:
+    match = re.match(r"train\.([\w.]+): ", message)
+    if match is None or spec.train is None or not spec.digest:
         return message
     try:
-        value = OmegaConf.select(load_yaml(spec.train), found[1])
+        value = select(read_yaml(spec.train), match[1])
     except (OSError, ValueError):  # it was changed since the run began
         return message
-    own = value is not None and value == OmegaConf.select(cfg.train, found[1])
-    return f"{spec.train}: {message}" if own else message
+    return f"{spec.train}: {message}" if value is not None and value == select(train, match[1]) else message
 
 
-def with_defaults(cfg: DictConfig) -> DictConfig:
-    """Return a run's config with the defaults of keys of cfg/config.yaml that are newer than the run."""
-    defaults = OmegaConf.load(project_folder("cfg") / "config.yaml")
-    merged = OmegaConf.merge({key: value for key, value in defaults.items() if key != "defaults"}, cfg)
-    assert isinstance(merged, DictConfig)
-    return merged
-
-
-def _compose(task: str, overrides: Sequence[str]) -> DictConfig:
-    folder, spec = project_folder("cfg"), find_spec(task)
+def _compose(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
+    folder = project_folder("cfg")
     files = [*sorted(folder.rglob("*.yaml")), *filter(None, (spec.config, spec.train))]
     state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files)]
-    return copy.deepcopy(_composed(task, tuple(overrides), folder, (spec.source, spec.digest, *state)))
+    return plain(_composed(spec.name, tuple(overrides), folder, (spec.source, spec.digest, *state)))
 
 
 @functools.lru_cache(maxsize=64)
-def _composed(task: str, overrides: tuple[str, ...], folder: Path, state: tuple[Any, ...]) -> DictConfig:
+def _composed(task: str, overrides: tuple[str, ...], folder: Path, state: tuple[Any, ...]) -> Any:
     """Compose a config; Hydra takes 60 ms, and a run composes the same config several times.
 
     ``state`` is what the result depends on in addition: the files.
     """
     with initialize_config_dir(config_dir=str(folder), version_base="1.3"):
-        return compose(config_name="config", overrides=[f"task={task}", *overrides])
+        composed = compose(config_name=Path(FILE).stem, overrides=[f"task={task}", *overrides])
+    return OmegaConf.to_container(composed, resolve=True)
 
 
-def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
+def _explain(error: Exception, spec: TaskSpec, overrides: Sequence[str]) -> str:
     """Convert Hydra's message about an override to one that names the key and its near matches."""
-    found = re.search(r"Could not override '([^']+)'", str(error))
-    if not found:
+    match = re.search(r"Could not override '([^']+)'", str(error))
+    if not match:
         return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
-    key = found.group(1)
-    spec = find_spec(task)
-    known = [*config_keys(_compose(task, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
-    known = list(dict.fromkeys([*known, *(f"task.{key}" for key in used_keys(spec.task_class))]))
-    files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
+    key = match.group(1)
+    known = [*dotted_keys(_compose(spec, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
+    known = list(dict.fromkeys([*known, *(f"task.{used}" for used in used_keys(spec.task_class))]))
+    files = f"{FILE}, cfg/task/{spec.name}.yaml and cfg/train/{spec.name}PPO.yaml"
     if spec.digest:
-        files = f"cfg/config.yaml, {spec.config} and {spec.train or f'cfg/train/{DEFAULT_TRAIN}PPO.yaml'}"
+        files = f"{FILE}, {spec.config} and {spec.train or f'cfg/train/{DEFAULT_TRAIN}PPO.yaml'}"
     same = [name for name in known if name.endswith(f".{key}")]  # only the last part of the key was given
     hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
     return f"unknown key '{key}'{hint}; the keys are those of {files}"
-
-
-def config_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
-    """Return all keys of a config in dotted form, leaves and branches."""
-    keys: list[str] = []
-    for key, value in cfg.items():
-        name = f"{prefix}{key}"
-        keys.append(name)
-        if isinstance(value, DictConfig):
-            keys.extend(config_keys(value, f"{name}."))
-    return keys

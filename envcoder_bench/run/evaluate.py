@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
-from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.checkpoint import Checkpoint
@@ -29,6 +27,7 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.task_place import find_task
 from envcoder_bench.run.result import RunResult, finished
 from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.parallel_rung import ParallelRung
 from envcoder_bench.run.train.parallel_waves import ParallelWaves
 from envcoder_bench.run.train.parked import ParkedGroups
@@ -95,7 +94,7 @@ def evaluate(
             if planner.ready:  # else the plan refuses it
                 planner.refuse_too_large()
             saved = Checkpoint()
-            plan = plan_remaining(cfg, sources, fitness, planner, saved, head, num_envs is not None)
+            cfg, plan = plan_remaining(cfg, sources, fitness, planner, saved, head, num_envs is not None)
             path = (given or stamped_folder("runs", name)).absolute()
             folder = RunFolder.create(path, cfg, sources, fitness, _device_names(head))
         messages.open(folder.path)
@@ -118,13 +117,12 @@ def resume(
     """
     run = RunFolder.open(Path(folder))
     cfg, sources = run.read()
-    cfg = with_defaults(cfg)
     if run.complete:
         result = finished(run, cfg)
         _say_notes(run)
         return result
     if devices is not None or ray is not None:
-        cfg.devices, cfg.ray = devices, ray
+        cfg = cfg.model_copy(update={"devices": devices, "ray": ray})
     find_task(run.config, cfg)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), at_work(run), run.locked():
@@ -136,7 +134,7 @@ def resume(
 def go_on(
     workers: contextlib.ExitStack,
     run: RunFolder,
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: list[CandidateSource],
     reporter: Reporter,
     stop: StopRequest,
@@ -151,7 +149,7 @@ def go_on(
     """
     with ALONE:
         with user_input():
-            pick_device(cfg)  # the machine may be another one
+            cfg = pick_device(cfg)  # the machine may be another one
         _say_notes(run)
         _configure_torch(cfg)
         saved = saved or run.load_checkpoint() or Checkpoint()
@@ -160,16 +158,16 @@ def go_on(
             with user_input():
                 check_values(cfg)
                 check_chosen(cfg)
-                check_task(cfg)
+                check_task(find_spec(cfg.task.name), cfg.task)
                 check_training(cfg)
                 check_race(cfg)
                 check_tracking(cfg)
-                left = max(1, len(sources) * cfg.seeds - sum(name != UNTRAINED for name, _ in saved.done))
+                left = max(1, len(sources) * seed_count(cfg) - sum(name != UNTRAINED for name, _ in saved.done))
                 head = _start_workers(workers, cfg, fitness, left)
                 planner = _planner(cfg, head, workers)
         except UserError as error:
             raise UserError(f"{run.config}: {error}") from error
-        plan = plan_remaining(cfg, sources, fitness, planner, saved, head)
+        cfg, plan = plan_remaining(cfg, sources, fitness, planner, saved, head)
         if begin is not None:
             begin()
     reporter.run_began(run.path)
@@ -177,14 +175,14 @@ def go_on(
 
 
 def _start_workers(
-    workers: contextlib.ExitStack, cfg: DictConfig, fitness: CandidateSource | None, limit: int
+    workers: contextlib.ExitStack, cfg: RunConfig, fitness: CandidateSource | None, limit: int
 ) -> Head | None:
     """Start the workers of a run on several devices until ``workers`` is closed; None to train in this process."""
     devices = requested_devices(cfg)
     return None if devices is None else workers.enter_context(parallel.workers(cfg, devices, fitness, limit))
 
 
-def _planner(cfg: DictConfig, head: Head | None, workers: contextlib.ExitStack) -> MemoryPlanner:
+def _planner(cfg: RunConfig, head: Head | None, workers: contextlib.ExitStack) -> MemoryPlanner:
     if head is not None:
         return head.planner
     with user_input():  # the task's YAML is read here
@@ -217,14 +215,15 @@ def _asked(
     candidates: Candidates,
     candidate_idx: str | Sequence[int] | None,
     num_envs: int | None,
-) -> tuple[DictConfig, list[CandidateSource], CandidateSource | None]:
+) -> tuple[RunConfig, list[CandidateSource], CandidateSource | None]:
     """Read and check the inputs of a run, before anything is written."""
     cfg = run_config(task, overrides)
     sources = read_candidates(cfg.task.name, candidates, candidate_idx)
     if cfg.baselines:
         sources = baseline_sources(task) + sources
     if num_envs is not None:
-        cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * seed_count(cfg))
+        share = share_out(num_envs, len(sources) * seed_count(cfg))
+        cfg = cfg.model_copy(update={"num_envs_per_candidate": share})
     check_training(cfg)
     check_race(cfg)
     _configure_torch(cfg)
@@ -236,7 +235,7 @@ def _say_notes(folder: RunFolder) -> None:
         log.warning("%s: %s", folder.path, note)
 
 
-def _configure_torch(cfg: DictConfig) -> None:
+def _configure_torch(cfg: RunConfig) -> None:
     if cfg.device == "cpu":
         torch.set_num_threads(1)  # the threads are used by the simulator and the learners
     elif cfg.deterministic:

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, read_results
-from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.evaluate import go_on
 from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job, save_checkpoint
 from envcoder_bench.run.folder.folder_errors import at_work
@@ -26,6 +24,8 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, read_candidates
 from envcoder_bench.run.prepare.task_place import find_task
 from envcoder_bench.run.result import RunResult
+from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
@@ -68,14 +68,12 @@ def extend(
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), run.locked(), contextlib.ExitStack() as workers:
         cfg, sources = run.read(trains=True)
-        cfg = with_defaults(cfg)
         find_task(run.config, cfg)
         new = _new_sources(sources, cfg, candidates, candidate_idx)
         extension = _plan(run, cfg, sources, new, seeds, learning_iterations)
-        cfg = OmegaConf.create(extension.config)
-        assert isinstance(cfg, DictConfig)
+        cfg = cfg.model_copy(update=extension.more)
         if devices is not None or ray is not None:
-            cfg.devices, cfg.ray = devices, ray
+            cfg = cfg.model_copy(update={"devices": devices, "ray": ray})
 
         def begin() -> None:
             _begin(run, extension)
@@ -97,6 +95,7 @@ class Extension:
 
     Attributes:
         config: the new text of config.yaml.
+        more: the keys with larger values.
         sources: all candidates, in the order of one larger run.
         new: the candidates that are added.
         saved: the state from which the extended run continues; preparation adds rows to it.
@@ -107,6 +106,7 @@ class Extension:
     """
 
     config: str
+    more: dict[str, int]
     sources: list[CandidateSource]
     new: list[CandidateSource]
     saved: Checkpoint
@@ -118,7 +118,7 @@ class Extension:
 
 def _new_sources(
     sources: Sequence[CandidateSource],
-    cfg: DictConfig,
+    cfg: RunConfig,
     candidates: Candidates,
     candidate_idx: str | Sequence[int] | None,
 ) -> list[CandidateSource]:
@@ -141,7 +141,7 @@ def _new_sources(
 
 def _plan(
     run: RunFolder,
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: list[CandidateSource],
     new: list[CandidateSource],
     seeds: int | None,
@@ -156,9 +156,11 @@ def _plan(
     for key, value in wanted.items():
         if value is not None and type(value) is not int:
             raise UserError(f"{FLAG}: --{key} must be a whole number, the total of the extended run, got {value}")
-        if value is not None and value < cfg[key]:
-            raise UserError(f"--{key} {value}: the run has {cfg[key]}, and can only be extended: give a larger number")
-    more = {key: value for key, value in wanted.items() if value is not None and value > cfg[key]}
+        if value is not None and value < getattr(cfg, key):
+            raise UserError(
+                f"--{key} {value}: the run has {getattr(cfg, key)}, and can only be extended: give a larger number"
+            )
+    more = {key: value for key, value in wanted.items() if value is not None and value > getattr(cfg, key)}
     if not more and not new:
         raise UserError(
             f"{FLAG} {run.path}: there is nothing to add: give --candidates with new files, or --seeds or"
@@ -172,14 +174,14 @@ def _plan(
     saved = Checkpoint(done, 0 if longer else summary["waves"], summary["seconds"], jobs=jobs)
     saved.needed, saved.peak = summary["needed"], summary["peak"]
     listed = [*sources, *new]
-    larger = {**cfg, **more, "candidates": [{"name": own.name, "file": own.file} for own in listed]}
+    larger = {**cfg.plain(), **more, "candidates": [{"name": own.name, "file": own.file} for own in listed]}
     parts = [f"candidates {', '.join(own.name for own in new)}"] if new else []
-    parts += [f"{key.replace('_', ' ')} {cfg[key]} -> {value}" for key, value in more.items()]
+    parts += [f"{key.replace('_', ' ')} {getattr(cfg, key)} -> {value}" for key, value in more.items()]
     several = cfg.seeds == 1 and "seeds" in more
-    return Extension(OmegaConf.to_yaml(larger), listed, new, saved, list(done), several, states, "; ".join(parts))
+    return Extension(to_yaml(larger), more, listed, new, saved, list(done), several, states, "; ".join(parts))
 
 
-def _rows(run: RunFolder, cfg: DictConfig, sources: Sequence[CandidateSource]) -> list[Result]:
+def _rows(run: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource]) -> list[Result]:
     """Return the rows of results.csv. Raises UserError if they are not those of the run.
 
     Runs of older versions have none of the untrained policy.
@@ -188,7 +190,7 @@ def _rows(run: RunFolder, cfg: DictConfig, sources: Sequence[CandidateSource]) -
         rows = read_results(run.results)
     except (OSError, ValueError) as error:
         raise UserError(f"{FLAG} {run.path}: {error}; restore a copy of results.csv") from error
-    expected = {(source.name, seed) for source in sources for seed in range(cfg.seed, cfg.seed + cfg.seeds)}
+    expected = {(source.name, seed) for source in sources for seed in range(cfg.seed, cfg.seed + seed_count(cfg))}
     known = [(row.candidate, row.seed) for row in rows if row.candidate != UNTRAINED]
     if len(known) != len(expected) or set(known) != expected:
         raise UserError(f"{run.results} is damaged: its rows are not those of the run; restore a copy")
@@ -215,9 +217,9 @@ def _summary(run: RunFolder) -> dict[str, Any]:
         return {"waves": 1, "seconds": 0.0, "needed": 0, "peak": 0}
 
 
-def _states(run: RunFolder, cfg: DictConfig, rows: Sequence[Result]) -> tuple[list[SavedJob], dict[Path, Path]]:
+def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[list[SavedJob], dict[Path, Path]]:
     """Return a job for each wave whose state was kept, and the files of the states by those of the jobs."""
-    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+    params = cfg.params
     if trainer_class(params).depends_on_length(params):
         log.info("the training depends on its number of iterations: all candidates are trained from the beginning")
         return [], {}

@@ -5,18 +5,17 @@ import math
 from collections.abc import Container
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.run.folder.run_folder import FITNESS_NAME, CandidateSource
+from envcoder_bench.run.folder.run_folder import FITNESS_NAME
 from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.loading import load_candidate, load_source, parse
 from envcoder_bench.tasks.registry import find_spec
 
 
-def read_fitness(cfg: DictConfig) -> CandidateSource | None:
+def read_fitness(cfg: RunConfig) -> CandidateSource | None:
     """Read the file ``cfg.fitness``, and load it once to check it; return None for the task's own fitness.
 
     Raises:
@@ -49,7 +48,7 @@ def load_fitness(source: CandidateSource, seed: int, keeping: Container[str] = (
     return load_candidate(source.name, source.source, source.file, seed, (FITNESS,), keeping=keeping)
 
 
-def fitness_meaning(cfg: DictConfig, source: CandidateSource | None = None) -> str:
+def fitness_meaning(cfg: RunConfig, source: CandidateSource | None = None) -> str:
     """Return in one line what fitness measures, from the file's docstring or the task.
 
     Args:
@@ -75,9 +74,9 @@ def _meaning(source: CandidateSource) -> str:
     raise CandidateError(message, source.file, line, FITNESS)
 
 
-def fitness_bounds(cfg: DictConfig) -> tuple[float, float]:
+def fitness_bounds(cfg: RunConfig) -> tuple[float, float]:
     """Return the least and the greatest fitness of an episode; infinite if they are not known."""
-    if cfg.get("fitness") is not None:
-        least, greatest = cfg.get("fitness_bounds") or (-math.inf, math.inf)
+    if cfg.fitness is not None:
+        least, greatest = cfg.fitness_bounds or (-math.inf, math.inf)
         return float(least), float(greatest)
     return find_spec(cfg.task_source or cfg.task.name).task_class.fitness_bounds

@@ -4,28 +4,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.seeds import refuse_in_race
+from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.run.workers.devices import requested_devices
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec, get_spec
 
 Candidates = None | str | Path | Sequence[str | Path] | Mapping[str, str]
 
 
-def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictConfig:
+def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> RunConfig:
     """Return the config of a run, with simulator and device resolved. Raises UserError for invalid values.
 
     ``ranks``: whether a fitness is needed; without one only a ``--fitness`` file is checked.
@@ -34,9 +32,9 @@ def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictC
         cfg = compose_config(task, overrides)
         check_values(cfg)
         refuse_in_race(cfg, overrides)
-        check_task(cfg)
+        check_task(find_spec(cfg.task.name), cfg.task)
         check_tracking(cfg)
-        pick_device(cfg)
+        cfg = pick_device(cfg)
         check_deterministic(cfg)
         get_spec(cfg.task.name, cfg.task)  # an Isaac Gym task may refuse the overrides
     if ranks or cfg.fitness is not None:
@@ -44,16 +42,14 @@ def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictC
     return cfg
 
 
-def pick_device(cfg: DictConfig) -> None:
-    """Resolve ``sim`` and ``device`` of a config. Raises UserError or ValueError where there is no such device.
+def pick_device(cfg: RunConfig) -> RunConfig:
+    """Return a config with ``sim`` and ``device`` resolved. Raises UserError or ValueError where there is no device.
 
     With several devices they are those of each worker, which this machine need not have.
     """
     devices = requested_devices(cfg)
-    if devices is None:
-        cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
-        return
-    cfg.sim, cfg.device = devices.simulator
+    sim, device = pick_simulator(cfg.sim, cfg.device) if devices is None else devices.simulator
+    return cfg.model_copy(update={"sim": sim, "device": device})
 
 
 def read_candidates(

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError, YAMLError
-
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.settings import dotted, merged, nested, plain, select
 from envcoder_bench.core.shell import quoted
-from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys, train_defaults
+from envcoder_bench.core.yaml_files import parse_yaml, read_leaves, read_yaml
+from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, train_defaults
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, check_only, covers, ignored_keys, used_keys
@@ -82,18 +80,16 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
         if not covers(used + ignored, key):
             raise _unknown("--task_config", file, key, own[key], used + ignored)
     try:
-        check_only(_nested(own), task_class.only)
+        check_only(nested(own), task_class.only)
     except ValueError as error:
         raise UserError(f"--task_config {file}: {error}") from error
     if not foreign and any(covers(("physics_engine", "sim.physx"), key) for key in own) and "sim.substeps" in values:
         del values["sim.substeps"]
         without.append("sim.substeps (for PhysX; see task.sim.substeps)")
     _refuse_references(file, "--task_config", values)
-    cfg = OmegaConf.create({"task": OmegaConf.load(find_spec(task).config)})
-    for key, value in values.items():
-        OmegaConf.update(cfg, f"task.{key}", value, force_add=True)
+    spec = find_spec(task)
     try:
-        check_task(cfg)
+        check_task(spec, merged(read_yaml(spec.config), nested(values)))
     except UserError as error:
         raise UserError(f"--task_config {file}: {error}") from error
     _say_without_effect("--task_config", file, without)
@@ -105,7 +101,7 @@ def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
     if not any(key.startswith("params.") for key in own):
         raise UserError(f"--train_config {file} is not a train YAML: it has no keys below 'params'")
     defaults = train_defaults(find_spec(task))
-    known = (*OPTIONAL_TRAIN_KEYS, *(key for key in config_keys(defaults) if not _is_branch(defaults, key)))
+    known = (*OPTIONAL_TRAIN_KEYS, *dotted(defaults))
     values: Leaves = {}
     without: list[str] = []
     for key, value in own.items():
@@ -115,7 +111,7 @@ def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
             without.append(f"{key} (everything is float32)")
             continue
         listed = [name for name in _NO_EFFECT if covers((name,), key)]
-        if listed and OmegaConf.select(defaults, key) == value:
+        if listed and plain(select(defaults, key)) == value:
             continue  # a copy of the shipped file
         if listed:
             without.append(listed[0] + (f" ({_NO_EFFECT[listed[0]]})" if _NO_EFFECT[listed[0]] else ""))
@@ -128,20 +124,14 @@ def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
     if actors is not None and not _refers(actors):
         values["params.config.num_actors"] = actors
     _refuse_references(file, "--train_config", values)
-    for key, value in values.items():
-        OmegaConf.update(defaults, key, value)
+    params = plain(merged(defaults, nested(values))["params"])
     try:
-        params: Any = OmegaConf.to_container(defaults.params)
         check_supported(params)
         check_ranges(params)
     except ValueError as error:
         raise UserError(f"--train_config {file}: {error}") from error
     _say_without_effect("--train_config", file, list(dict.fromkeys(without)))
     return values
-
-
-def _is_branch(cfg: DictConfig, key: str) -> bool:
-    return isinstance(OmegaConf.select(cfg, key), DictConfig)
 
 
 def _unknown(flag: str, file: str, key: str, value: Any, known: Sequence[str]) -> UserError:
@@ -152,39 +142,18 @@ def _unknown(flag: str, file: str, key: str, value: Any, known: Sequence[str]) -
 
 
 def _leaves(file: str) -> Leaves:
-    """Return the values of a YAML by dotted keys; references to other files remain text."""
-    try:
-        node = OmegaConf.load(Path(file))
-        if not isinstance(node, DictConfig):
-            raise UserError(f"{file} is not a YAML mapping of keys to values")
-        return _flat(node)
-    except MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f":{error.problem_mark.line + 1}"
-        raise UserError(f"{file}{line}: {error.problem}") from error
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
-        raise UserError(f"{file}: {' '.join(str(error).split())}") from error
-
-
-def _flat(node: DictConfig, prefix: str = "") -> Leaves:
-    found: Leaves = {}
-    for key in node:
-        name = f"{prefix}{key}"
+    """Return the values of a YAML by dotted keys; references to other files remain text, without a default."""
+    with user_input():
         try:
-            value = node[key]
-        except OmegaConfBaseException:  # a reference to another file
-            value = _default(str(OmegaConf.to_container(node, resolve=False)[key]))  # type: ignore[index]
-        if isinstance(value, DictConfig):
-            found.update(_flat(value, f"{name}."))
-        else:
-            found[name] = OmegaConf.to_container(value) if isinstance(value, ListConfig) else value
-    return found
+            leaves = read_leaves(Path(file))
+        except OSError as error:
+            raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    return {key: _default(value) if isinstance(value, str) else value for key, value in leaves.items()}
 
 
 def _default(text: str) -> Any:
     match = _DEFAULT.fullmatch(text)
-    return OmegaConf.create(f"x: {match.group(1)}").x if match else text
+    return parse_yaml(f"x: {match.group(1)}").x if match else text
 
 
 def _refers(value: Any) -> bool:
@@ -200,17 +169,6 @@ def _refuse_references(file: str, flag: str, values: Leaves) -> None:
 def _say_without_effect(flag: str, file: str, keys: list[str]) -> None:
     if keys:
         log.warning("%s %s: these keys have no effect here: %s", flag, file, ", ".join(keys))
-
-
-def _nested(leaves: Leaves) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for key, value in leaves.items():
-        *path, last = key.split(".")
-        node = nested
-        for part in path:
-            node = node.setdefault(part, {})
-        node[last] = value
-    return nested
 
 
 def _word(value: Any) -> str:

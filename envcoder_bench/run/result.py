@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import shown
@@ -24,6 +23,7 @@ from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.ranked import bounds_of, rank_run
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.spec import RunConfig
 
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
 
@@ -137,7 +137,7 @@ class RunResult:
 
 
 def unfinished(
-    folder: RunFolder, cfg: DictConfig, rows: Sequence[Result], stopped_by: int | str | None, stopped_at: str
+    folder: RunFolder, cfg: RunConfig, rows: Sequence[Result], stopped_by: int | str | None, stopped_at: str
 ) -> RunResult:
     """Return the result of a stopped run; ``rows`` are used if results.csv does not exist yet."""
     with contextlib.suppress(OSError, ValueError):  # written at every evaluation
@@ -146,9 +146,7 @@ def unfinished(
     return RunResult(folder.path, False, meaning, rows, rank(rows, bounds_of(cfg)), stopped_by, stopped_at)
 
 
-def finished(
-    folder: RunFolder, cfg: DictConfig, trained: bool = False, breakdown: Breakdown | None = None
-) -> RunResult:
+def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown: Breakdown | None = None) -> RunResult:
     """Return the result of a complete run.
 
     If results.csv is damaged, the ranking of summary.json is used, and vice versa; ``folder.notes`` report it.

@@ -9,12 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.words import counted
+from envcoder_bench.run.spec import AUTO, RunConfig
 
-AUTO = "auto"
 MOST = 5
 SLOWER = 2.0  # an iteration takes less than this times that of one seed
 LARGEST = 2**32 - 1  # largest seed of numpy
@@ -35,24 +33,18 @@ class Load(NamedTuple):
     waves: int
 
 
-def seed_count(cfg: DictConfig) -> int:
+def seed_count(cfg: RunConfig) -> int:
     """Return the number of seeds of a run; 1 while ``seeds=auto`` is not replaced by a number."""
     return 1 if cfg.seeds == AUTO else int(cfg.seeds)
 
 
-def check_seeds(cfg: DictConfig) -> None:
-    """Raise UserError if ``seeds`` is neither a number of seeds nor auto."""
-    if cfg.seeds != AUTO and (type(cfg.seeds) is not int or cfg.seeds < 1):
-        raise UserError(f"seeds must be a whole number of at least 1, or {AUTO}, got {cfg.seeds}")
-
-
-def check_chosen(cfg: DictConfig) -> None:
+def check_chosen(cfg: RunConfig) -> None:
     """Raise UserError if the config of a run that has begun has no number of seeds."""
     if cfg.seeds == AUTO:
         raise UserError(f"seeds must be the number of seeds that the run began with, got {AUTO}")
 
 
-def refuse_in_race(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def refuse_in_race(cfg: RunConfig, overrides: Sequence[str]) -> None:
     """Raise UserError if the user asks for ``seeds=auto`` in a race, which takes one seed by default."""
     asked = any(word.partition("=")[0] == "seeds" for word in overrides)
     if asked and cfg.seeds == AUTO and cfg.race.enabled:
@@ -62,7 +54,7 @@ def refuse_in_race(cfg: DictConfig, overrides: Sequence[str]) -> None:
         )
 
 
-def most_seeds(cfg: DictConfig, shared_total: bool = False) -> int:
+def most_seeds(cfg: RunConfig, shared_total: bool = False) -> int:
     """Return the largest number of seeds that a run may take. Arguments as of ``settle_seeds``."""
     if cfg.seeds != AUTO or _why_one(cfg, shared_total):
         return seed_count(cfg)
@@ -70,36 +62,36 @@ def most_seeds(cfg: DictConfig, shared_total: bool = False) -> int:
 
 
 def settle_seeds(
-    cfg: DictConfig,
+    cfg: RunConfig,
     load: Callable[[int], Load],
     devices: int = 1,
     multiprocessors: int = MULTIPROCESSORS,
     shared_total: bool = False,
-) -> str:
-    """Replace ``seeds=auto`` by a number.
+) -> tuple[int, str]:
+    """Choose the number of seeds of a run with ``seeds=auto``.
 
     Args:
-        cfg: a run's config; its ``seeds`` is set.
+        cfg: a run's config.
         load: returns what a device trains with a number of seeds; not called where there is no choice.
         devices: number of devices.
         multiprocessors: of a device.
         shared_total: whether the number of environments was given as a total for all candidates and seeds.
 
     Returns:
-        A sentence for the user: the number, and why; empty if the user gave the number, or if nothing trains.
+        The number, and a sentence for the user with the reason; empty if the user gave the number, or if nothing
+        trains.
     """
     if cfg.seeds != AUTO:
-        return ""
+        return cfg.seeds, ""
     most, why = most_seeds(cfg, shared_total), _why_one(cfg, shared_total)
-    cfg.seeds = 1
     if why:
-        return _sentence(1, f" {why}")
+        return 1, _sentence(1, f" {why}")
     loads = {count: load(count) for count in range(1, most + 1)}
     if not loads[1].groups:
-        return ""
-    num_envs: int = cfg.num_envs_per_candidate
+        return 1, ""
+    num_envs = cfg.num_envs_per_candidate
     times = {count: slowdown(own, loads[1], num_envs, multiprocessors) for count, own in loads.items()}
-    cfg.seeds = chosen = max(count for count, time in times.items() if count == 1 or time < SLOWER)
+    chosen = max(count for count, time in times.items() if count == 1 or time < SLOWER)
     reasons = []
     shown = chosen if chosen > 1 else min(2, most)
     if math.isfinite(times[shown]):
@@ -110,7 +102,7 @@ def settle_seeds(
     if math.isinf(times.get(chosen + 1, 0.0)):
         waves = f"{counted(loads[chosen + 1].waves, 'wave')}{' on a device' * (devices > 1)}"
         reasons.append(f"{chosen + 1} seeds need {waves} instead of {loads[1].waves}")
-    return _sentence(chosen, f": {', and '.join(reasons)}")
+    return chosen, _sentence(chosen, f": {', and '.join(reasons)}")
 
 
 def slowdown(load: Load, one: Load, num_envs: int, multiprocessors: int = MULTIPROCESSORS) -> float:
@@ -141,7 +133,7 @@ def step_time(num_envs: int, multiprocessors: int = MULTIPROCESSORS) -> float:
     return envs / (RATES[below] * (envs / below) ** slope)
 
 
-def _why_one(cfg: DictConfig, shared_total: bool) -> str:
+def _why_one(cfg: RunConfig, shared_total: bool) -> str:
     """Return why a run takes one seed, whatever its size; empty if its size decides."""
     trainer = cfg.train.params.algo.name
     if cfg.race.enabled:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from omegaconf import DictConfig
-
+from envcoder_bench.core.settings import Settings
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown
 
@@ -42,7 +42,7 @@ def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, contro
     return "\n".join(lines)
 
 
-def training(cfg: DictConfig, facts: TaskContract) -> str:
+def training(cfg: RunConfig, facts: TaskContract) -> str:
     """Describe a candidate's budget and episodes, and PPO's use of its reward, one per line."""
     config = cfg.train.params.config
     horizon, iterations, envs = int(config.horizon_length), cfg.learning_iterations, cfg.num_envs_per_candidate
@@ -74,7 +74,7 @@ def training(cfg: DictConfig, facts: TaskContract) -> str:
     return "\n".join(lines)
 
 
-def _reward_scale(config: DictConfig) -> str:
+def _reward_scale(config: Settings) -> str:
     """Describe how rewards are scaled before training."""
     shaper = dict(config.reward_shaper.items())
     scale = shown(float(shaper.pop("scale_value", 1.0)))

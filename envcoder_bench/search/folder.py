@@ -23,14 +23,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, write_atomic
 from envcoder_bench.core.folder_kinds import SEARCH, other_kind
+from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import resume_command
+from envcoder_bench.core.yaml_files import read_yaml, to_yaml
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.records import Archive, Proposal, read_archive, write_archive
@@ -86,13 +84,13 @@ class SearchFolder:
             for name, text in files.items():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(path / name, text)
-            write_atomic(folder.config, OmegaConf.to_yaml(OmegaConf.create(dict(config))))  # last, for --resume
+            write_atomic(folder.config, to_yaml(config))  # last, for --resume
         except OSError as error:
             raise UserError(f"--output_dir {path} cannot be written: {error}") from error
         return folder
 
     @classmethod
-    def open(cls, path: Path) -> tuple[SearchFolder, DictConfig]:
+    def open(cls, path: Path) -> tuple[SearchFolder, Settings]:
         """Open a search to resume it; return the folder and its config.
 
         Raises:
@@ -105,10 +103,10 @@ class SearchFolder:
         if other is not None:
             raise UserError(other)
         try:
-            config = OmegaConf.load(folder.config)
-            if not isinstance(config, DictConfig) or "llm" not in config:
+            config = read_yaml(folder.config)
+            if "llm" not in config:
                 raise ValueError("its config.yaml is not that of a search")
-        except (OSError, YAMLError, OmegaConfBaseException, UnicodeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise UserError(f"--resume {path}: {str(error).splitlines()[0]}") from error
         return folder, config
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import stamped_folder, write_atomic
 from envcoder_bench.core.shell import quoted, shown
+from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.task_place import remedy
-from envcoder_bench.run.seeds import AUTO
+from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.spec import AUTO, RunConfig
 from envcoder_bench.run.workers.parallel import shared_ray
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
@@ -116,12 +116,12 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
     if changed:
         with RunFolder(folder.path).locked():
             if model:
-                change_model(config, model)
+                config = change_model(config, model)
                 whole_address(config, model.get("base_url"))  # raises before anything is written
             if raised:
-                raise_limits(folder, config, raised)
+                config = raise_limits(folder, config, raised)
             else:
-                write_atomic(folder.config, OmegaConf.to_yaml(config))
+                write_atomic(folder.config, to_yaml(config))
     try:
         task = find_spec(config.task).name
     except ValueError as error:
@@ -161,7 +161,7 @@ def _fitness_override(folder: SearchFolder) -> list[str]:
 def _run(
     folder: SearchFolder,
     spec: SearchSpec,
-    cfg: DictConfig,
+    cfg: RunConfig,
     provider: Provider | None,
     left: bool,
     view: View,
@@ -193,7 +193,7 @@ def _run(
         return result
 
 
-def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig, seeds_line: str) -> dict[str, str]:
+def _facts(folder: SearchFolder, spec: SearchSpec, cfg: RunConfig, seeds_line: str) -> dict[str, str]:
     """Return the facts that are shown before the search begins."""
     search = spec.settings
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
@@ -209,7 +209,7 @@ def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig, seeds_line: 
         "task": f"{spec.task}: {spec.task_description}",
         "ranked by": _measure(spec, cfg),
         "candidates": f"{kinds}, by {spec.llm}; what they lack comes from the {cfg.baseline} baseline",
-        "search": f"{rounds}, each {size}, {counted(cfg.seeds, 'seed')}, on {where}",
+        "search": f"{rounds}, each {size}, {counted(seed_count(cfg), 'seed')}, on {where}",
         "seeds": seeds_line,
         "limits": ", ".join(limit for limit in limits if limit),
         "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
@@ -217,7 +217,7 @@ def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig, seeds_line: 
     return {name: text for name, text in facts.items() if text}
 
 
-def _measure(spec: SearchSpec, cfg: DictConfig) -> str:
+def _measure(spec: SearchSpec, cfg: RunConfig) -> str:
     """Return what ranks the candidates, and that the description may ask for something else."""
     meaning = fitness_meaning(cfg)
     if cfg.fitness is not None or spec.task_description == DESCRIPTION:

@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.settings import Settings, merged
+from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MODEL, kind_of
 from envcoder_bench.search.providers.secrets import login_of, without_login
@@ -23,13 +23,13 @@ MODEL = (
 )  # arguments and settings that it may replace
 
 
-def raise_limits(folder: SearchFolder, config: DictConfig, raised: Mapping[str, Any]) -> None:
-    """Raise limits of a search in its config, and continue a search that they have ended.
+def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, Any]) -> Settings:
+    """Raise limits of a search in its config, write and return it, and continue a search that they have ended.
 
     The final evaluation of a search that had ended is kept in another folder, ``final_1``, ``final_2`` ...
 
     Args:
-        config: the search's config, which is changed.
+        config: the search's config.
         raised: new values of settings in LIMITS.
 
     Raises:
@@ -39,27 +39,27 @@ def raise_limits(folder: SearchFolder, config: DictConfig, raised: Mapping[str, 
     for key, value in raised.items():
         if old[key] is not None and not value > old[key]:
             raise UserError(f"--{key} {value}: the search has {old[key]}, which can only be raised")
-    settings = OmegaConf.merge(old, raised)
-    assert isinstance(settings, DictConfig)
+    settings = merged(old, raised)
     check_settings(settings)
-    config.search = settings
+    config = Settings({**config, "search": settings})
     rounds = [round for round in map(folder.read_round, range(1, old.num_iters + 1)) if round is not None]
     ended = next((round for round in rounds if round.stopped), None)
     if ended is not None and not any(f"--{key} " in ended.stopped for key in raised):
         raise UserError(f"the search ended because {ended.stopped}: raise that limit")
-    write_atomic(folder.config, OmegaConf.to_yaml(config))
+    write_atomic(folder.config, to_yaml(config))
     if folder.final.is_dir() and (ended is not None or "num_iters" in raised):
         count = len(list(folder.path.glob(f"{folder.final.name}_*")))
         folder.final.rename(folder.path / f"{folder.final.name}_{count + 1}")
     if ended is not None:
         _continue(folder, ended)
+    return config
 
 
-def change_model(config: DictConfig, changed: Mapping[str, Any]) -> None:
-    """Replace the model, its server or settings of requests; the replies so far are kept.
+def change_model(config: Settings, changed: Mapping[str, Any]) -> Settings:
+    """Return a search's config with another model, server or settings of requests; the replies so far are kept.
 
     Args:
-        config: the search's config, which is changed, but not written.
+        config: the search's config.
         changed: new values of MODEL.
 
     Raises:
@@ -72,13 +72,10 @@ def change_model(config: DictConfig, changed: Mapping[str, Any]) -> None:
             raise UserError(f"{flags}: --llm {name} sends no requests, so the search cannot continue with it or with"
                             " another model: start a new one")  # fmt: skip
     settings = with_defaults(config.search)
-    for key in MODEL:
-        if key in changed and key in settings:
-            settings[key] = changed[key]
+    settings = merged(settings, {key: changed[key] for key in MODEL if key in changed and key in settings})
     check_settings(settings)
-    config.search, config.llm = settings, llm
-    if "base_url" in changed:
-        config.update(kept_address(changed["base_url"]))
+    address = kept_address(changed["base_url"]) if "base_url" in changed else {}
+    return Settings({**config, "search": settings, "llm": llm, **address})
 
 
 def kept_address(base_url: str | None) -> dict[str, Any]:
@@ -87,7 +84,7 @@ def kept_address(base_url: str | None) -> dict[str, Any]:
     return {"base_url": without_login(url) or None, "base_url_login": bool(login_of(url))}
 
 
-def whole_address(config: DictConfig, base_url: str | None) -> str | None:
+def whole_address(config: Settings, base_url: str | None) -> str | None:
     """Return the URL of a resumed search with user name and password, which its config does not have.
 
     Args:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import Stopped, UserError
+from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.report.page_content import PageVideos
 from envcoder_bench.report.ranking import Ranked
@@ -19,6 +18,8 @@ from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.result import RunResult
+from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.limits import MODEL
@@ -63,8 +64,8 @@ class Search:
     def __init__(
         self,
         folder: SearchFolder,
-        settings: DictConfig,
-        cfg: DictConfig,
+        settings: Settings,
+        cfg: RunConfig,
         overrides: Sequence[str],
         proposer: Proposer | None,
         writer: str,
@@ -120,8 +121,8 @@ class Search:
         count = self._settings.shapers_per_iter
         self._view.say(f"{self._writer} writes {counted(count, 'candidate')}")
         proposals = self._proposer.propose(self._archive, number, count)
-        cfg = self._cfg.copy()
-        cfg.seed += (number - 1) * cfg.seeds
+        cfg = self._cfg
+        cfg = cfg.model_copy(update={"seed": cfg.seed + (number - 1) * seed_count(cfg)})
         checker = Checker(self._folder, cfg, self._archive)
         round = check_and_repair(number, proposals, self._proposer, self._archive, checker, self._settings.repair)
         if isinstance(self._proposer, LLMProposer):
@@ -138,7 +139,7 @@ class Search:
             best = self._archive.best()
             if best is not None:
                 names.append(best.name)
-            first = self._cfg.seed + (round.number - 1) * self._cfg.seeds
+            first = self._cfg.seed + (round.number - 1) * seed_count(self._cfg)
             result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}", "save_state=false"])
             if not result.complete:
                 return result
@@ -176,7 +177,7 @@ class Search:
         if best is None:
             say("no candidate could be trained; see the errors above")
             return self._ended()
-        first = cfg.seed + self._settings.num_iters * cfg.seeds
+        first = cfg.seed + self._settings.num_iters * seed_count(cfg)
         count, episodes = self._settings.final_seeds, self._settings.final_episodes
         overrides = [f"seed={first}", f"seeds={count}", f"evaluation.final_episodes={episodes}", "race.enabled=false"]
         seeds = f"seeds {first} to {first + count - 1}" if count > 1 else f"seed {first}"

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from omegaconf import DictConfig
-
 from envcoder_bench import torch_utils
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.attempt_words import explain
 from envcoder_bench.search.briefing import baseline_constants, robot, training
 from envcoder_bench.search.feedback import feedback, history
@@ -171,7 +170,7 @@ def system_prompt(
     fitness_meaning: str,
     shaper_types: Sequence[str] | None,
     baseline: str,
-    cfg: DictConfig,
+    cfg: RunConfig,
     show_baseline: bool = True,
 ) -> str:
     """Return the system prompt of a search, which does not depend on results.
@@ -234,7 +233,7 @@ def _keys(kind: Kind, facts: TaskContract, fields: Mapping[str, Field]) -> str:
     return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
 
 
-def _contract_values(task: type[SimTask], cfg: DictConfig) -> dict[str, object]:
+def _contract_values(task: type[SimTask], cfg: RunConfig) -> dict[str, object]:
     """Return this task's values for the placeholders in the contracts of all functions."""
     joints = (task.fields["dof_pos"].shape or (0,))[0] if "dof_pos" in task.fields else 0
     width = task.default_action_dim

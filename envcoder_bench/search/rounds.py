@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.messages import muted
 from envcoder_bench.report.points import Point
@@ -15,6 +13,7 @@ from envcoder_bench.report.words import without_folders
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import (
     FAILED,
@@ -48,10 +47,9 @@ class Checker:
         archive: attempts of earlier rounds; equal candidates are refused.
     """
 
-    def __init__(self, folder: SearchFolder, cfg: DictConfig, archive: Archive) -> None:
+    def __init__(self, folder: SearchFolder, cfg: RunConfig, archive: Archive) -> None:
         self._folder = folder
-        self._cfg = cfg.copy()
-        self._cfg.seeds = 1
+        self._cfg = cfg.model_copy(update={"seeds": 1})
         self._planner = MemoryPlanner(self._cfg)
         self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
 

@@ -5,13 +5,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.run.config import config_keys
+from envcoder_bench.core.settings import Settings, dotted_keys, merged, select
+from envcoder_bench.core.yaml_files import overridden, read_yaml
 from envcoder_bench.tasks.base import BASELINE_FILES
 
 _INTEGERS: dict[str, int] = {  # key: least value
@@ -33,7 +30,7 @@ _GREATEST = {  # far above what can be trained; greater ones would keep lists of
 _OPTIONAL_INTEGERS: dict[str, int] = {"max_output_tokens": 1, "max_tokens": 1}
 
 
-def compose_settings(words: Sequence[str]) -> tuple[DictConfig, list[str]]:
+def compose_settings(words: Sequence[str]) -> tuple[Settings, list[str]]:
     """Apply the overrides of keys of cfg/auto_shape.yaml.
 
     Returns:
@@ -49,13 +46,11 @@ def compose_settings(words: Sequence[str]) -> tuple[DictConfig, list[str]]:
         if key.split(".")[0] not in settings:
             others.append(word)
             continue
-        if key not in config_keys(settings):
-            hint = near_matches(key, config_keys(settings))
+        if key not in dotted_keys(settings):
+            hint = near_matches(key, dotted_keys(settings))
             raise UserError(f"unknown key '{key}'{hint}; the search's keys are those of cfg/auto_shape.yaml")
-        try:
-            settings.merge_with_dotlist([word])
-        except (OmegaConfBaseException, YAMLError, TypeError, AttributeError) as error:
-            raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from error
+        with user_input():
+            settings = overridden(settings, word)
     check_settings(settings)
     return settings, others
 
@@ -65,31 +60,27 @@ def explain_unknown(error: UserError) -> UserError:
     found = re.match(r"unknown key '([^']+)'", str(error))
     if not found:
         return error
-    key, known = found[1], config_keys(_defaults())
+    key, known = found[1], dotted_keys(_defaults())
     same = [name for name in known if name.endswith(f".{key}")]
     hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
     return UserError(f"{error}; those of the search are in cfg/auto_shape.yaml{hint}")
 
 
-def with_defaults(settings: DictConfig) -> DictConfig:
+def with_defaults(settings: Settings) -> Settings:
     """Add defaults for settings that an older version did not have."""
-    merged = OmegaConf.merge(_defaults(), settings)
-    assert isinstance(merged, DictConfig)
-    return merged
+    return merged(_defaults(), settings)
 
 
-def _defaults() -> DictConfig:
-    settings = OmegaConf.load(project_folder("cfg") / "auto_shape.yaml")
-    assert isinstance(settings, DictConfig)
-    return settings
+def _defaults() -> Settings:
+    return read_yaml(project_folder("cfg") / "auto_shape.yaml")
 
 
-def check_settings(settings: DictConfig) -> None:
+def check_settings(settings: Settings) -> None:
     """Raise UserError for a setting whose value has the wrong type or range."""
-    if not isinstance(settings.prompt, DictConfig):
+    if not isinstance(settings.prompt, Settings):
         raise UserError(f"prompt has the keys dir and max_chars, got prompt={settings.prompt}")
     for key, least in {**_INTEGERS, **_OPTIONAL_INTEGERS}.items():
-        value = OmegaConf.select(settings, key)
+        value = select(settings, key)
         if key in _OPTIONAL_INTEGERS and value is None:
             continue
         if type(value) is not int or value < least:
@@ -106,7 +97,7 @@ def check_settings(settings: DictConfig) -> None:
         raise UserError(f"reply_timeout must be a number of seconds above 0, got {timeout}")
     if not isinstance(settings.show_baseline, bool):
         raise UserError(f"show_baseline must be yes or no, got {settings.show_baseline}")
-    if not isinstance(settings.parents, ListConfig) or not set(settings.parents) <= set(BASELINE_FILES):
+    if not isinstance(settings.parents, tuple) or not set(settings.parents) <= set(BASELINE_FILES):
         raise UserError(f"parents must be a list of {' and '.join(BASELINE_FILES)}, got {settings.parents}")
     folder = settings.prompt.dir
     if folder is not None and not Path(str(folder)).is_dir():

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.settings import Settings
 from envcoder_bench.jail.probing import confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
@@ -17,7 +16,8 @@ from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, multiprocessors
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.seeds import AUTO, Load, most_seeds, seed_count, settle_seeds
+from envcoder_bench.run.seeds import Load, most_seeds, seed_count, settle_seeds
+from envcoder_bench.run.spec import AUTO, RunConfig
 from envcoder_bench.run.workers.devices import requested_devices, use_this_machine
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.llm import LLMProposer, Sampling
@@ -49,21 +49,19 @@ class SearchSpec:
     llm: str
     task_description: str
     base_url: str | None
-    settings: DictConfig
+    settings: Settings
     overrides: list[str]
     templates: Mapping[str, str]
     starts: Mapping[str, str]
 
-    def run_config(self) -> DictConfig:
+    def run_config(self) -> RunConfig:
         """Return the config of its runs. Raises UserError if it is invalid."""
         cfg = run_config(self.task, self.overrides)
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
-        final = cfg.copy()
-        final.seed, final.seeds = cfg.seed + self.settings.num_iters * seed_count(cfg), self.settings.final_seeds
-        check_values(final)
-        use_this_machine(cfg)  # candidates are checked in this process, wherever they train
-        return cfg
+        first = cfg.seed + self.settings.num_iters * seed_count(cfg)
+        check_values(cfg.model_copy(update={"seed": first, "seeds": self.settings.final_seeds}))
+        return use_this_machine(cfg)  # candidates are checked in this process, wherever they train
 
     def settle_seeds(self) -> str:
         """Replace ``seeds=auto`` by a number for all rounds, in ``overrides``; return the sentence for the user.
@@ -75,15 +73,14 @@ class SearchSpec:
             return ""
         asked = requested_devices(cfg)
         devices = 1 if asked is None or asked.count is None else asked.count
-        here = cfg.copy()
-        use_this_machine(here)
+        here = use_this_machine(cfg)
         with contextlib.ExitStack() as stack:
             load = self._load_of_a_round(here, devices, stack)
-            line = settle_seeds(cfg, load, devices, multiprocessors(here.device))
-        self.overrides.append(f"seeds={cfg.seeds}")
+            seeds, line = settle_seeds(cfg, load, devices, multiprocessors(here.device))
+        self.overrides.append(f"seeds={seeds}")
         return line
 
-    def _load_of_a_round(self, cfg: DictConfig, devices: int, stack: contextlib.ExitStack) -> Callable[[int], Load]:
+    def _load_of_a_round(self, cfg: RunConfig, devices: int, stack: contextlib.ExitStack) -> Callable[[int], Load]:
         """Return what a device trains in a round, by number of seeds."""
         names = [str(k) for k in range(self.settings.shapers_per_iter + len(BASELINE_FILES) + 1)]
         if most_seeds(cfg) == 1:  # or the devices are those of other machines, whose memory is unknown
@@ -91,8 +88,7 @@ class SearchSpec:
         with user_input():
             planner = MemoryPlanner(cfg)
         stack.callback(planner.close)
-        trusted = cfg.copy()
-        trusted.untrusted = False
+        trusted = cfg.model_copy(update={"untrusted": False})
         groups, _ = prepare(trusted, baseline_sources(cfg.task.name), None, planner.take_probe())
         obs, act = zip(*(group.widths for group in groups))
         widths = dict.fromkeys(names, (max(obs), max(act)))
@@ -107,7 +103,7 @@ class SearchSpec:
     def budget(self) -> Budget:
         return Budget(self.settings.max_tokens, self.settings.max_cost)
 
-    def meta(self, cfg: DictConfig) -> dict[str, Any]:
+    def meta(self, cfg: RunConfig) -> dict[str, Any]:
         """Return the inputs that must agree for a transcript to be reused."""
         kinds = None if cfg.shaper_types is None else list(cfg.shaper_types)
         return {
@@ -118,7 +114,7 @@ class SearchSpec:
             "fitness": fitness_meaning(cfg),
         }
 
-    def prompts(self, cfg: DictConfig) -> Prompts:
+    def prompts(self, cfg: RunConfig) -> Prompts:
         """Return the prompts. Raises UserError for an invalid template or a limit that is too low for this task."""
         meta = self.meta(cfg)
         facts = (self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline)
@@ -127,12 +123,12 @@ class SearchSpec:
         rounds, limit = self.settings.num_iters, self.settings.prompt.max_chars
         return Prompts(self.templates, system, rounds, limit, self.task_description)
 
-    def evolve(self, cfg: DictConfig) -> EvolveProposer:
+    def evolve(self, cfg: RunConfig) -> EvolveProposer:
         parents, selection = list(self.settings.parents), self.llm != RANDOM
         state = task_contract(cfg.task).state
         return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed, parents, selection, state)
 
-    def check(self, cfg: DictConfig, provider: Provider | None) -> None:
+    def check(self, cfg: RunConfig, provider: Provider | None) -> None:
         """Raise UserError for errors that would otherwise occur in the course of the search."""
         if len(self.starts) > self.settings.shapers_per_iter:
             limit = self.settings.shapers_per_iter
@@ -149,14 +145,13 @@ class SearchSpec:
         with user_input():
             planner = MemoryPlanner(cfg)
         with contextlib.closing(planner):
-            trusted = cfg.copy()
-            trusted.untrusted = False
+            trusted = cfg.model_copy(update={"untrusted": False})
             # this checks the fitness function on a state of the task
             prepare(trusted, [], read_fitness(cfg), planner.take_probe())
             planner.refuse_too_large()
         confinement()
 
-    def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:
+    def proposer(self, cfg: RunConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:
         """Return the proposer, which continues from the transcript."""
         if provider is None:
             return self.evolve(cfg)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from omegaconf import DictConfig
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
@@ -23,6 +22,7 @@ from envcoder_bench.run.prepare.run_files import baseline_sources, load
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.run.prepare.slow import SlowFiles
 from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import BASELINES
@@ -75,7 +75,8 @@ def check_candidates(
     if cfg.baselines:
         sources = baseline_sources(cfg.task.name) + sources
     if num_envs is not None:
-        cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * seed_count(cfg))
+        share = share_out(num_envs, len(sources) * seed_count(cfg))
+        cfg = cfg.model_copy(update={"num_envs_per_candidate": share})
     with SlowFiles() as slow, _one_thread():
         context = make_context(cfg, sources, read_fitness(cfg), slow)
         rows, shapings = _check_all(context, cfg, sources)
@@ -92,7 +93,7 @@ def check_candidates(
 
 
 def _check_all(
-    context: PrepareContext, cfg: DictConfig, sources: Sequence[CandidateSource]
+    context: PrepareContext, cfg: RunConfig, sources: Sequence[CandidateSource]
 ) -> tuple[list[CandidateCheck], dict[str, Shaping]]:
     """Return a row for each source, and the shapings of those that can train by name."""
     rows: list[CandidateCheck] = []
@@ -124,7 +125,7 @@ def _check_all(
     return rows, shapings
 
 
-def _take_a_step(cfg: DictConfig, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:
+def _take_a_step(cfg: RunConfig, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:
     """Begin episodes, take one step with random actions, and store rewards and failures in the rows."""
     layout = GroupLayout(len(shapings), cfg.num_envs_per_candidate)
     task = build_task(cfg, layout.num_envs)

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
-from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.settings import dotted
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.ranking import Ranked, decimal_places
@@ -198,7 +196,7 @@ def _correlation(first: Sequence[Ranked], second: Sequence[Ranked]) -> tuple[flo
 
 def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
     """Return the settings that are not equal in all runs, and versions and devices, by key."""
-    flat = [dotted(OmegaConf.to_container(run.cfg, resolve=True)) for run in runs.values()]
+    flat = [dotted(run.cfg.plain()) for run in runs.values()]
     for own, run in zip(flat, runs.values()):
         record = run.folder.provenance
         software = dict(record.software[-1]) if record is not None and record.software else {}

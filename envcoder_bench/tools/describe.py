@@ -5,11 +5,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from string import Template
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.shaping.loading import load_candidate, load_source
@@ -51,7 +50,7 @@ def timing(facts: TaskContract) -> str:
     return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
 
 
-def _fitness(cfg: DictConfig, task: type[SimTask]) -> str:
+def _fitness(cfg: RunConfig, task: type[SimTask]) -> str:
     if cfg.fitness is not None:
         return f"{fitness_meaning(cfg)} ({cfg.fitness})"
     meaning = task.fitness_meaning

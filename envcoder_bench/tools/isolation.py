@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 from torch import Tensor
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.session_start import make_trainer
 from envcoder_bench.trainers.base import Trainer, train_iteration
 
@@ -47,7 +47,7 @@ class Isolation:
         return f"a candidate beside others is not what it is alone: {' and '.join(parts)}{drawn}"
 
 
-def measure_isolation(cfg: DictConfig, group: Group, other: Group, steps: int = 300, iterations: int = 3) -> Isolation:
+def measure_isolation(cfg: RunConfig, group: Group, other: Group, steps: int = 300, iterations: int = 3) -> Isolation:
     """Play and train a group alone, and as the second of three; on a CPU.
 
     Args:
@@ -63,7 +63,7 @@ def measure_isolation(cfg: DictConfig, group: Group, other: Group, steps: int = 
     return Isolation(rollout, weights, episodes, tuple(sorted(shared)))
 
 
-def _environment(cfg: DictConfig, groups: Sequence[Group], seeds: Sequence[int]) -> GroupedVecTask:
+def _environment(cfg: RunConfig, groups: Sequence[Group], seeds: Sequence[int]) -> GroupedVecTask:
     layout = GroupLayout(len(groups), cfg.num_envs_per_candidate)
     return GroupedVecTask(build_task(cfg, layout.num_envs), layout, [group.shaping for group in groups], seeds)
 
@@ -89,7 +89,7 @@ def _first_difference(alone: GroupedVecTask, among: GroupedVecTask, steps: int) 
     return None, ended
 
 
-def _train(cfg: DictConfig, alone: GroupedVecTask, among: GroupedVecTask, iterations: int) -> int | None:
+def _train(cfg: RunConfig, alone: GroupedVecTask, among: GroupedVecTask, iterations: int) -> int | None:
     trainers = [make_trainer(cfg, env) for env in (alone, among)]
     seen = [env.reset() for env in (alone, among)]
     for iteration in range(iterations):

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 
+from envcoder_bench.core.settings import merged, nested, select
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
@@ -21,7 +21,7 @@ from envcoder_bench.tasks.base import HUMAN, Task
 from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task
 from envcoder_bench.tasks.sim_task import SimTask
 
-FREQUENCY = "task.task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
+FREQUENCY = "task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
 
 
 class TaskProbe:
@@ -37,14 +37,15 @@ class TaskProbe:
     """
 
     def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
-        self.cfg = compose_config(str(task), ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
-        self.spec = get_spec(str(task), self.cfg.task)
+        cfg = compose_config(str(task), ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
+        self.spec = get_spec(str(task), cfg.task)
         self.name = self.spec.name
-        self.cfg.sim, self.cfg.device = self.sim, self.device = pick_simulator(sim, device)
+        self.sim, self.device = pick_simulator(sim, device)
         self.foreign = not issubclass(self.spec.task_class, SimTask)
-        frequency = OmegaConf.select(self.cfg, FREQUENCY)
+        config, frequency = cfg.task, select(cfg.task, FREQUENCY)
         if isinstance(frequency, (int, float)):  # domain randomization must occur within the checks' steps
-            OmegaConf.update(self.cfg, FREQUENCY, min(frequency, 20))
+            config = merged(config, nested({FREQUENCY: min(frequency, 20)}))
+        self.cfg = cfg.model_copy(update={"task": config, "sim": self.sim, "device": self.device})
         path = baseline_path(self.name, HUMAN)
         human = load_candidate(HUMAN, path.read_text(encoding="utf-8"), str(path))
         self.human = replace(assemble(human, human), action_dim=human.action_dim or 0)

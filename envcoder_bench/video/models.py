@@ -4,8 +4,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from omegaconf import DictConfig
 
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.sim.ground import Ground, crop
 from envcoder_bench.sim.rendering import brightened, save_model, scenery
 from envcoder_bench.tasks.registry import find_spec
@@ -16,7 +16,7 @@ AROUND = 6.0  # m of ground around the paths of the robots
 MOST_NODES = 60_000  # of a height field: without a GPU more take seconds a frame
 
 
-def model_bytes(cfg: DictConfig, recording: Recording) -> bytes:
+def model_bytes(cfg: RunConfig, recording: Recording) -> bytes:
     """Return the model of a run's task in MuJoCo's binary format.
 
     Args:

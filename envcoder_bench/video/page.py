@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
 
-from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.settings import dotted, select
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.page import PAGE, render_page
@@ -23,6 +22,7 @@ from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
@@ -278,9 +278,9 @@ def _how(run: OpenedRun) -> dict[str, str]:
     return how
 
 
-def _ppo(cfg: DictConfig) -> dict[str, Any]:
+def _ppo(cfg: RunConfig) -> dict[str, Any]:
     keys = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
-    own: Any = OmegaConf.select(cfg, "train.params.config") or {}
+    own: Any = select(cfg.train, "params.config", {})
     return {key: own[key] for key in keys if key in own}
 
 
@@ -291,10 +291,10 @@ def _command(run: OpenedRun) -> str:
     files = [source.file for name, source in run.sources.items() if name not in BASELINES]
     words += ["--candidates", *files] if files else []
     try:
-        usual = dotted(OmegaConf.to_container(run_config(cfg.task_source or cfg.task.name, []), resolve=True))
+        usual = dotted(run_config(cfg.task_source or cfg.task.name, []).plain())
     except (UserError, ValueError, KeyError):
         return ""
-    own = dotted(OmegaConf.to_container(cfg, resolve=True))
+    own = dotted(cfg.plain())
     hidden = ("candidates", "task_source", "task.name", "sim", "device", "train.params.config.device")
     for key, value in own.items():
         if key in hidden or key.startswith("candidates.") or usual.get(key, None) == value:

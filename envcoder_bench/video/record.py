@@ -5,7 +5,6 @@ seed, the environment's index and the step, so that they meet the same initial s
 an evaluation is reproduced up to rounding.
 """
 
-import copy
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
@@ -26,6 +24,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.video.recording import Episode, Recording
 
@@ -42,7 +41,7 @@ class Player:
 
 
 def record(
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: Sequence[CandidateSource],
     players: Sequence[Player],
     fitness: CandidateSource | None = None,
@@ -66,10 +65,10 @@ def record(
     Raises:
         UserError: none can be loaded, or the task has no poses to record.
     """
-    cfg = copy.deepcopy(cfg)
     if (cfg.device == "cpu") != (where[1] == "cpu") and not cfg.untrusted:
-        cfg.compile_shapers = False  # kernels for the other device have not been compiled yet
-    cfg.sim, cfg.device = where
+        # kernels for the other device have not been compiled yet
+        cfg = cfg.model_copy(update={"compile_shapers": False})
+    cfg = cfg.model_copy(update={"sim": where[0], "device": where[1]})
     names = {player.name for player in players}
     with settings_kept():
         torch.set_num_threads(1)

@@ -42,7 +42,7 @@ def make_config(args: Namespace, **values: Any) -> Any:
     task = getattr(args, "task", "Anymal")
     with user_input():
         cfg = compose_config(task, [*(f"{key}={value}" for key, value in values.items()), *args.overrides])
-        cfg.sim, cfg.device = pick_simulator(args.sim, args.device)
+        cfg = cfg.model_copy(update=dict(zip(("sim", "device"), pick_simulator(args.sim, args.device))))
     if cfg.device == "cpu":
         torch.set_num_threads(1)  # as evaluate.py: the threads go to the simulator and to the learners
     return cfg

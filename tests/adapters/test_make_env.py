@@ -254,13 +254,12 @@ def test_rl_games_steps_are_equal_to_those_of_a_group():
 
 def test_rl_games_trains_on_the_environment(tmp_path, capsys):
     """With rl_games' own runner and agent, from the YAML of the task."""
-    from omegaconf import OmegaConf
     from rl_games.torch_runner import Runner
 
     from envcoder_bench.adapters.rl_games import register
 
     register("noisy-cartpole", "Cartpole", candidate={"noisy": NOISY}, device="cpu", overrides=SHORT)
-    params = OmegaConf.to_container(run_config("Cartpole", ["device=cpu"]).train.params)
+    params = run_config("Cartpole", ["device=cpu"]).params
     params["config"].update(
         env_name="noisy-cartpole", num_actors=8, minibatch_size=64, device="cpu", max_epochs=3, train_dir=str(tmp_path),
         features={}, reward_shaper={"scale_value": 0.1}, print_stats=False,

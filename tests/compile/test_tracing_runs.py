@@ -39,7 +39,7 @@ def compute_initial_state(dof_pos):
 
 def prepared(task, sources, compiled=True, sim="mujoco_cpu"):
     cfg = compose_config(task, [f"num_envs_per_candidate={N}", f"compile_shapers={str(compiled).lower()}"])
-    cfg.sim, cfg.device = sim, "cpu"
+    cfg = cfg.model_copy(update={"sim": sim, "device": "cpu"})
     groups, failed = prepare(cfg, sources)
     assert not failed
     return cfg, groups
@@ -166,7 +166,7 @@ def test_refused_compilation_is_logged_once_with_its_line(caplog):
 
 def test_seeds_share_programs_and_draw_different_random_numbers():
     cfg = compose_config("Anymal", [f"num_envs_per_candidate={N}", "seeds=3"])
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     groups, _ = prepare(cfg, make_candidates(1))
     assert [group.seed for group in groups] == [0, 1, 2]
     assert len({id(group.shaping.programs["initial_state"]) for group in groups}) == 1

@@ -28,7 +28,7 @@ def make_env(
     task: str = "Cartpole",
 ):
     cfg = compose_config(task, [f"num_envs_per_candidate={N}", f"seeds={seeds}", *overrides])
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     groups, failed = prepare(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in sources.items()])
     assert not failed
     layout = GroupLayout(len(groups), N)

@@ -171,7 +171,7 @@ def candidate(task, name, spelling=None, step=3):
 
 def evaluation(task, *candidates):
     cfg = compose_config(task, [f"num_envs_per_candidate={N}", "compile_shapers=false"])
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     sources = [CandidateSource(f"c{i}", f"c{i}.py", text) for i, text in enumerate(candidates)]
     groups, failed = prepare(cfg, sources, None)
     assert not failed

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import warp as wp
-from omegaconf import OmegaConf
 from test_library import SETTINGS
 
 from envcoder_bench import evaluate
@@ -36,8 +35,7 @@ def own_cache(tmp_path, monkeypatch):
 
 def config(**more):
     cfg = compose_config("Cartpole", [f"{key}={value}" for key, value in {**SETTINGS["overrides"], **more}.items()])
-    cfg.sim, cfg.device = "mujoco_warp", "cuda:0"
-    return cfg
+    return cfg.model_copy(update={"sim": "mujoco_warp", "device": "cuda:0"})
 
 
 def sources():
@@ -50,7 +48,7 @@ def sources():
 @pytest.mark.slow
 def test_run_finds_programs_and_kernels_of_its_candidates(tmp_path, monkeypatch):
     done = tmp_path / "folder" / "done"
-    order = ahead.Order(OmegaConf.to_yaml(config(num_envs_per_candidate=4)), sources(), None, "cpu", done)
+    order = ahead.Order(config(num_envs_per_candidate=4), sources(), None, "cpu", done)
     assert [ahead.launch(order, part, 2).wait() for part in (1, 0)] == [0, 0] and done.exists()
     built, recorded, called = [], [], []
     build, record, run = building.build, trace.SampleState.record, checking.TrialState._run

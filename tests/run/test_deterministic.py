@@ -154,9 +154,8 @@ def test_deterministic_plan_puts_groups_of_equal_padded_widths_together():
 @pytest.mark.parametrize("trainer", ["a2c_continuous", "elegantrl_ppo"])
 def test_deterministic_refuses_other_trainers_on_cuda(trainer):
     cfg = compose_config("Cartpole", ["deterministic=true", f"train.params.algo.name={trainer}"])
-    cfg.device = "cpu"
-    check_deterministic(cfg)
-    cfg.device = "cuda:0"
+    check_deterministic(cfg.model_copy(update={"device": "cpu"}))
+    cfg = cfg.model_copy(update={"device": "cuda:0"})
     if trainer == "a2c_continuous":
         check_deterministic(cfg)
     else:

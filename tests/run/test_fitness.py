@@ -19,6 +19,7 @@ from envcoder_bench.report.points import read_points
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, read_fitness
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.base import UNTRAINED
@@ -57,7 +58,7 @@ def command(folder, source, *words, candidates=CANDIDATES, expect=0):
 def evaluation(source, candidates=CANDIDATES, overrides=(), task="Cartpole"):
     """An environment to evaluate candidates in, by a fitness file or, without one, the task's own fitness."""
     cfg = compose_config(task, [f"num_envs_per_candidate={N}", *overrides])
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     sources = [CandidateSource(name, f"{name}.py", text) for name, text in candidates.items()]
     fitness = None if source is None else CandidateSource("(fitness)", "fitness.py", source)
     groups, failed = prepare(cfg, sources, fitness)
@@ -343,7 +344,7 @@ def test_bad_fitness_file_is_refused_before_anything_is_written(tmp_path, monkey
 def test_fitness_must_be_a_file(tmp_path, capsys):
     for words, message in (
         (["--fitness", str(tmp_path)], f"--fitness {tmp_path} is a folder: give a file"),
-        (["fitness=3"], "fitness must be a file with compute_fitness, got 3"),
+        (["fitness=3"], "fitness must be a file with compute_fitness, or null, got 3"),
     ):
         assert main(["--task", "Cartpole", *words]) == 2
         assert message in capsys.readouterr().err
@@ -357,8 +358,11 @@ def test_bounds_must_be_two_increasing_numbers(tmp_path, capsys, value):
     (tmp_path / "f.py").write_text(EFFORT)
     assert main(["--task", "Cartpole", "--fitness", str(tmp_path / "f.py"), f"fitness_bounds={value}", "--check"]) == 2
     assert "fitness_bounds must be two numbers, the least first, such as [0, 1], or null" in capsys.readouterr().err
-    assert main(["--task", "Cartpole", f"fitness_bounds={value}", "--check"]) == 2
-    assert "fitness_bounds are those of a --fitness file" in capsys.readouterr().err
+
+
+def test_bounds_need_a_fitness_file():
+    with pytest.raises(UserError, match="fitness_bounds are those of a --fitness file"):
+        run_config("Cartpole", ["fitness_bounds=[0,1]"])
 
 
 def test_bounds_are_those_of_the_file_or_of_the_task():
@@ -371,9 +375,7 @@ def test_bounds_are_those_of_the_file_or_of_the_task():
 
 
 def config(path=None):
-    cfg = compose_config("Cartpole", [])
-    cfg.fitness = None if path is None else str(path)
-    return cfg
+    return compose_config("Cartpole", [] if path is None else [f"fitness={path}"])
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 from helpers import QUICK, run, write_candidates
-from omegaconf import OmegaConf
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_task, check_training
 from envcoder_bench.run.folder.run_folder import RunFolder
@@ -61,7 +61,7 @@ def compose(folder, task="Ant", task_config=None, train_config=None, more=()):
             (folder / name).write_text(text)
         paths.append(None if text is None else str(folder / name))
     cfg = compose_config(task, [*(f"{key}={value}" for key, value in file_overrides(task, *paths).items()), *more])
-    check_task(cfg)
+    check_task(registry.find_spec(task), cfg.task)
     check_training(cfg)
     return cfg
 
@@ -90,7 +90,7 @@ def test_values_of_yaml_files_override_the_defaults(tmp_path, caplog):
 @pytest.mark.parametrize("name", registry.task_names())
 def test_shipped_configs_load_as_yaml_files_unchanged(tmp_path, capsys, name):
     shipped = compose_config(name)
-    task, train = (OmegaConf.to_yaml(node) for node in (shipped.task, shipped.train))
+    task, train = (to_yaml(node) for node in (shipped.task, shipped.train))
     assert compose(tmp_path, name, task, train) == shipped
 
 
@@ -123,7 +123,7 @@ def test_minibatch_size_override_must_divide_the_batch():
         ("700", "${...steps}", r"task.yaml: env.episodeLength is \$\{...steps\}, which is not in this file: write"),
         ("clipActions: 1.0", "clipActions: [1", r"task.yaml:\d+: "),
         (TASK, "", "task.yaml is empty"),
-        (TASK, "- 1\n", "task.yaml is not a YAML mapping of keys to values"),
+        (TASK, "- 1\n", "task.yaml: it is not a YAML mapping of keys to values"),
         (TASK, "env: 3\n", "task.yaml: env must hold keys, such as env.clipActions, got 3"),
         (TASK, TRAIN, "task.yaml is not a task YAML: see --train_config"),
     ],

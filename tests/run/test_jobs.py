@@ -258,10 +258,7 @@ def test_other_registered_tasks_do_not_change_the_code_digest(monkeypatch):
 
 
 def devices(**keys):
-    cfg = compose_config("Cartpole")
-    for key, value in keys.items():
-        cfg[key] = value
-    return requested_devices(cfg)
+    return requested_devices(compose_config("Cartpole").model_copy(update=keys))
 
 
 @pytest.mark.slow
@@ -273,7 +270,7 @@ def test_valid_devices_are_parsed(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     assert devices(devices="all") == Devices("cuda", 3, (0, 1, 2))
-    assert devices(devices="2, 0") == devices(devices=[2, 0]) == Devices("cuda", 2, (2, 0))
+    assert devices(devices="2, 0") == devices(devices=(2, 0)) == Devices("cuda", 2, (2, 0))
     assert devices(devices=1) == Devices("cuda", 1, (1,))
     with pytest.raises(UserError, match="there is no GPU 3 on this machine, only GPUs 0 to 2"):
         devices(devices="0,3")

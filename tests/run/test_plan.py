@@ -75,7 +75,7 @@ class Group:
 
 def planner(task="Anymal", *overrides):
     cfg = compose_config(task, list(overrides))
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     return MemoryPlanner(cfg)
 
 
@@ -154,7 +154,7 @@ def test_available_memory_is_the_minimum_of_max_memory_and_free_memory(monkeypat
 def test_memory_estimate_bounds_the_counted_tensors(task):
     """Counts the tensors of each further environment; the simulator reports its own arrays."""
     cfg = compose_config(task)
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     groups, _ = prepare(cfg, baseline_sources(task))
 
     def tensors(num_envs):

@@ -5,7 +5,6 @@ import threading
 
 import pytest
 from helpers import CARTPOLE_QUICK, assert_same_weights, run, weights, write_candidates
-from omegaconf import OmegaConf
 
 from envcoder_bench.core import profiling
 from envcoder_bench.core.groups import GroupLayout
@@ -148,8 +147,7 @@ def shown(profile):
 
 
 def _profile(folder):
-    train = {"params": {"config": {"horizon_length": 4}}}
-    return RunProfile(folder, OmegaConf.create({"device": "cpu", "compile_shapers": True, "train": train}))
+    return RunProfile(folder, compose_config("Cartpole", ["train.params.config.horizon_length=4", "device=cpu"]))
 
 
 def _train(profile, iterations, total):

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from envcoder_bench.env.evaluation import Episodes
+from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.results import trained
 
 
@@ -29,7 +29,7 @@ def results(task, fitness, complete=True):
         env=SimpleNamespace(stats=SimpleNamespace(last_return=torch.zeros(len(fitness)), **counts)),
         failures=dict,
         complete=complete,
-        cfg=OmegaConf.create({"task": {"name": task}, "task_source": None, "fitness": None}),
+        cfg=compose_config(task),
         groups=[SimpleNamespace(name=f"c{g}", seed=0) for g in range(len(fitness))],
         episodes=Episodes(fitness, torch.ones_like(fitness)),
         env_steps=lambda group: 1,

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import CARTPOLE_QUICK, TABLES, assert_same_policies, results, run, write_candidates
-from omegaconf import OmegaConf
 
 import envcoder_bench
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.run import seeds
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import RunFolder
@@ -30,9 +30,7 @@ WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations"
 
 
 def auto(*overrides, device="cuda:0"):
-    cfg = compose_config("Cartpole", [*overrides])
-    cfg.device = device
-    return cfg
+    return compose_config("Cartpole", [*overrides, f"device={device}"])
 
 
 # prediction
@@ -95,17 +93,16 @@ class Device:
 @pytest.mark.parametrize("devices", [1, 2, 8])
 @pytest.mark.parametrize("num_envs", [16, 256, 4096])
 def test_choice_is_the_most_that_take_less_than_twice_the_time(num_envs, devices):
-    found = set()
+    cfg, found = auto(f"num_envs_per_candidate={num_envs}"), set()
     for candidates in [*range(1, 40), 64, 100, 250, 999, 4000]:
         for capacity in (1, 7, 30, 100, 10**6):
             own = Device(candidates, capacity, devices)
-            cfg = auto(f"num_envs_per_candidate={num_envs}")
-            line = settle_seeds(cfg, own.load, devices)
-            assert cfg.seeds == own.expected(num_envs), (candidates, capacity)
-            assert own.load(cfg.seeds).waves == own.load(1).waves
-            assert line.startswith(f"{cfg.seeds} seed{'s' * (cfg.seeds > 1)} for each candidate (seeds=auto: ")
+            count, line = settle_seeds(cfg, own.load, devices)
+            assert count == own.expected(num_envs), (candidates, capacity)
+            assert own.load(count).waves == own.load(1).waves
+            assert line.startswith(f"{count} seed{'s' * (count > 1)} for each candidate (seeds=auto: ")
             assert math.isinf(slowdown(own.load(5), own.load(1), num_envs)) or "wave" not in line
-            found.add(cfg.seeds)
+            found.add(count)
     assert {1, 2, 3} <= found
 
 
@@ -141,9 +138,7 @@ def test_choice_is_the_most_that_take_less_than_twice_the_time(num_envs, devices
     ],
 )  # fmt: skip
 def test_line_says_what_was_chosen_and_why(load, devices, line):
-    cfg = auto()
-    assert settle_seeds(cfg, load, devices) == line
-    assert cfg.seeds == int(line.split()[0] if line else 1)
+    assert settle_seeds(auto(), load, devices) == (int(line.split()[0] if line else 1), line)
 
 
 @pytest.mark.parametrize(
@@ -159,25 +154,19 @@ def test_line_says_what_was_chosen_and_why(load, devices, line):
 def test_one_seed_where_there_is_no_choice(overrides, device, total, why):
     cfg = auto(*overrides, device=device)
     assert seeds.most_seeds(cfg, total) == 1
-    line = settle_seeds(cfg, lambda count: pytest.fail("nothing is measured"), shared_total=total)
-    assert cfg.seeds == 1 and line.startswith(f"1 seed for each candidate (seeds=auto {why}")
+    count, line = settle_seeds(cfg, lambda count: pytest.fail("nothing is measured"), shared_total=total)
+    assert count == 1 and line.startswith(f"1 seed for each candidate (seeds=auto {why}")
     asked = auto("seeds=3", *overrides, device=device)
-    assert settle_seeds(asked, lambda count: pytest.fail("nothing is measured"), shared_total=total) == ""
-    assert asked.seeds == 3
+    assert settle_seeds(asked, lambda count: pytest.fail("nothing is measured"), shared_total=total) == (3, "")
 
 
 def test_last_seed_is_one_that_numpy_takes():
     cfg = auto(f"seed={2**32 - 2}")
-    settle_seeds(cfg, lambda count: Load(count, 1))
-    assert cfg.seeds == 2
+    assert settle_seeds(cfg, lambda count: Load(count, 1))[0] == 2
 
 
 def test_fewer_multiprocessors_take_fewer_seeds():
-    chosen = []
-    for multiprocessors in (132, 40, 10):
-        cfg = auto()
-        settle_seeds(cfg, lambda count: Load(12 * count, 1), 1, multiprocessors)
-        chosen.append(cfg.seeds)
+    chosen = [settle_seeds(auto(), lambda count: Load(12 * count, 1), 1, number)[0] for number in (132, 40, 10)]
     assert chosen == [4, 2, 2]
 
 
@@ -208,7 +197,7 @@ def chooses(monkeypatch):
 
 
 def number(folder):
-    return OmegaConf.load(folder / "config.yaml").seeds
+    return read_yaml(folder / "config.yaml").seeds
 
 
 @pytest.mark.slow
@@ -242,8 +231,7 @@ def test_chosen_number_gives_the_same_run_as_the_number_itself(tmp_path, capsys,
     assert set(rows.index) == {"human", "unshaped", "untrained", *sources}
     assert all(list(own) == [0, 1, 2] for _, own in rows.groupby(level=0)["seed"])
     configs = [RunFolder(folder).read()[0] for folder in (output, asked)]
-    configs[0].profile = False
-    assert configs[0] == configs[1] and type(number(output)) is int
+    assert configs[0].model_copy(update={"profile": False}) == configs[1] and type(number(output)) is int
 
 
 @pytest.mark.slow
@@ -302,7 +290,7 @@ def test_total_of_environments_is_not_divided_among_more_seeds(tmp_path, chooses
     files = write_candidates(tmp_path / "files", COSINE)
     words = [*CARTPOLE_QUICK, "--learning_iterations", 1, "--candidates", *files, "--num_envs", 12]
     output = run(tmp_path / "run", *words)
-    assert number(output) == 1 and OmegaConf.load(output / "config.yaml").num_envs_per_candidate == 4
+    assert number(output) == 1 and read_yaml(output / "config.yaml").num_envs_per_candidate == 4
     assert "(seeds=auto with a total)" in capsys.readouterr().err
 
 

@@ -50,7 +50,7 @@ def test_proposals_pass_the_check_on_every_task(task):
     made = EvolveProposer(seed=1).propose(with_shipped(task), 2, 40)
     assert len(made) == 40
     cfg = compose_config(task, ["num_envs_per_candidate=8", "compile_shapers=false"])
-    cfg.sim, cfg.device = pick_simulator("mujoco_cpu", "cpu")
+    cfg = cfg.model_copy(update=dict(zip(("sim", "device"), pick_simulator("mujoco_cpu", "cpu"))))
     passed, failed = prepare(cfg, [CandidateSource(p.name, f"{p.name}.py", p.source) for p in made])
     assert len(passed) >= 36, {name: str(error) for name, error in failed.items()}
 

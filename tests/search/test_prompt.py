@@ -4,10 +4,10 @@ import re
 
 import pytest
 import torch
-from omegaconf import open_dict
 from search_fakes import random_archive
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.search import prompt
 from envcoder_bench.search.prompt import Prompts, fill, helper_lines, load_templates, system_prompt
@@ -89,9 +89,9 @@ def test_prompt_describes_the_training():
 
 def test_reward_shaper_is_described():
     cfg = compose_config("Cartpole")
-    with open_dict(cfg):
-        cfg.train.params.config.reward_shaper = {"scale_value": 2.0, "shift_value": -1, "max_val": 3}
-        cfg.train.params.config.normalize_value = False
+    shaper = {"scale_value": 2.0, "shift_value": -1, "max_val": 3}
+    changes = {"params.config.reward_shaper": shaper, "params.config.normalize_value": False}
+    cfg = cfg.model_copy(update={"train": merged(cfg.train, nested(changes))})
     text = system_prompt(load_templates(), "Cartpole", "", "", None, "human", cfg)
     assert "PPO learns from it times 2 (and reward_shaper's shift_value -1, max_val 3)." in text
     assert "normalizes" not in text

@@ -135,7 +135,7 @@ def test_terms_are_finite_on_every_task(task):
 def test_rewards_with_new_terms_pass_the_check(task):
     made = proposer(task).propose(start(task), 1, 40)
     cfg = compose_config(task, ["num_envs_per_candidate=8", "compile_shapers=false"])
-    cfg.sim, cfg.device = pick_simulator("mujoco_cpu", "cpu")
+    cfg = cfg.model_copy(update=dict(zip(("sim", "device"), pick_simulator("mujoco_cpu", "cpu"))))
     passed, failed = prepare(cfg, [CandidateSource(p.name, f"{p.name}.py", p.source) for p in made])
     assert len(made) == 40 and len(passed) >= 38, {name: str(error) for name, error in failed.items()}
     assert sum("of the state" in p.origin for p in made) >= 2  # a tenth, or all where nothing else can be changed

@@ -23,7 +23,7 @@ def cublas_workspace(monkeypatch):
 def make_sim(task: str, shuffle: int | None):
     """A simulator whose contacts are shuffled after every collision detection, as by threads that race."""
     cfg = compose_config(task)
-    cfg.sim, cfg.device = "mujoco_warp", "cpu"
+    cfg = cfg.model_copy(update={"sim": "mujoco_warp", "device": "cpu"})
     sim = build_task(cfg, ENVS).sim
     if shuffle is not None:
         rng = np.random.default_rng(shuffle)

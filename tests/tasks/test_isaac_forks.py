@@ -22,7 +22,7 @@ from envcoder_bench.tasks.isaacgym_tasks import fairness
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.yaml_config import read_yaml
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec, get_spec
 from envcoder_bench.tools.describe import describe
 
 FOLDER = Path(__file__).parent / "isaac_task"
@@ -64,10 +64,10 @@ def test_config_values_keep_their_types_unless_overridden(fork):
 
 def test_lists_of_a_config_can_get_another_length(fork):
     cfg = compose_config(WALKER, [*SETTINGS, "task.init_state.signs=[1,1,-1]"])
-    check_task(cfg)
+    check_task(find_spec(WALKER), cfg.task)
     assert list(build_task(cfg, 3).isaac.cfg.init_state.signs) == [1, 1, -1]
     with pytest.raises(UserError, match=r"task\.init_state\.signs must be a list, such as \[1, -1\], got 5"):
-        check_task(compose_config(WALKER, [*SETTINGS, "task.init_state.signs=5"]))
+        check_task(find_spec(WALKER), compose_config(WALKER, [*SETTINGS, "task.init_state.signs=5"]).task)
 
 
 def test_reset_does_not_change_histories_of_other_environments(fork):

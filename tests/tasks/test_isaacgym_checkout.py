@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from drawer_script import DrawerScript
-from omegaconf import OmegaConf
 
 import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.groups import prepare
@@ -23,7 +23,7 @@ from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
 from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.spec import FITNESS
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import get_spec, make_task
 from envcoder_bench.tools.isolation import measure_isolation
 
 ISAAC = pytest.mark.skipif("ISAACGYMENVS_PATH" not in os.environ, reason="ISAACGYMENVS_PATH is not set")
@@ -113,7 +113,7 @@ def test_shipped_fitness_functions_run_on_their_tasks(file):
         pytest.skip("not of IsaacGymEnvs, or with a terrain that takes minutes")
     spec = get_spec(f"isaacgymenvs:{file.stem}")
     assert spec.task_class.fitness_meaning
-    task = build_task(OmegaConf.create({"task": OmegaConf.load(spec.config), "sim": "mujoco_cpu", "device": "cpu"}), 2)
+    task = make_task(spec.name, read_yaml(spec.config), 2, "mujoco_cpu", "cpu")
     value = task.fitness(task.state)
     assert tuple(value.shape) == (2,) and bool(torch.isfinite(value).all())
     assert "compute_reward" in Path(spec.folder / "unshaped.py").read_text()

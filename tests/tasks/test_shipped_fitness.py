@@ -25,10 +25,9 @@ CENTRE = FOLDER / "cartpole_centre.py"
 N = 3
 
 
-def config(name):
-    cfg = compose_config(name, [f"num_envs_per_candidate={N}", f"fitness='{FILES[name]}'"])
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
-    return cfg
+def config(name, *overrides):
+    words = [f"num_envs_per_candidate={N}", f"fitness='{FILES[name]}'", "sim=mujoco_cpu", "device=cpu", *overrides]
+    return compose_config(name, words)
 
 
 def turned(axis, degrees):
@@ -75,11 +74,8 @@ def test_pitch_scales_the_fitness_of_anymal_but_not_of_the_humanoid():
 
 @pytest.mark.parametrize("name", FILES)
 def test_fitness_is_compiled_and_averages_the_speed_over_the_episode(name):
-    cfg = config(name)
-    if name == "Anymal":
-        cfg.task.env.learn.episodeLength_s = 0.6
-    else:
-        cfg.task.env.episodeLength = 12  # it falls soon
+    length = "learn.episodeLength_s=0.6" if name == "Anymal" else "episodeLength=12"  # it falls soon
+    cfg = config(name, f"task.env.{length}")
     groups, failed = prepare(cfg, baseline_sources(name), read_fitness(cfg))
     assert not failed
     layout = GroupLayout(len(groups), N)

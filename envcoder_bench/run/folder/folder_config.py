@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError, YAMLError
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.settings import Settings, merged, plain
+from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.run.folder.provenance import Provenance
 
 PLACE = "task_source"  # key of config.yaml
@@ -24,7 +22,7 @@ _MISSING = object()
 Change = tuple[str, Any, Any]  # key, recorded value, present value
 
 
-def read_config(file: Path, provenance: Provenance | None, complete: bool, notes: list[str]) -> DictConfig:
+def read_config(file: Path, provenance: Provenance | None, complete: bool, notes: list[str]) -> Settings:
     """Return a run's config: that of config.yaml, or if this is damaged, that in run.json.
 
     Args:
@@ -52,15 +50,14 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
         return _recorded(f"config.yaml is damaged ({reason})", file, provenance, complete, notes)
     if provenance is None:
         return present
-    recorded = OmegaConf.to_container(OmegaConf.create(provenance.config))
-    found = changes(_mapping(recorded), _mapping(OmegaConf.to_container(present)))
+    found = changes(plain(parse_yaml(provenance.config)), plain(present))
     lost = [change for change in found if missing(change)]
     if lost:
         return _recorded(f"config.yaml is damaged ({lost[0][0]} is missing)", file, provenance, complete, notes)
     if found and complete:
         cfg = load_config(provenance.config)
         if any(key == PLACE for key, *_ in found):  # the task was moved; the results are its own all the same
-            cfg[PLACE] = present[PLACE]
+            cfg = merged(cfg, {PLACE: present[PLACE]})
         other = [change for change in found if change[0] != PLACE]
         if other:
             what = f"config.yaml was changed after the run ({shown(other)})"
@@ -77,7 +74,7 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
     return present
 
 
-def _recorded(why: str, file: Path, provenance: Provenance, complete: bool, notes: list[str]) -> DictConfig:
+def _recorded(why: str, file: Path, provenance: Provenance, complete: bool, notes: list[str]) -> Settings:
     """Return the config in run.json instead of a damaged config.yaml; ``why`` describes the damage."""
     notes.append(f"{why}: using the config in run.json")
     if not complete:
@@ -119,23 +116,12 @@ def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def load_config(text: str) -> DictConfig:
+def load_config(text: str) -> Settings:
     """Return the config of a run. Raises ValueError with a one-line message if the text is not one."""
-    try:
-        cfg = OmegaConf.create(text)
-    except MarkedYAMLError as error:
-        place = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
-        raise ValueError(f"{place}{error.problem}") from error
-    except (YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(" ".join(str(error).split())) from error
-    if not isinstance(cfg, DictConfig) or not isinstance(cfg.get("candidates"), ListConfig):
+    cfg = parse_yaml(text)
+    if not isinstance(cfg.get("candidates"), tuple):
         raise ValueError("it is not the config of a run, or its end is missing")
     for listed in cfg.candidates:
-        if not isinstance(listed, DictConfig) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):
+        if not isinstance(listed, Settings) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):
             raise ValueError("the end of its list of candidates is missing")
     return cfg
-
-
-def _mapping(node: Any) -> dict[str, Any]:
-    assert isinstance(node, dict)
-    return node

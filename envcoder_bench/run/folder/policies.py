@@ -6,18 +6,16 @@ import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results
-from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.folder.ranked import rank_run
-from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.task_place import find_task
+from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.run.train.race import all_seeds
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
@@ -33,7 +31,7 @@ class OpenedRun:
     """
 
     folder: RunFolder
-    cfg: DictConfig
+    cfg: RunConfig
     sources: dict[str, CandidateSource]
     rows: list[Result]
 
@@ -105,7 +103,6 @@ def open_run(path: str | Path) -> OpenedRun:
     if not (folder.config.is_file() or folder.run.is_file()):
         raise UserError(f"{path}: there is no run here (no config.yaml)")
     cfg, sources = folder.read()
-    cfg = with_defaults(cfg)
     find_task(folder.config, cfg)
     rows: list[Result] = []
     if folder.results.is_file():
@@ -161,7 +158,7 @@ def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = 
         exported = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise UserError(f"{file} cannot be read: it is damaged, or not a policy") from error
-    params: Any = OmegaConf.to_container(run.cfg.train.params, resolve=True)
+    params = run.cfg.params
     try:
         module = trainer_class(params).load_policy(params, exported)
     except ValueError as error:

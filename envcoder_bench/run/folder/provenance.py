@@ -12,10 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
-from omegaconf import OmegaConf
 
 import envcoder_bench
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.settings import select
+from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.run.folder.checkpoint import FORMAT, refuse_newer
 from envcoder_bench.tasks.registry import outside_tasks
 
@@ -112,7 +113,7 @@ def software(device: str, machines: str | None = None) -> dict[str, str | None]:
 
 def _task(config: str) -> dict[str, str | None]:
     """Return the digest of the run's task if it is from outside the package, else an empty dict."""
-    spec = outside_tasks().get(str(OmegaConf.select(OmegaConf.create(config), "task.name")))
+    spec = outside_tasks().get(str(select(parse_yaml(config), "task.name")))
     return {} if spec is None else {"task": spec.digest}
 
 

@@ -5,8 +5,6 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation, read_episodes
 from envcoder_bench.report.points import Point, read_points
@@ -15,11 +13,12 @@ from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.spec import RunConfig
 
 log = logging.getLogger(__name__)
 
 
-def rank_run(folder: RunFolder, cfg: DictConfig, rows: Sequence[Result]) -> list[Ranked]:
+def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[Ranked]:
     """Rank the rows of a run, with what its final evaluation and the course of its training say."""
     known = bounds_of(cfg), final_evaluation(folder, cfg)
     ranked = rank(rows, *known)
@@ -39,7 +38,7 @@ def _points(path: Path, changed: int, size: int) -> list[Point]:
     return read_points(path)
 
 
-def bounds_of(cfg: DictConfig) -> tuple[float, float]:
+def bounds_of(cfg: RunConfig) -> tuple[float, float]:
     """Return the bounds of a run's fitness; infinite if its task no longer exists."""
     try:
         return fitness_bounds(cfg)
@@ -47,7 +46,7 @@ def bounds_of(cfg: DictConfig) -> tuple[float, float]:
         return UNBOUNDED
 
 
-def final_evaluation(folder: RunFolder, cfg: DictConfig) -> Evaluation | None:
+def final_evaluation(folder: RunFolder, cfg: RunConfig) -> Evaluation | None:
     """Return the episodes' fitness in the final evaluation; None if there is no record, as in runs of old versions.
 
     Those of the untrained policy, which are of iteration 0, belong to it.

@@ -5,8 +5,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.csv_log import sort_rows
@@ -22,6 +20,7 @@ from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.no_fitness import no_fitness
 from envcoder_bench.run.train.race import all_seeds
 from envcoder_bench.run.train.session import Session
@@ -32,13 +31,13 @@ PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # count
 RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
 
 
-def not_trained(cfg: DictConfig, failed: dict[str, CandidateError]) -> list[Result]:
+def not_trained(cfg: RunConfig, failed: dict[str, CandidateError]) -> list[Result]:
     """Return a row per candidate and seed for candidates that never trained: failed at load, or skipped."""
     status = {name: SKIPPED if none_asked(error) else FAILED_AT_LOAD for name, error in failed.items()}
     return [Result(name, seed, status[name], error=str(error)) for name, error in failed.items() for seed in seeds(cfg)]
 
 
-def seeds(cfg: DictConfig) -> range:
+def seeds(cfg: RunConfig) -> range:
     """Return the seeds of a run."""
     return range(cfg.seed, cfg.seed + seed_count(cfg))
 
@@ -67,7 +66,7 @@ def trained(session: Session) -> list[Result]:
     return results
 
 
-def scores(cfg: DictConfig, episodes: Episodes, group: int) -> dict[str, Any]:
+def scores(cfg: RunConfig, episodes: Episodes, group: int) -> dict[str, Any]:
     """Return the fields of Result that a group's evaluation episodes give."""
     fitness = episodes.fitness[group].double().tolist()
     mean, low, high = success_interval(fitness, fitness_bounds(cfg))
@@ -101,7 +100,7 @@ def policies(session: Session) -> Iterator[tuple[GroupKey, bytes]]:
 
 
 def write_policies(
-    folder: RunFolder, cfg: DictConfig, policies: Iterable[tuple[GroupKey, bytes]], results: Sequence[Result]
+    folder: RunFolder, cfg: RunConfig, policies: Iterable[tuple[GroupKey, bytes]], results: Sequence[Result]
 ) -> None:
     """Write each policy to policy_seed_<seed>.pth, and that of the candidate's best seed to policy.pth."""
     best: dict[str, Result] = {}
@@ -128,7 +127,7 @@ def _drop_stale_policies(folder: RunFolder, results: Sequence[Result]) -> None:
 
 def finish(
     folder: RunFolder,
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: Sequence[CandidateSource],
     saved: Checkpoint,
     available: int,

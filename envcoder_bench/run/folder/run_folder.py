@@ -34,30 +34,21 @@ import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
-
-from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
 from envcoder_bench.core.folder_kinds import RUN, other_kind
+from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run.folder import checkpoint
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.folder_config import read_config
 from envcoder_bench.run.folder.provenance import Provenance, read_provenance
+from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.run.workers.jobs import Job
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
-
-
-class CandidateSource(NamedTuple):
-    """A candidate's name, its file (for messages) and the file's text."""
-
-    name: str
-    file: str
-    source: str
 
 
 class RunFolder:
@@ -92,7 +83,7 @@ class RunFolder:
     def create(
         cls,
         path: Path,
-        cfg: DictConfig,
+        cfg: RunConfig,
         sources: list[CandidateSource],
         fitness: CandidateSource | None = None,
         machines: str | None = None,
@@ -117,7 +108,7 @@ class RunFolder:
             for file, text in texts.items():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(file, text)
-            config = OmegaConf.to_yaml({**cfg, "candidates": listed})
+            config = to_yaml({**cfg.plain(), "candidates": listed})
             digests = {file.relative_to(path).as_posix(): digest(text) for file, text in texts.items()}
             folder.provenance = Provenance.new(config, cfg.device, digests, machines)
             folder.provenance.write(folder.run)
@@ -181,7 +172,7 @@ class RunFolder:
         """Whether the run is complete."""
         return self.summary.is_file()
 
-    def read(self, trains: bool | None = None) -> tuple[DictConfig, list[CandidateSource]]:
+    def read(self, trains: bool | None = None) -> tuple[RunConfig, list[CandidateSource]]:
         """Return the config, and the candidates as they were when the run began, independent of the user's files.
 
         Args:
@@ -198,13 +189,15 @@ class RunFolder:
         except ValueError as error:
             self.notes.append(f"{error}: changes of config.yaml cannot be detected")
         try:
-            cfg = read_config(self.config, self.provenance, self.complete, self.notes)
+            content = read_config(self.config, self.provenance, self.complete, self.notes)
         except ValueError as error:
             other = other_kind(self.path, RUN)
             raise self._damaged(str(error)) if other is None else UserError(other) from error
-        sources = []
-        for listed in cfg.candidates:
-            sources.append(CandidateSource(listed.name, listed.file, self._text(self.source(listed.name))))
+        try:
+            cfg = RunConfig.checked({key: value for key, value in content.items() if key != "candidates"})
+        except UserError as error:  # a key that may be changed has an invalid value
+            raise UserError(f"{self.config}: {error}") from error
+        sources = [CandidateSource(x.name, x.file, self._text(self.source(x.name))) for x in content.candidates]
         return cfg, sources
 
     def _text(self, file: Path) -> str:
@@ -235,13 +228,13 @@ class RunFolder:
             self.provenance.write(self.run)
         return different and f"{different}: the results may not be bitwise those of an uninterrupted run"
 
-    def read_fitness(self, cfg: DictConfig) -> CandidateSource | None:
+    def read_fitness(self, cfg: RunConfig) -> CandidateSource | None:
         """Return the fitness file as it was when the run began; None for the task's own fitness.
 
         Raises:
             UserError: it is missing or damaged.
         """
-        if cfg.get("fitness") is None:
+        if cfg.fitness is None:
             return None
         return CandidateSource(FITNESS_NAME, cfg.fitness, self._text(self.fitness))
 

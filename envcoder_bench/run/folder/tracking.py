@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.settings import select
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.tensorboard import write_hparams
-from envcoder_bench.report.wandb_log import MODES, RankingReport, WandbLog, WandbSettings, check_wandb, log_ranking
+from envcoder_bench.report.wandb_log import RankingReport, WandbLog, WandbSettings, check_wandb, log_ranking
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.definitions import defined_types
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.tasks.base import BASELINES
@@ -23,28 +22,16 @@ _PPO = ("learning_rate", "gamma", "tau", "e_clip", "entropy_coef", "horizon_leng
 log = logging.getLogger(__name__)
 
 
-def check_tracking(cfg: DictConfig) -> None:
-    """Check the keys ``wandb`` of a config, and, if it is enabled, that it can be used. Raises UserError."""
-    own = cfg.wandb
-    if not isinstance(own, DictConfig) or not isinstance(own.get("enabled"), bool):
-        raise UserError(f"wandb.enabled must be true or false, got wandb={own}")
-    if not isinstance(own.project, str) or not own.project:
-        raise UserError(f"wandb.project must be a name, got {own.project}")
-    for key in ("entity", "group"):
-        if own[key] is not None and not isinstance(own[key], str):
-            raise UserError(f"wandb.{key} must be a name, or null, got {own[key]}")
-    if own.mode not in (None, *MODES):
-        raise UserError(f"wandb.mode must be {' or '.join(MODES)}, or null for W&B's default, got {own.mode}")
-    if not isinstance(own.tags, ListConfig) or not all(isinstance(tag, str) for tag in own.tags):
-        raise UserError(f"wandb.tags must be a list of words, got {own.tags}")
-    if own.enabled:
-        check_wandb(own.mode)
+def check_tracking(cfg: RunConfig) -> None:
+    """Raise UserError if W&B is enabled and cannot be used."""
+    if cfg.wandb.enabled:
+        check_wandb(cfg.wandb.mode)
 
 
-def hyperparameters(cfg: DictConfig, sources: Sequence[CandidateSource]) -> dict[str, dict[str, Any]]:
+def hyperparameters(cfg: RunConfig, sources: Sequence[CandidateSource]) -> dict[str, dict[str, Any]]:
     """Return by candidate what distinguishes its training, as numbers and words."""
-    params: Any = OmegaConf.select(cfg, "train.params") or {}
-    config, units = params.get("config", {}), OmegaConf.select(cfg, "train.params.network.mlp.units")
+    params = select(cfg.train, "params", {})
+    config, units = params.get("config", {}), select(params, "network.mlp.units")
     shared = {
         "task": str(cfg.task.name),
         "baseline": str(cfg.baseline),
@@ -64,7 +51,7 @@ def hyperparameters(cfg: DictConfig, sources: Sequence[CandidateSource]) -> dict
     return found
 
 
-def wandb_settings(folder: RunFolder, cfg: DictConfig) -> WandbSettings | None:
+def wandb_settings(folder: RunFolder, cfg: RunConfig) -> WandbSettings | None:
     """Return where a run's scalars go in W&B; None if it is not enabled."""
     own = cfg.wandb
     if not own.enabled:
@@ -76,7 +63,7 @@ def wandb_settings(folder: RunFolder, cfg: DictConfig) -> WandbSettings | None:
     )
 
 
-def wandb_log(folder: RunFolder, cfg: DictConfig, sources: Sequence[CandidateSource]) -> WandbLog | None:
+def wandb_log(folder: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource]) -> WandbLog | None:
     """Return the W&B log of a run; None if it is not enabled."""
     settings = wandb_settings(folder, cfg)
     if settings is None:
@@ -91,7 +78,7 @@ def wandb_log(folder: RunFolder, cfg: DictConfig, sources: Sequence[CandidateSou
 
 def finish_tracking(
     folder: RunFolder,
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: Sequence[CandidateSource],
     results: Sequence[Result],
     wandb: WandbLog | None,
@@ -107,7 +94,7 @@ def log_report(run: Path, report: Path | None, videos: Mapping[str, Path]) -> No
     """Log ranking, page and videos of a complete run to W&B if that is enabled; failures are warnings."""
     folder = RunFolder(run)
     cfg, _ = folder.read()
-    settings = wandb_settings(folder, cfg) if "wandb" in cfg else None
+    settings = wandb_settings(folder, cfg)
     if settings is None:
         return
     from envcoder_bench.report.results import read_results

@@ -19,13 +19,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from omegaconf import DictConfig, OmegaConf
+from typing import NamedTuple
 
 from envcoder_bench.compile.cache import own_code
 from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
@@ -37,19 +37,19 @@ class Order(NamedTuple):
     """What the processes do.
 
     Attributes:
-        cfg: the run's config as YAML.
+        cfg: the run's config.
         target: of the kernels, as ``warp_kernel.target`` gives it.
         done: a file that is made at the end.
     """
 
-    cfg: str
+    cfg: RunConfig
     sources: list[CandidateSource]
     fitness: CandidateSource | None
     target: str
     done: Path
 
 
-def start(cfg: DictConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> contextlib.ExitStack:
+def start(cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> contextlib.ExitStack:
     """Start the processes, unless others have done the same work before; closing the result ends them."""
     stack = contextlib.ExitStack()
     parts = min(MOST, usable_cpus() // CPUS_EACH, -(-len(sources) // FEWEST_EACH))
@@ -57,13 +57,13 @@ def start(cfg: DictConfig, sources: Sequence[CandidateSource], fitness: Candidat
         from envcoder_bench.compile import warp_kernel
 
         done = _mark(warp_kernel.kernel_folder(), cfg, sources, fitness)
-        order = Order(OmegaConf.to_yaml(cfg), list(sources), fitness, warp_kernel.target(cfg.device), done)
+        order = Order(cfg, list(sources), fitness, warp_kernel.target(cfg.device), done)
         for part in range(0 if done.exists() else parts):
             stack.callback(_end, launch(order, part, parts))
     return stack
 
 
-def is_useful(cfg: DictConfig) -> bool:
+def is_useful(cfg: RunConfig) -> bool:
     """Return whether a run compiles kernels of all its candidates together, beside those of a simulator on a GPU.
 
     An Isaac Gym task has a simulation of its own, which each process would have to build on the CPU.
@@ -88,10 +88,10 @@ def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
         )
 
 
-def _mark(folder: Path, cfg: DictConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> Path:
+def _mark(folder: Path, cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> Path:
     """Return the file that says that this work is done; it is in the folder of the kernels, to be emptied with them."""
     texts = [(own.name, own.source) for own in (*sources, *([] if fitness is None else [fitness]))]
-    key = repr((own_code(), OmegaConf.to_yaml(cfg), texts)).encode("utf-8", "surrogateescape")
+    key = repr((own_code(), to_yaml(cfg.plain()), texts)).encode("utf-8", "surrogateescape")
     return folder / "ahead" / hashlib.sha256(key).hexdigest()[:32]
 
 
@@ -136,8 +136,7 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
 
     torch.set_num_threads(1)
     kernels.NATIVE, elsewhere.TARGET = "envcoder_bench.compile.elsewhere", order.target
-    cfg: Any = OmegaConf.create(order.cfg)
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    cfg = order.cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     get_spec(cfg.task_source or cfg.task.name, cfg.task)
     if part > 0:
         prepare(cfg, share(order.sources, part - 1, parts - 1), order.fitness)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, user_input
@@ -24,6 +23,7 @@ from envcoder_bench.run.prepare.run_files import RunFiles, baseline_sources, fit
 from envcoder_bench.run.prepare.run_task import build_probe
 from envcoder_bench.run.prepare.slow import SlowFiles
 from envcoder_bench.run.prepare.tracer import Tracer
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.race import all_seeds
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.assemble import Shaping
@@ -56,19 +56,19 @@ class Group:
 
 
 def prepare(
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: Sequence[CandidateSource],
     fitness: CandidateSource | None = None,
     probe: Task | None = None,
-    checked: Callable[[Mapping[str, Widths]], None] | None = None,
+    checked: Callable[[Mapping[str, Widths]], RunConfig] | None = None,
 ) -> tuple[list[Group], Faults]:
     """Load, assemble, check, trace and group every candidate.
 
     Args:
         fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
         probe: a result of ``build_probe`` in its first state; None: created here.
-        checked: called with the widths of all candidates that can be trained, before they are grouped by seeds; it may
-            set ``cfg.seeds``.
+        checked: called with the widths of all candidates that can be trained, before they are grouped by seeds; it
+            returns the config with the number of seeds.
 
     Returns:
         The groups to train, candidate by candidate and seed by seed, and the faults of all other candidates.
@@ -99,7 +99,7 @@ class PrepareContext:
 
 
 def make_context(
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: Sequence[CandidateSource],
     fitness: CandidateSource | None,
     slow: SlowFiles,
@@ -136,10 +136,10 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
 
 
 def _groups(
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: Sequence[CandidateSource],
     context: PrepareContext,
-    checked: Callable[[Mapping[str, Widths]], None] | None,
+    checked: Callable[[Mapping[str, Widths]], RunConfig] | None,
 ) -> tuple[list[Group], Faults]:
     first: list[tuple[CandidateSource, Shaping, Group]] = []  # the group of the first seed
     faults: Faults = {}
@@ -153,7 +153,7 @@ def _groups(
             _warn_if_stateful([own for own in shaping.functions.values() if KINDS[own.type].shaper])
             context.tracer.tell()
     if checked is not None:
-        checked({source.name: group.widths for source, _, group in first})
+        cfg = checked({source.name: group.widths for source, _, group in first})
     groups: list[Group] = []
     for source, shaping, group in first:
         others = [seed for seed in all_seeds(cfg) if seed != cfg.seed]
@@ -222,7 +222,7 @@ def _snapshot(
 
 
 def _jailed(
-    cfg: DictConfig, sources: Sequence[CandidateSource], files: RunFiles, task: TaskSnapshot
+    cfg: RunConfig, sources: Sequence[CandidateSource], files: RunFiles, task: TaskSnapshot
 ) -> dict[str, Candidate | CandidateError]:
     """Load, check and trace untrusted files in the jail; the results are programs without Python code.
 

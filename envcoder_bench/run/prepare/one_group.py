@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import settings_kept
@@ -12,12 +10,13 @@ from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Group, check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.training import ALONE
 from envcoder_bench.shaping.contract import CandidateError
 
 
 def prepare_one(
-    cfg: DictConfig,
+    cfg: RunConfig,
     source: CandidateSource,
     seed: int,
     fitness: CandidateSource | None = None,
@@ -34,8 +33,7 @@ def prepare_one(
     Raises:
         UserError: the candidate has a fault; the message has file, line and remedy.
     """
-    cfg = cfg.copy()
-    cfg.seed, cfg.seeds = seed, 1
+    cfg = cfg.model_copy(update={"seed": seed, "seeds": 1})
     sources = [*(own for own in baselines if own.name != source.name), source]
     with ALONE, settings_kept(), user_input(), SlowFiles() as slow:
         context = make_context(cfg, sources, fitness, slow)
@@ -46,7 +44,7 @@ def prepare_one(
         return make_group(source, shaping, context.unshaped, context.files, seed)
 
 
-def build_env(cfg: DictConfig, groups: Sequence[Group], num_envs: int, evaluation: bool = False) -> GroupedVecTask:
+def build_env(cfg: RunConfig, groups: Sequence[Group], num_envs: int, evaluation: bool = False) -> GroupedVecTask:
     """Build the environment of groups, with ``num_envs`` environments each.
 
     Args:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import psutil  # rl_games' own dependency
 import torch
-from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.prepare.run_task import brings_its_simulation, build_task, probe_envs
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.sim import in_background
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths
@@ -84,7 +84,7 @@ class MemoryPlanner:
     A simulator's kernels are loaded in the background; the first estimate waits for them.
     """
 
-    def __init__(self, cfg: DictConfig, sharers: int = 1) -> None:
+    def __init__(self, cfg: RunConfig, sharers: int = 1) -> None:
         """Begin; ``sharers`` processes like this one share what is free."""
         self._cfg = cfg
         with in_background(cfg.sim):
@@ -98,14 +98,14 @@ class MemoryPlanner:
         self.expect_seeds(seed_count(cfg))
         self.multiprocessors = multiprocessors(cfg.device)
         self._program = int(PROGRAM["cpu" if cfg.device == "cpu" else "cuda"])
-        self._limit = None if cfg.get("max_memory") is None else parse_size(cfg.max_memory)
+        self._limit = None if cfg.max_memory is None else parse_size(cfg.max_memory)
         if self._is_probe:
             self.measure()
 
     def expect_seeds(self, count: int) -> None:
         """Set the number of different seeds for which memory is estimated."""
         cfg = self._cfg
-        params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+        params = cfg.params
         device = torch.device(cfg.device)
         self._num_seeds = count
         self._trainer: MemoryEstimate = trainer_class(params).memory(params, cfg.num_envs_per_candidate, count, device)
@@ -169,7 +169,7 @@ class MemoryPlanner:
         envs, needed = self._cfg.num_envs_per_candidate, self.bytes([widths])
         if needed > self.available:
             fit = max(0, int(envs * (self.available - self._program) / (needed - self._program)))
-            limited = self._cfg.get("max_memory") is not None
+            limited = self._cfg.max_memory is not None
             if fit:
                 remedy = (
                     f": about {fit} environments fit; lower --num_envs_per_candidate"
@@ -194,11 +194,11 @@ class MemoryPlanner:
         Raises:
             UserError: a group does not fit alone.
         """
-        if self._cfg.get("deterministic"):  # adjacent groups of equal padding learn together
+        if self._cfg.deterministic:  # adjacent groups of equal padding learn together
             groups = sorted(groups, key=lambda group: padded_widths(*_widths(group)))
         for group in groups:
             self._refuse_beyond(_widths(group), group.name)
-        waves: list[list[Any]] = [[group] for group in groups] if self._cfg.get("isolate") else []
+        waves: list[list[Any]] = [[group] for group in groups] if self._cfg.isolate else []
         for count in _counts(len(groups), len(begun), devices) if not waves else ():
             waves = split(groups, count)
             if max(map(self._needed, waves)) <= self.available:

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint
@@ -14,6 +12,7 @@ from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.seeds import Load, settle_seeds
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.race import all_seeds
 from envcoder_bench.run.workers import parallel
 from envcoder_bench.run.workers.head import Head
@@ -25,31 +24,33 @@ log = logging.getLogger(__name__)
 
 
 def plan_remaining(
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: list[CandidateSource],
     fitness: CandidateSource | None,
     planner: MemoryPlanner,
     saved: Checkpoint,
     head: Head | None,
     shared_total: bool = False,
-) -> Plan:
+) -> tuple[RunConfig, Plan]:
     """Load the candidates that are not done, and plan their waves: interrupted ones unchanged, the others anew.
 
-    Candidates that cannot be evaluated are added to the saved results. ``seeds=auto`` of ``cfg`` is replaced by a
-    number; ``shared_total`` is as of ``settle_seeds``.
+    Candidates that cannot be evaluated are added to the saved results. In the config that is returned ``seeds=auto`` of
+    ``cfg`` is replaced by a number; ``shared_total`` is as of ``settle_seeds``.
     """
     done = saved.done
     devices = 1 if head is None else len(head.workers)
     seeds_line = ""
 
-    def settle(widths: Mapping[str, Widths]) -> None:
-        nonlocal seeds_line
+    def settle(widths: Mapping[str, Widths]) -> RunConfig:
+        nonlocal cfg, seeds_line
 
         def load(count: int) -> Load:
             return planner.load(widths, count, devices)
 
-        seeds_line = settle_seeds(cfg, load, devices, planner.multiprocessors, shared_total)
-        planner.expect_seeds(cfg.seeds)
+        seeds, seeds_line = settle_seeds(cfg, load, devices, planner.multiprocessors, shared_total)
+        planner.expect_seeds(seeds)
+        cfg = cfg.model_copy(update={"seeds": seeds})
+        return cfg
 
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in all_seeds(cfg))]
     groups: Sequence[Any]
@@ -62,7 +63,7 @@ def plan_remaining(
     if skipped and set(own) <= set(skipped):
         raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
     if skipped:
-        asked = ", ".join(cfg.shaper_types)
+        asked = ", ".join(cfg.shaper_types or ())
         log.warning("skipped, because they define none of %s: %s", asked, ", ".join(skipped))
     for name, error in failed.items():
         if name not in skipped:
@@ -83,10 +84,10 @@ def plan_remaining(
         own = results.seeds(cfg)
         plan = planner.plan([group for key, group in known.items() if key not in done and key[1] in own])
         further = [group for key, group in known.items() if key not in done and key[1] not in own]
-        return replace(plan, further=further, seeds=seeds_line)
+        return cfg, replace(plan, further=further, seeds=seeds_line)
     begun = done.union(*saved.waves_begun)
     plan = planner.plan([known[key] for key in known if key not in begun], interrupted, devices)
-    return replace(plan, seeds=seeds_line)
+    return cfg, replace(plan, seeds=seeds_line)
 
 
 def _and_others(count: int) -> str:

@@ -3,13 +3,12 @@
 import os
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.tasks.registry import get_spec
 
 
-def find_task(config: Path, cfg: DictConfig) -> None:
+def find_task(config: Path, cfg: RunConfig) -> None:
     """Load the task of the run with the file ``config``.
 
     Raises:

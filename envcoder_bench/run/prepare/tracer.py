@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Sequence
 
-from omegaconf import DictConfig
-
 from envcoder_bench.compile import kernels
 from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.compile.trace import Memo, Untraced, trace
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.contract import TaskSnapshot
@@ -25,7 +24,7 @@ class Tracer:
         untraced: functions of the last shaping that cannot be traced.
     """
 
-    def __init__(self, cfg: DictConfig, sources: Sequence[CandidateSource]) -> None:
+    def __init__(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> None:
         self.on = cfg.compile_shapers and kernels.available()
         self._texts = {source.file: source.source for source in sources}
         self._seed, self._memo = cfg.seed, Memo()

@@ -13,6 +13,7 @@ from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import FAILED, Result
 from envcoder_bench.run.folder.checkpoint import GroupKey, SavedJob, pack_job, save_checkpoint
 from envcoder_bench.run.prepare.plan import GroupFacts
+from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.train.training import Training
 from envcoder_bench.run.train.untrained import due_in
 from envcoder_bench.run.workers.head import Head, JobHandler
@@ -115,7 +116,7 @@ class ParallelWaves(JobHandler):
         sources = [source for source in self._training.sources if source.name in names]
         until = None if self._end == self._cfg.learning_iterations else self._end
         untrained = due_in(job.items, self._saved.done)
-        seeds = self._cfg.seeds
+        seeds = seed_count(self._cfg)
         request = Train(job.name, sources, job.items, untrained, best=self._best, until=until, seeds=seeds)
         checkpoint = self._checkpoint(job)
         if checkpoint is None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from omegaconf import DictConfig
 
 from envcoder_bench.compile.trace import trace
 from envcoder_bench.core.files import write_atomic
@@ -17,6 +16,7 @@ from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, to_json
 from envcoder_bench.run.prepare.groups import Group
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.kinds import STAGES
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class RunProfile:
         cfg: the config of the run.
     """
 
-    def __init__(self, folder: Path, cfg: DictConfig) -> None:
+    def __init__(self, folder: Path, cfg: RunConfig) -> None:
         self._folder, self._device, self._compile = folder, torch.device(cfg.device), cfg.compile_shapers
         self._horizon = int(cfg.train.params.config.horizon_length)
         self._watching: Generator[None, None, None] | None = None

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.statistics import paired_table
 from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.spec import RunConfig
 
 PATIENT, CONFIDENCE, HALVING = RULES = ("patient", "confidence", "halving")
 TOP = 3  # so many of the best candidates are what a race looks for
@@ -77,9 +77,9 @@ def plan_rungs(
     return sorted(planned - {iterations, ends[0] if rule != HALVING else iterations})
 
 
-def all_seeds(cfg: DictConfig) -> range:
+def all_seeds(cfg: RunConfig) -> range:
     """Return the seeds that may be trained: those of a run, and the further ones of its race."""
-    further = cfg.race.get("further_seeds", 0) if cfg.race.enabled else 0  # runs of older versions lack it
+    further = cfg.race.further_seeds if cfg.race.enabled else 0
     return range(cfg.seed, cfg.seed + seed_count(cfg) + further)
 
 
@@ -88,14 +88,14 @@ def evaluation_iterations(total: int, points: int) -> set[int]:
     return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}
 
 
-def compared_iterations(cfg: DictConfig) -> set[int]:
+def compared_iterations(cfg: RunConfig) -> set[int]:
     """Return the evaluations by which a race decides: its rungs, and the first, with which the rungs are compared."""
     if not cfg.race.enabled:
         return set()
     return {min(evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)), *asked_rungs(cfg)}
 
 
-def asked_rungs(cfg: DictConfig) -> list[int]:
+def asked_rungs(cfg: RunConfig) -> list[int]:
     """Return the rungs of a run's config. Raises UserError as ``plan_rungs``."""
     iterations, asked = cfg.learning_iterations, cfg.race.rungs
     planned = evaluation_iterations(iterations, cfg.evaluation.points)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
@@ -25,6 +24,7 @@ from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
 from envcoder_bench.report.words import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train import session_state
 from envcoder_bench.run.train.no_fitness import FitnessMonitor
 from envcoder_bench.run.train.profile import RunProfile
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
 
 
-def _point_steps(cfg: DictConfig, env: GroupedVecTask) -> int:
+def _point_steps(cfg: RunConfig, env: GroupedVecTask) -> int:
     """Return the control steps of each episode that a point of the learning curves shows, but for the last point.
 
     A recorded evaluation is replayed as a race, and a sum of fewer steps is another measure: there episodes are full.
@@ -75,7 +75,7 @@ class Session:
 
     def __init__(
         self,
-        cfg: DictConfig,
+        cfg: RunConfig,
         wave: Wave,
         env: GroupedVecTask,
         evaluation: GroupedVecTask,

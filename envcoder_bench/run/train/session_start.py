@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import user_input
 from envcoder_bench.core.groups import GroupLayout
@@ -12,6 +11,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.train.wave import Wave
@@ -20,7 +20,7 @@ from envcoder_bench.trainers.base import Trainer
 from envcoder_bench.trainers.registry import trainer_class
 
 
-def make_trainer(cfg: DictConfig, env: GroupedVecTask, layout: GroupLayout | None = None) -> Trainer:
+def make_trainer(cfg: RunConfig, env: GroupedVecTask, layout: GroupLayout | None = None) -> Trainer:
     """Create the trainer that the config's ``train.params`` specify for the groups of an environment.
 
     Args:
@@ -29,7 +29,7 @@ def make_trainer(cfg: DictConfig, env: GroupedVecTask, layout: GroupLayout | Non
     Raises:
         UserError: the config is invalid.
     """
-    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+    params = cfg.params
     params["config"]["max_epochs"] = cfg.learning_iterations
     with user_input():
         make = trainer_class(params)
@@ -38,7 +38,7 @@ def make_trainer(cfg: DictConfig, env: GroupedVecTask, layout: GroupLayout | Non
 
 
 def open_session(
-    cfg: DictConfig,
+    cfg: RunConfig,
     wave: Wave,
     logs: RunLogs,
     on_evaluation: Callable[[Session], None],

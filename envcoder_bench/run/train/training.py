@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -24,6 +22,7 @@ from envcoder_bench.run.folder.tracking import finish_tracking, wandb_log
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.plan import Plan, release, used_bytes
 from envcoder_bench.run.result import RunResult, finished, unfinished
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.train.session_start import open_session
@@ -49,7 +48,7 @@ class Training:
     """
 
     folder: RunFolder
-    cfg: DictConfig
+    cfg: RunConfig
     sources: list[CandidateSource]
     saved: Checkpoint
     reporter: Reporter
@@ -197,7 +196,7 @@ class Training:
         results.save_results(self.folder, self.sources, [*self.saved.results, *running])
 
 
-def keeps_state(cfg: DictConfig) -> bool:
+def keeps_state(cfg: RunConfig) -> bool:
     """Return whether the state of training is kept at the end of a wave. A race cannot be extended."""
     return cfg.save_state and not cfg.race.enabled
 

@@ -8,8 +8,6 @@ trainer and an environment of its own, so that no group of the wave can notice i
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.run_log import note
@@ -22,6 +20,7 @@ from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.folder.results import scores
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.no_fitness import no_fitness
 from envcoder_bench.run.train.session_start import make_trainer
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
@@ -37,7 +36,7 @@ def due_in(wave: Iterable[GroupKey], done: Iterable[GroupKey]) -> list[GroupKey]
     return [(name, seed) for name, seed in wave if name == HUMAN and seed not in seeds]
 
 
-def evaluate_untrained(cfg: DictConfig, groups: Sequence[Group], logs: RunLogs) -> list[Result]:
+def evaluate_untrained(cfg: RunConfig, groups: Sequence[Group], logs: RunLogs) -> list[Result]:
     """Evaluate the initial policies of groups of the human baseline, and log their episodes at iteration 0.
 
     Returns:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, ListConfig
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.sim import pick_simulator
 
 FORMS = "all, GPU numbers such as 0,1, or cpu:N"
@@ -35,20 +35,20 @@ class Devices:
         return ("mujoco_cpu", "cpu") if self.kind == "cpu" else ("mujoco_warp", "cuda:0")
 
 
-def requested_devices(cfg: DictConfig) -> Devices | None:
+def requested_devices(cfg: RunConfig) -> Devices | None:
     """Return the devices that ``devices`` and ``ray`` of a config specify, or None to train in this process.
 
     Raises:
         UserError: the values are malformed, contradict each other, or name GPUs that this machine does not have.
     """
-    text, address = _as_text(cfg.get("devices")), cfg.get("ray")
+    text, address = _as_text(cfg.devices), cfg.ray
     if not text and address is None:
         return None
     if address is not None and not re.fullmatch(r"auto|[^\s:/]+:\d+|\[.+\]:\d+", str(address)):
         raise UserError(f"--ray must be auto or HOST:PORT, got {address}")
     if cfg.profile:
         raise UserError("--profile measures one device: omit --devices and --ray")
-    if cfg.get("isolate"):
+    if cfg.isolate:
         raise UserError("--isolate process trains on one device: omit --devices and --ray")
     cpu = re.fullmatch(r"cpu:(\d+)", text)
     if cpu:
@@ -69,18 +69,20 @@ def requested_devices(cfg: DictConfig) -> Devices | None:
     return devices
 
 
-def use_this_machine(cfg: DictConfig) -> None:
-    """Set ``sim`` and ``device`` to those of this machine if the config's devices are GPUs of workers."""
+def use_this_machine(cfg: RunConfig) -> RunConfig:
+    """Return the config with ``sim`` and ``device`` of this machine if its devices are GPUs of workers."""
     devices = requested_devices(cfg)
-    if devices is not None and devices.kind == "cuda":
-        cfg.sim, cfg.device = pick_simulator()
+    if devices is None or devices.kind != "cuda":
+        return cfg
+    sim, device = pick_simulator()
+    return cfg.model_copy(update={"sim": sim, "device": device})
 
 
 def _as_text(value: Any) -> str:
     """Return the value of ``devices`` as it is written on the command line."""
     if value is None:
         return ""
-    return ",".join(map(str, value)) if isinstance(value, ListConfig) else str(value).replace(" ", "").lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value).replace(" ", "").lower()
 
 
 def _parse_gpus(text: str) -> tuple[int, ...]:

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from omegaconf import DictConfig
-
 from envcoder_bench.report.logs import Rows
 from envcoder_bench.report.results import Result
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Faults
 from envcoder_bench.run.prepare.plan import MemoryPlanner
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.trainers.base import Widths
 
 # from the head to a worker
@@ -28,7 +27,7 @@ class WorkerSetup:
         neighbours: number of workers that share the cores of the machine, this one included.
     """
 
-    cfg: DictConfig
+    cfg: RunConfig
     fitness: CandidateSource | None
     sharers: int = 1
     cores: tuple[int, ...] | None = None

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from omegaconf import DictConfig
-
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Faults
 from envcoder_bench.run.prepare.plan import GroupFacts, split
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.race import all_seeds
 from envcoder_bench.run.workers.devices import Devices, requested_devices
 from envcoder_bench.run.workers.head import Head, JobHandler
@@ -27,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def workers(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, limit: int) -> Iterator[Head]:
+def workers(cfg: RunConfig, devices: Devices, fitness: CandidateSource | None, limit: int) -> Iterator[Head]:
     """Start at most ``limit`` workers, which are killed at the end of the block.
 
     Raises:
@@ -57,7 +56,7 @@ def workers(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, 
 
 
 @contextlib.contextmanager
-def shared_ray(cfg: DictConfig) -> Iterator[None]:
+def shared_ray(cfg: RunConfig) -> Iterator[None]:
     """Start Ray once for all runs inside the block, if the config specifies several devices."""
     devices = requested_devices(cfg)
     if devices is None:
@@ -78,9 +77,9 @@ def _cores(index: int, count: int) -> tuple[int, ...] | None:
 
 def check(
     head: Head,
-    cfg: DictConfig,
+    cfg: RunConfig,
     sources: Sequence[CandidateSource],
-    checked: Callable[[Mapping[str, Widths]], None] | None = None,
+    checked: Callable[[Mapping[str, Widths]], RunConfig] | None = None,
 ) -> tuple[list[GroupFacts], Faults]:
     """Check candidates on the workers; return the groups that can be trained, and the faults of the others.
 
@@ -93,7 +92,7 @@ def check(
     names = [source.name for source in sources]
     widths = {name: checking.widths[name] for name in names if name in checking.widths}
     if checked is not None:
-        checked(widths)
+        cfg = checked(widths)
     groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in all_seeds(cfg)]
     return groups, {name: checking.faults[name] for name in names if name in checking.faults}
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.cpus import share_cpus
@@ -27,6 +26,7 @@ from envcoder_bench.run.folder.provenance import software
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.run.train.parked import keys_of, rung_state
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.train.session_start import open_session
@@ -127,7 +127,7 @@ class Worker:
 
     def _train_wave(self, request: Train, logs: RunLogs) -> None:
         job, groups = request.job, list(request.groups)
-        self._cfg.seeds = request.seeds
+        self._cfg = self._cfg.model_copy(update={"seeds": request.seeds})
         counts: Counter[str] = Counter()  # rows logged since the beginning of the job, by file
 
         def on_evaluation(session: Session) -> None:
@@ -183,7 +183,7 @@ class Worker:
         return [taken[key] for key in request.groups]
 
 
-def code_digest(cfg: DictConfig) -> str:
+def code_digest(cfg: RunConfig) -> str:
     """Return a digest of the code that a run depends on: this package, and its task if that is outside the package.
 
     Other registered tasks are not included, because the workers do not have them.

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
@@ -17,7 +18,7 @@ METHOD, PARAMS = "apply_randomizations", "randomization_params"
 
 def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: str) -> tuple[Any, GymProxy]:
     """Construct a task from its config, with a proxy as its gym. Raises ValueError."""
-    config = {key: value for key, value in as_dict(cfg).items() if key != "name" or "name" in source.config}
+    config = {key: value for key, value in plain(cfg).items() if key != "name" or "name" in source.config}
     if "name" in config:
         config["name"] = source.config["name"]
     draws, own = Draws(num_envs, torch.device(device)), contextlib.nullcontext()
@@ -72,10 +73,3 @@ def _without_randomization(source: Source, config: Mapping[str, Any]) -> Iterato
 
 def _nothing(*_: Any) -> None:
     """Replace ``apply_randomizations``: ``Randomizer`` does its work."""
-
-
-def as_dict(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    from omegaconf import DictConfig, OmegaConf
-
-    made: Any = OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg
-    return dict(made)

@@ -12,10 +12,11 @@ import yaml
 from torch import Tensor
 
 from envcoder_bench.core.folders import cache_folder
+from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.isaac_task import IsaacTask
-from envcoder_bench.tasks.isaacgym_tasks.making import PARAMS, as_dict
+from envcoder_bench.tasks.isaacgym_tasks.making import PARAMS
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
 from envcoder_bench.tasks.isaacgym_tasks.scoring import SOLVED
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
@@ -53,7 +54,7 @@ def probed_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> Task
     if config is None and known:
         return known[next(reversed(known))]
     task_class: Any = spec.task_class
-    own = task_class.source.config if config is None else as_dict(config)
+    own = task_class.source.config if config is None else plain(config)
     key = _config_key(own)
     found = known.pop(key, None) or replace(spec, task_class=probed_class(task_class, probe(task_class.source, own)))
     known[key] = found  # as the last one

@@ -1,0 +1,90 @@
+"""Settings as YAML, in OmegaConf's dialect: 1e-3 is a number, and ``${key}`` refers to another key."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
+
+from envcoder_bench.core.settings import Settings, plain
+
+
+def read_yaml(path: Path) -> Settings:
+    """Read a file with a YAML mapping. Raises ValueError with file and line, or OSError."""
+    with _faults_of(path):
+        return Settings(_resolved(_load(path.read_text(encoding="utf-8"))))
+
+
+def parse_yaml(text: str) -> Settings:
+    """Parse a YAML mapping. Raises ValueError with the line."""
+    with _faults_of(None):
+        return Settings(_resolved(_load(text)))
+
+
+def read_leaves(path: Path) -> dict[str, Any]:
+    """Read the values of a YAML mapping by dotted keys; a reference to another file remains text.
+
+    Raises ValueError with file and line, or OSError.
+    """
+    with _faults_of(path):
+        return _leaves(_load(path.read_text(encoding="utf-8")))
+
+
+def to_yaml(tree: Mapping[str, Any]) -> str:
+    """Return the YAML of nested mappings."""
+    return OmegaConf.to_yaml(OmegaConf.create(plain(tree)))
+
+
+def overridden(settings: Settings, word: str) -> Settings:
+    """Return the settings with a ``key=value``. Raises ValueError with one line if it is malformed."""
+    tree = OmegaConf.create(plain(settings))
+    try:
+        tree.merge_with_dotlist([word])
+        return Settings(_resolved(tree))
+    except (OmegaConfBaseException, YAMLError, TypeError, AttributeError) as error:
+        raise ValueError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from error
+
+
+def _load(text: str) -> DictConfig:
+    tree = OmegaConf.create(text)
+    if not isinstance(tree, DictConfig):
+        raise ValueError("it is not a YAML mapping of keys to values")
+    return tree
+
+
+def _resolved(tree: DictConfig | ListConfig) -> dict[str, Any]:
+    values: Any = OmegaConf.to_container(tree, resolve=True)
+    return values
+
+
+def _leaves(tree: DictConfig, prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    texts: Any = OmegaConf.to_container(tree, resolve=False)
+    for key, text in texts.items():
+        try:
+            value = tree[key]
+        except OmegaConfBaseException:  # a reference to another file
+            value = text
+        if isinstance(value, DictConfig):
+            leaves.update(_leaves(value, f"{prefix}{key}."))
+        else:
+            leaves[f"{prefix}{key}"] = OmegaConf.to_container(value) if OmegaConf.is_list(value) else value
+    return leaves
+
+
+@contextlib.contextmanager
+def _faults_of(path: Path | None) -> Iterator[None]:
+    """Convert errors in a YAML text to ValueErrors with one line, which begins with the file if there is one."""
+    where = "" if path is None else f"{path}: "
+    try:
+        yield
+    except MarkedYAMLError as error:
+        if error.problem_mark is not None:
+            line = error.problem_mark.line + 1
+            where = f"line {line}: " if path is None else f"{path}:{line}: "
+        raise ValueError(f"{where}{error.problem}") from error
+    except (YAMLError, OmegaConfBaseException, ValueError) as error:  # a UnicodeDecodeError is a ValueError
+        raise ValueError(f"{where}{' '.join(str(error).split())}") from error

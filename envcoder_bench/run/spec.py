@@ -1,0 +1,314 @@
+"""The description of a run: its task, its files, and its config with types, bounds and descriptions.
+
+The defaults and comments of cfg/config.yaml are those of the fields here, which a test compares.
+"""
+
+import math
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.settings import Settings, plain
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
+
+FILE = "cfg/config.yaml"
+AUTO = "auto"
+
+
+class CandidateSource(NamedTuple):
+    """A candidate's name, its file (for messages) and the file's text."""
+
+    name: str
+    file: str
+    source: str
+
+
+class Expected(NamedTuple):
+    """The words for what a value must be, where its type does not say it."""
+
+    words: str
+
+
+def _sequence(value: Any) -> Any:
+    """Take lists for tuples, which cannot be changed."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _mapping(value: Any) -> Settings:
+    if not isinstance(value, Mapping):
+        raise ValueError("not a mapping")
+    return value if isinstance(value, Settings) else Settings(value)
+
+
+Tree = Annotated[Settings, BeforeValidator(_mapping), PlainSerializer(plain)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_sequence)]
+Numbers = Annotated[tuple[int | float, ...], BeforeValidator(_sequence)]
+Count = Annotated[int, Field(ge=1)]
+Number = int | float  # of a file: 2 remains 2
+
+
+class Keys(BaseModel):
+    """Keys of a config: frozen, with strict types; unknown ones are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the keys as dicts and lists, in their order."""
+        return {key: value.plain() if isinstance(value, Keys) else plain(value) for key, value in self}
+
+
+class Evaluation(Keys):
+    num_envs: Count = Field(default=32, description="parallel evaluation environments of each candidate and seed")
+    points: Count = Field(
+        default=10, description="evaluations spread over training; the last one, of the final policy, ranks"
+    )
+    point_steps: Count | None = Field(
+        default=300,
+        description="control steps of each episode in the others; null, or a fitness that is a sum: full episodes",
+    )
+    final_episodes: Count = Field(default=64, description="episodes of each candidate and seed in the final evaluation")
+    record: bool = Field(default=False, description="write the fitness of every evaluation episode to episodes.csv")
+
+
+class Wandb(Keys):
+    enabled: bool = Field(default=False, description="--wandb")
+    project: Annotated[str, Field(min_length=1), Expected("a name")] = Field(
+        default="envcoder-bench", description="the project of the runs"
+    )
+    entity: Annotated[str, Expected("a name")] | None = Field(
+        default=None, description="a user or team; null: your default"
+    )
+    group: Annotated[str, Expected("a name")] | None = Field(
+        default=None, description="null: the name of the run folder"
+    )
+    mode: Literal["online", "offline"] | None = Field(
+        default=None, description="online or offline; null: as WANDB_MODE says, else online"
+    )
+    tags: Annotated[Names, Expected("a list of words")] = Field(
+        default=(), description="words that are found in W&B's table"
+    )
+
+
+class Race(Keys):
+    enabled: bool = Field(default=False, description="--race")
+    rule: Literal["patient", "confidence", "halving"] = Field(
+        default="patient", description="patient, confidence, or halving"
+    )
+    rungs: (
+        Annotated[
+            Annotated[tuple[Any, ...], BeforeValidator(_sequence)], Expected("a list of iterations, such as [100, 200]")
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="iterations at which candidates are stopped, e.g. [100, 200]; null: 10, 20, 40 and 70 % of all",
+    )
+    keep: Annotated[Number, Field(gt=0, lt=1)] = Field(
+        default=0.5, description="of patient and halving: this share of the candidates goes on from each rung"
+    )
+    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
+        default=0.05,
+        description="of patient and confidence: the probability that one of the best three is taken for worse",
+    )
+    reach: Annotated[Number, Field(ge=0, lt=math.inf)] = Field(
+        default=0.25,
+        description="of patient and confidence: how fast one may still learn, in units of the third best's pace",
+    )
+    further_seeds: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="at the end, at most so many more seeds of those that the best does not surely beat"
+    )
+
+
+class RunConfig(Keys):
+    """The config of a run: cfg/config.yaml with overrides, and the YAML files of its task."""
+
+    task: Tree = Field(description="the task's YAML, cfg/task/<Task>.yaml")
+    train: Tree = Field(description="the trainer's YAML in the schema of rl_games, cfg/train/<Task>PPO.yaml")
+    task_source: str | None = Field(
+        default=None, description="--task sets it: where a task from outside the package is, a folder or module:Class"
+    )
+    shaper_types: Annotated[Names, Field(min_length=1), Expected("a list such as [compute_reward]")] | None = Field(
+        default=None, description="which functions come from the candidates; null: all that they define"
+    )
+    baseline: Literal["human", "unshaped"] = Field(
+        default="human", description="fills in for absent functions: human or unshaped"
+    )
+    baselines: bool = Field(default=True, description="also evaluate both baselines")
+    fitness: Annotated[str, Expected("a file with compute_fitness")] | None = Field(
+        default=None, description="a file with compute_fitness(state_dict) to rank by; null: the task's own fitness"
+    )
+    fitness_bounds: (
+        Annotated[Numbers, Field(min_length=2, max_length=2), Expected("two numbers, the least first, such as [0, 1]")]
+        | None
+    ) = Field(
+        default=None,
+        description="the file's least and greatest fitness of an episode, such as [0, 1]; intervals are cut to them",
+    )
+    num_envs_per_candidate: Count = Field(default=256, description="environments of each candidate and seed")
+    learning_iterations: Count = Field(
+        default=500, description="PPO iterations: one rollout of horizon_length steps and one update each"
+    )
+    seeds: Count | Literal["auto"] = Field(
+        default="auto",
+        description="replicas of each candidate, with seeds seed, seed + 1, ...; auto: 1 to 5, docs/reading_a_run.md",
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="the first seed")
+    sim: str = Field(
+        default="auto", description="auto, mujoco_cpu or mujoco_warp; auto: Warp where there is a CUDA device"
+    )
+    device: Annotated[str, Expected("auto, cpu or cuda:N")] = Field(default="auto", description="auto, cpu or cuda:N")
+    isolate: Literal["process"] | None = Field(
+        default=None,
+        description="process: each candidate and seed trains by itself, in a process of its own, one after the other",
+    )
+    devices: (
+        Annotated[
+            str | int | Annotated[tuple[str | int, ...], BeforeValidator(_sequence)],
+            Expected("all, GPU numbers such as 0,1, or cpu:N"),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description='several devices: all, GPU numbers such as "0,1", or cpu:N; null: only ``device``; docs/scale.md',
+    )
+    ray: Annotated[str, Expected("auto or HOST:PORT")] | None = Field(
+        default=None, description="address of a Ray cluster whose GPUs are used: auto or HOST:PORT; docs/scale.md"
+    )
+    max_memory: Annotated[str | Number, Expected("a size such as 24GiB")] | None = Field(
+        default=None, description="of the device, e.g. 24GiB; what does not fit trains in waves; null: what is free"
+    )
+    compile_shapers: bool = Field(
+        default=True, description="trace candidate functions and run them as compiled kernels; false: as PyTorch calls"
+    )
+    untrusted: bool = Field(
+        default=False,
+        description="candidates that nobody has read: they run in a confined process alone, see docs/jail.md",
+    )
+    deterministic: bool = Field(
+        default=False,
+        description="on CUDA the same bits from the same command, alone or among others: slower, see"
+        " docs/reading_a_run.md",
+    )
+    profile: bool = Field(default=False, description="measure where the time goes; changes no result")
+    evaluation: Evaluation = Field(
+        default=Evaluation(), description="deterministic episodes in the task's own unshaped environment"
+    )
+    wandb: Wandb = Field(
+        default=Wandb(),
+        description="Weights & Biases: a run for each candidate and seed, in one group: docs/reading_a_run.md",
+    )
+    race: Race = Field(
+        default=Race(),
+        description="stop candidates that can no longer win before the end of the training: docs/racing.md",
+    )
+    save_state: bool = Field(
+        default=True,
+        description="keep the state of training at the end, from which --extend trains on; false: it begins again",
+    )
+    checkpoint_minutes: Annotated[Number, Field(ge=0)] = Field(
+        default=2, description="a killed run loses at most this much"
+    )
+    log_points: Count = Field(default=200, description="rows of curves.csv per candidate and seed, at most")
+
+    @field_validator("shaper_types")
+    @classmethod
+    def _known_types(cls, kinds: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for kind in kinds or ():
+            if kind not in SHAPER_TYPES:
+                hint = near_matches(kind, SHAPER_TYPES)
+                raise ValueError(f"unknown shaper type '{kind}'{hint}; there are {', '.join(SHAPER_TYPES)}")
+        return kinds
+
+    @field_validator("fitness_bounds")
+    @classmethod
+    def _ordered(cls, bounds: tuple[Number, ...] | None) -> tuple[Number, ...] | None:
+        if bounds is not None and not (-math.inf < bounds[0] < bounds[1] < math.inf):
+            raise ValueError(f"fitness_bounds must be {expected(cls.model_fields['fitness_bounds'])}, got {[*bounds]}")
+        return bounds
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> "RunConfig":
+        """Return the config with these values, and defaults for absent ones. Raises UserError naming the key."""
+        try:
+            return cls.model_validate(plain(values))
+        except ValidationError as error:
+            raise UserError(_message(values, error)) from error
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """``train.params`` as plain data, as trainers take it."""
+        return plain(self.train["params"])
+
+
+def fields(model: type[Keys] = RunConfig, prefix: str = "") -> dict[str, FieldInfo]:
+    """Return the fields of a config by dotted keys, groups of keys before their own keys."""
+    found: dict[str, FieldInfo] = {}
+    for key, info in model.model_fields.items():
+        found[f"{prefix}{key}"] = info
+        group = _group(info)
+        if group is not None:
+            found.update(fields(group, f"{prefix}{key}."))
+    return found
+
+
+def _group(info: FieldInfo) -> type[Keys] | None:
+    """Return the model of a key that has keys of its own."""
+    kind = info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Keys) else None
+
+
+def _message(values: Mapping[str, Any], error: ValidationError) -> str:
+    """Return what is wrong with the first invalid value: its key, what it must be, and the value."""
+    first = error.errors()[0]
+    model: type[Keys] = RunConfig
+    path, value = "", values
+    for part in map(str, first["loc"]):
+        info = model.model_fields.get(part)
+        if info is None:
+            known = [key for key in fields() if not key.startswith(("task", "train"))]
+            return f"unknown key '{path}{part}'{near_matches(path + part, known)}; the keys are those of {FILE}"
+        value, group = value[part], _group(info)
+        if group is None or not isinstance(value, Mapping):
+            reason = first.get("ctx", {}).get("error")
+            if isinstance(reason, ValueError) and info.annotation is not Settings:
+                return str(reason)
+            return f"{path}{part} must be {expected(info)}, got {plain(value)}"
+        model, path = group, f"{path}{part}."
+    return f"{path}: {first['msg']}"
+
+
+def expected(info: FieldInfo) -> str:
+    """Return in words which values a key takes: ``a whole number of at least 1, or null``."""
+    annotation = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+    return ", or ".join(_phrases(annotation, ()))
+
+
+_BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
+_WORDS = {bool: "true or false", str: "a text", Settings: "a mapping of keys to values", NoneType: "null"}
+
+
+def _phrases(annotation: Any, metadata: tuple[Any, ...]) -> list[str]:
+    """Return a phrase for each kind of value in an annotation; ``metadata`` are those of the annotations around it."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _phrases(args[0], (*args[1:], *metadata))
+    words = next((one.words for one in metadata if isinstance(one, Expected)), None)
+    if words is not None:
+        return [words]
+    if annotation == Number or annotation in (int, float):
+        constraints = [x for one in metadata for x in getattr(one, "metadata", (one,))]
+        bounds = [(words, getattr(x, name)) for x in constraints for name, words in _BOUNDS.items() if hasattr(x, name)]
+        limits = " and ".join(f"{words} {bound:g}" for words, bound in bounds if math.isfinite(bound))
+        return [f"{'a whole number' if annotation is int else 'a number'} {limits}".strip()]
+    if origin in (Union, UnionType):
+        return [phrase for one in args for phrase in _phrases(one, metadata)]
+    if origin is Literal:
+        *others, last = map(str, args)
+        return [f"{', '.join(others)} or {last}" if others else last]
+    if isinstance(annotation, type) and issubclass(annotation, Keys):
+        return [f"a mapping with the keys {', '.join(annotation.model_fields)}"]
+    return [_WORDS.get(annotation, "a list")]
