@@ -13,6 +13,7 @@ from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.cli.flags import build_parser
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
+from envcoder_bench.run.train import session as session_module
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 

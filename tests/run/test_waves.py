@@ -143,7 +143,8 @@ def _stop_at(words, output, place, number):
 
     def reached():
         saved = RunFolder(output).load_checkpoint()
-        return saved is not None and (saved.waves + 1, saved.training["iteration"] if saved.training else 0) >= place
+        begun = max((job.iteration for job in saved.jobs), default=0) if saved is not None else 0
+        return saved is not None and (saved.waves + 1, begun) >= place
 
     return stop_at(start_process(words, output), reached, number)
 

@@ -146,8 +146,12 @@ class Head:
 
     def run(
         self, jobs: list[Job], handler: JobHandler, stop: StopRequest | None = None, shared: Shared | None = None
-    ) -> None:
-        """Run jobs until all are over, or until those in training have stopped after ``stop`` was requested."""
+    ) -> bool:
+        """Run jobs until all are over, or until those in training have stopped after ``stop`` was requested.
+
+        Returns:
+            Whether all were begun.
+        """
         queue, told = JobQueue(jobs), False
         self._queue, self._handler, self._pool.shared = queue, handler, shared
         try:
@@ -165,6 +169,7 @@ class Head:
                     self._poll()
         finally:
             self._queue, self._handler, self._pool.shared = JobQueue(), None, None
+        return not told
 
     def _poll(self) -> None:
         for worker, message in self._pool.poll():
