@@ -9,9 +9,9 @@ from envcoder_bench.core.settings import Settings, plain, select
 from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.run.config import in_own_file
 from envcoder_bench.run.prepare.plan import parse_size
-from envcoder_bench.run.seeds import LARGEST
+from envcoder_bench.run.seeds import LARGEST, run_seeds
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.run.train.race import all_seeds, asked_rungs
+from envcoder_bench.run.train.rungs import asked_rungs
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask
@@ -46,7 +46,7 @@ def check_values(cfg: RunConfig) -> None:
     if bounds is not None and cfg.fitness is None:
         raise UserError("fitness_bounds are those of a --fitness file; the task's own fitness has its own")
     asked_rungs(cfg)
-    count = len(all_seeds(cfg))
+    count = len(run_seeds(cfg))
     if cfg.seed + count - 1 > LARGEST:
         raise UserError(f"seed: the last of {count} seeds must be at most {LARGEST}, got seed={cfg.seed}")
 

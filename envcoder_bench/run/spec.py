@@ -95,9 +95,6 @@ class Wandb(Keys):
 
 class Race(Keys):
     enabled: bool = Field(default=False, description="--race")
-    rule: Literal["patient", "confidence", "halving"] = Field(
-        default="patient", description="patient, confidence, or halving"
-    )
     rungs: (
         Annotated[
             Annotated[tuple[Any, ...], BeforeValidator(_sequence)], Expected("a list of iterations, such as [100, 200]")
@@ -107,19 +104,9 @@ class Race(Keys):
         default=None,
         description="iterations at which candidates are stopped, e.g. [100, 200]; null: 10, 20, 40 and 70 % of all",
     )
-    keep: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.5, description="of patient and halving: this share of the candidates goes on from each rung"
-    )
-    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.05,
-        description="of patient and confidence: the probability that one of the best three is taken for worse",
-    )
-    reach: Annotated[Number, Field(ge=0, lt=math.inf)] = Field(
-        default=0.25,
-        description="of patient and confidence: how fast one may still learn, in units of the third best's pace",
-    )
-    further_seeds: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="at the end, at most so many more seeds of those that the best does not surely beat"
+    keep: Annotated[Number, Field(gt=0, le=1)] = Field(
+        default=0.5,
+        description="this share of the candidates goes on from each rung; 1: stop only what is surely out of reach",
     )
 
 
@@ -287,7 +274,7 @@ def expected(info: FieldInfo) -> str:
     return ", or ".join(_phrases(annotation, ()))
 
 
-_BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
+_BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
 _WORDS = {bool: "true or false", str: "a text", Settings: "a mapping of keys to values", NoneType: "null"}
 
 
