@@ -93,7 +93,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
             "--task Cartpole learning_iterations=true",
             "learning_iterations must be a whole number of at least 1, got True",
         ),
-        ("--task Cartpole evaluation=3", "evaluation.num_envs must be a whole number"),
+        ("--task Cartpole evaluation=3", "evaluation must be a mapping with the keys num_envs, points"),
         ("--task Cartpole train.params.network.mlp.units=64", "network.mlp.units: must be a list of whole numbers"),
         ("--task Cartpole train.params.network.mlp.initializer.name=foo", "initializer.name: must be one of default,"),
         ("--task Cartpole train.params.config.mini_epochs=0", "config.mini_epochs: must be a whole number"),

@@ -141,7 +141,7 @@ def go_on(
         _configure_torch(cfg)
         saved = saved or run.load_checkpoint() or Checkpoint()
         fitness = run.read_fitness(cfg)
-        try:  # the config of a run of format 1 may have been changed
+        try:  # keys that may be changed have new values
             with user_input():
                 check_values(cfg)
                 check_chosen(cfg)

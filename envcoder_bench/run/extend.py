@@ -184,7 +184,7 @@ def _plan(
 def _rows(run: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource]) -> list[Result]:
     """Return the rows of results.csv. Raises UserError if they are not those of the run.
 
-    Runs of older versions have none of the untrained policy.
+    The untrained policy has rows only in runs that train the human baseline.
     """
     try:
         rows = read_results(run.results)

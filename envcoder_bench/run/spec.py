@@ -258,6 +258,8 @@ def _message(values: Mapping[str, Any], error: ValidationError) -> str:
         if info is None:
             known = [key for key in fields() if not key.startswith(("task", "train"))]
             return f"unknown key '{path}{part}'{near_matches(path + part, known)}; the keys are those of {FILE}"
+        if part not in value:
+            return f"{path}{part} is missing"
         value, group = value[part], _group(info)
         if group is None or not isinstance(value, Mapping):
             reason = first.get("ctx", {}).get("error")

@@ -55,7 +55,7 @@ def find_runs(folders: Sequence[Path]) -> list[ListedRun]:
 
 def _run_folders(folder: Path, depth: int) -> list[Path]:
     run = RunFolder(folder)
-    if run.run.is_file() or (run.config.is_file() and run.candidate("").is_dir()):  # a run of format 1 has no run.json
+    if run.run.is_file() or (run.config.is_file() and run.candidate("").is_dir()):
         return [folder]
     try:
         below = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir()) if depth else []
@@ -70,9 +70,8 @@ def read_run(path: Path) -> ListedRun:
     task, date, ranked, damage = "", "", [], ""
     try:
         record = read_provenance(folder.run)
-        date = "" if record is None or record.begun is None else record.begun[:19].replace("T", " ")
-        config = folder.config.read_text(encoding="utf-8") if record is None else record.config
-        task = yaml.safe_load(config)["task"]["name"]
+        date = "" if record.begun is None else record.begun[:19].replace("T", " ")
+        task = yaml.safe_load(record.config)["task"]["name"]
         ranked = _ranked(folder)
     except UserError as error:
         damage = str(error)

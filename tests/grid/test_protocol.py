@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
+from envcoder_bench.core.settings import plain
 from envcoder_bench.grid.protocol import ENDS, Episodes, Protocol, result
-from envcoder_bench.grid.settings import compose_settings, plain
+from envcoder_bench.grid.settings import compose_settings
 
 STARTS = [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
 

@@ -19,7 +19,7 @@ def make_run(path, begun="2026-01-31T12:34:56+0000", rows=ROWS, complete=True):
     path.mkdir(parents=True)
     config = "task:\n  name: Cartpole\n"
     (path / "config.yaml").write_text(config)
-    record = {"format": FORMAT, "begun": begun, "software": [], "config": config, "sources": {}}
+    record = {"format": FORMAT, "begun": begun, "software": [], "config": config, "sources": {}, "before": []}
     (path / "run.json").write_text(json.dumps(record))
     if rows:
         write_results(path / "results.csv", rows)
@@ -77,12 +77,12 @@ def test_damage_is_listed_as_status(file, text, status, tmp_path):
     assert status in render_runs([read_run(path)])
 
 
-def test_run_of_format_1_is_listed(tmp_path):
+def test_run_without_its_record_is_listed_as_damaged(tmp_path):
     path = make_run(tmp_path / "r")
     (path / "run.json").unlink()
     (path / "candidates").mkdir()
     (run,) = find_runs([tmp_path])
-    assert (run.task, run.best, run.date[:4]) == ("Cartpole", "b", str(time.localtime().tm_year))
+    assert run.status.startswith("damaged (run.json cannot be read") and run.date[:4] == str(time.localtime().tm_year)
 
 
 def test_list_command_prints_a_table(tmp_path, monkeypatch, capsys):

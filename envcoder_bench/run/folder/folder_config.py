@@ -27,7 +27,7 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
 
     Args:
         file: config.yaml; a damaged one of an unfinished run is restored.
-        provenance: the content of run.json; None for a run of format 1, whose changes cannot be detected.
+        provenance: the content of run.json; None if it is damaged, so that changes cannot be detected.
         complete: whether the run is complete, so that its results are those of the config in run.json.
         notes: messages for the user are added to it.
 
@@ -119,7 +119,7 @@ def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
 def load_config(text: str) -> Settings:
     """Return the config of a run. Raises ValueError with a one-line message if the text is not one."""
     cfg = parse_yaml(text)
-    if not isinstance(cfg.get("candidates"), tuple):
+    if not isinstance(cfg.get("candidates"), tuple) or not {"task", "train"} <= cfg.keys():
         raise ValueError("it is not the config of a run, or its end is missing")
     for listed in cfg.candidates:
         if not isinstance(listed, Settings) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):

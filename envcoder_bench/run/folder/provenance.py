@@ -35,11 +35,11 @@ class Provenance:
     """The content of run.json.
 
     Attributes:
-        begun: the time the run began, ISO 8601; None if it was not recorded.
+        begun: the time the run began, ISO 8601; None if run.json was damaged when the run was resumed.
         software: versions, commit and device, as ``software`` returns them: those at the beginning, then those of each
             resumption that differ.
         config: the text of config.yaml when the run began.
-        sources: the SHA-256 of each file of user code in the folder, by its path there; empty in older runs.
+        sources: the SHA-256 of each file of user code in the folder, by its path there.
         before: the texts of config.yaml before the run was extended, oldest first.
     """
 
@@ -75,24 +75,24 @@ class Provenance:
         return f"the run is resumed with {', '.join(different)}"
 
 
-def read_provenance(path: Path) -> Provenance | None:
-    """Read run.json; return None if there is none, as in a run of format 1.
+def read_provenance(path: Path) -> Provenance:
+    """Read run.json.
 
     Raises:
         UserError: it has a newer format.
-        ValueError: it is damaged.
+        ValueError: it is missing or damaged.
     """
-    if not path.is_file():
-        return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         refuse_newer(int(content["format"]), path)
-        record = Provenance(content["begun"], content["software"], content["config"], content.get("sources", {}))
-        record.before = [str(text) for text in content.get("before", [])]
+        record = Provenance(content["begun"], content["software"], content["config"], content["sources"])
+        record.before = [str(text) for text in content["before"]]
         dicts = [*record.software, record.sources]
         if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
             raise ValueError("it is not the record of a run")
         return record
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{path.name} is damaged ({error})") from error
 

@@ -47,7 +47,7 @@ def bounds_of(cfg: RunConfig) -> tuple[float, float]:
 
 
 def final_evaluation(folder: RunFolder, cfg: RunConfig) -> Evaluation | None:
-    """Return the episodes' fitness in the final evaluation; None if there is no record, as in runs of old versions.
+    """Return the episodes' fitness in the final evaluation; None if there is no record.
 
     Those of the untrained policy, which are of iteration 0, belong to it.
     """

@@ -56,7 +56,7 @@ class RunFolder:
 
     Attributes:
         notes: messages for the user about the folder's state, one line each; ``read`` adds to them.
-        provenance: the content of run.json; None before ``read``, and for a run of format 1.
+        provenance: the content of run.json; None before ``read``, and if it is damaged.
     """
 
     def __init__(self, path: Path) -> None:
