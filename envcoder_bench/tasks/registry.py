@@ -57,7 +57,7 @@ def get_spec(task: str, config: Mapping[str, Any] | None = None) -> TaskSpec:
     spec = find_spec(task)
     if ":" not in (spec.source or ""):
         return spec
-    from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+    from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
     from envcoder_bench.tasks.isaacgym_tasks.spec import probed_spec
 
     return probed_spec(spec, config) if is_isaac_address(spec.address) else spec
@@ -73,7 +73,7 @@ def find_spec(task: str) -> TaskSpec:
     if task not in _installed() and not os.path.isdir(task) and ":" not in task:
         raise ValueError(_unknown(task))
     from envcoder_bench.tasks import outside
-    from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+    from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
     from envcoder_bench.tasks.spec import digest
 
     with outside.restored_on_error():

@@ -18,10 +18,10 @@ from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.tasks.isaacgym_tasks import fairness
+from envcoder_bench.tasks.isaacgym_tasks import groups
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
-from envcoder_bench.tasks.isaacgym_tasks.yaml_config import read_yaml
+from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.describe import describe
 
@@ -194,7 +194,7 @@ def test_groups_of_one_seed_get_equal_delays_frictions_and_centres_of_mass(fork)
 
 
 def test_candidates_with_different_initial_states_are_logged(fork, caplog, monkeypatch):
-    monkeypatch.setattr(fairness, "_told", set())
+    monkeypatch.setattr(groups, "_told", set())
     environment(WALKER, groups=2).reset()
     environment("legged_gym:sharer").reset()
     assert "begin with different" not in caplog.text

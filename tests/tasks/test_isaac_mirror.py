@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from envcoder_bench.tasks.isaacgym_tasks import tensors
-from envcoder_bench.tasks.isaacgym_tasks.mirror import Mirror
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror
 
 
 def test_tensor_on_another_device_is_copied_only_after_a_change():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK
+from envcoder_bench.tasks.isaacgym_tasks import CONFIG_MARK
 from envcoder_bench.tasks.isaacgym_tasks.importing import (
     checkout,
     folder_with,
@@ -18,8 +18,7 @@ from envcoder_bench.tasks.isaacgym_tasks.importing import (
     one_line,
     pick,
 )
-from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source
-from envcoder_bench.tasks.isaacgym_tasks.yaml_config import config_file, read_yaml
+from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, config_file, read_yaml
 
 
 def legged_gym_source(address: str, name: str) -> Source:

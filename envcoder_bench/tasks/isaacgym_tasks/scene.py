@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
-from envcoder_bench.tasks.isaacgym_tasks.own_properties import OwnProperties
+from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, OwnProperties
 
 POS, VEL, EFFORT = 1, 2, 3  # gymapi's DOF_MODE_*
 
