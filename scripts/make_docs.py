@@ -65,7 +65,7 @@ CONFIGS = {
     "cfg/config.yaml": "A run: `eval-shapers`",
     "cfg/auto_shape.yaml": "A search: `auto-shape`",
     "cfg/eval_policies.yaml": "A comparison of policies: `eval-policies`",
-    "cfg/train/AnymalPPO.yaml": "PPO: Anymal",
+    "cfg/train/PPO.yaml": "PPO",
 }
 CONFIG_HEADER = f"""\
 # Config
