@@ -5,11 +5,11 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from unittest.mock import Mock
 
 import pytest
+from helpers import AUTO_SHAPE
 from llm_server import LLMServer, answer, silent, status
 from omegaconf import OmegaConf
 
@@ -226,7 +226,7 @@ def reached(folder, moment):
 
 def stop(words, folder, moment, number):
     """Run the command in a process of its own until the moment; returns the exit code and what it said."""
-    command = [sys.executable, auto_shape.__file__, *map(str, words)]
+    command = [*AUTO_SHAPE, *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline and process.poll() is None and not reached(folder, moment):
