@@ -207,8 +207,8 @@ class TerrainLocomotion(LeggedTask):
     # checkpoints
 
     def get_state(self) -> dict[str, Tensor]:
-        own = {"own.acted": self._acted.to("cpu", copy=True), "own.begun": self._begun.to("cpu", copy=True)}
-        return {**super().get_state(), **own}
+        kept = {"own.acted": self._acted.to("cpu", copy=True), "own.begun": self._begun.to("cpu", copy=True)}
+        return {**super().get_state(), **kept}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         super().set_state(state)

@@ -9,7 +9,7 @@ from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.tools.task_probe import TaskProbe
+from envcoder_bench.tools.task_check import TaskProbe
 
 FOLDER = Path(__file__).parent / "isaac_task"
 SETTINGS = ("num_envs_per_candidate=4", "compile_shapers=false", "device=cpu", "sim=mujoco_cpu")

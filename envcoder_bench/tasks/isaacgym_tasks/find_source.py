@@ -66,7 +66,7 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
                     raise ValueError(f"--task {path}:{name}: {one_line(error, path.parent)}") from error
                 folders += (more,)  # a package of the same checkout
     classes = {key: value for key, value in vars(module).items() if isinstance(value, type)}
-    classes = {key: own for key, own in classes.items() if own.__module__ == module.__name__} or classes
+    classes = {key: cls for key, cls in classes.items() if cls.__module__ == module.__name__} or classes
     task_class = pick(classes, name, str(path))
     if not any(hasattr(task_class, method) for method in ("pre_physics_step", "post_physics_step")):
         raise ValueError(
@@ -111,8 +111,8 @@ def isaacgymenvs_source(address: str, name: str) -> Source:
         composed = _composed(package / "cfg", name, address)
         if "name" not in composed["task"]:
             raise ValueError(f"--task {address}: {yaml} has no key 'name': it is a part of other tasks' configs")
-        made = pick(isaacgym_task_map, str(composed["task"]["name"]), "IsaacGymEnvs")
-        task_class = made if isinstance(made, type) else _class_of(made, composed["task"])
+        factory = pick(isaacgym_task_map, str(composed["task"]["name"]), "IsaacGymEnvs")
+        task_class = factory if isinstance(factory, type) else _class_of(factory, composed["task"])
         file = Path(inspect.getfile(task_class)).resolve()
     train = composed.get("train")
     title = f"isaacgymenvs_{name}"
@@ -122,16 +122,16 @@ def isaacgymenvs_source(address: str, name: str) -> Source:
         with temporary_folder(), _hydra(package / "cfg"):  # Factory's and IndustReal's tasks compose further configs
             yield
 
-    return Source(address, title, task_class, composed["task"], train, file, folders, vec_task(made), around)
+    return Source(address, title, task_class, composed["task"], train, file, folders, vec_task(factory), around)
 
 
-def _class_of(made: Any, config: Config) -> type:
+def _class_of(factory: Any, config: Config) -> type:
     """Return the class that a function of IsaacGymEnvs' map chooses by the config."""
     subtask = str(config.get("env", {}).get("subtask", "")).lower()
-    classes = [one for one in vars(inspect.getmodule(made)).values() if isinstance(one, type)]
-    arms = "TwoArms" in made.__name__ or "two_arms" in made.__name__
-    found = [c for c in classes if c.__name__.lower().endswith(subtask) and ("TwoArms" in c.__name__) == arms]
-    return found[0] if found else classes[0]
+    classes = [one for one in vars(inspect.getmodule(factory)).values() if isinstance(one, type)]
+    arms = "TwoArms" in factory.__name__ or "two_arms" in factory.__name__
+    matching = [c for c in classes if c.__name__.lower().endswith(subtask) and ("TwoArms" in c.__name__) == arms]
+    return matching[0] if matching else classes[0]
 
 
 def _hydra(folder: Path) -> Any:
@@ -170,7 +170,7 @@ def vec_task(task_class: Any) -> Callable[[Config, int, str], Any]:
             config["sim"]["physx"]["use_gpu"] = on_cuda
         config.setdefault("physics_engine", "physx")
         config["rl_device"] = device  # some forks take it from here
-        given = {
+        arguments = {
             **dict.fromkeys(("cfg", "config"), config),
             "rl_device": device,
             "sim_device": device if ":" in device else f"{device}:0",  # AllegroKuka reads the number after the colon
@@ -181,11 +181,11 @@ def vec_task(task_class: Any) -> Callable[[Config, int, str], Any]:
             "virtual_screen_capture": False,
             "force_render": False,
         }
-        known = inspect.signature(task_class).parameters
-        if any(p.kind is p.VAR_KEYWORD or p.kind is p.VAR_POSITIONAL for p in known.values()):
-            known = {name: None for name in given if name not in ("config", "device_id", "device_type")}
-        made = _with_own_containers(task_class) if isinstance(task_class, type) else task_class
-        return made(**{name: value for name, value in given.items() if name in known})
+        accepted = inspect.signature(task_class).parameters
+        if any(p.kind is p.VAR_KEYWORD or p.kind is p.VAR_POSITIONAL for p in accepted.values()):
+            accepted = {name: None for name in arguments if name not in ("config", "device_id", "device_type")}
+        factory = _with_own_containers(task_class) if isinstance(task_class, type) else task_class
+        return factory(**{name: value for name, value in arguments.items() if name in accepted})
 
     return construct
 
@@ -196,9 +196,9 @@ def _with_own_containers(task_class: type) -> type:
     Trifinger keeps the state of an instance in them, and a run has several instances.
     """
     shared = {name: value for cls in reversed(task_class.__mro__) for name, value in vars(cls).items()}
-    own = {
+    containers = {
         name: copy.deepcopy(x) for name, x in shared.items() if isinstance(x, (list, dict, deque)) and name[:2] != "__"
     }
-    if not own:
+    if not containers:
         return task_class
-    return type(task_class)(task_class.__name__, (task_class,), {**own, "__module__": task_class.__module__})
+    return type(task_class)(task_class.__name__, (task_class,), {**containers, "__module__": task_class.__module__})

@@ -12,7 +12,7 @@ from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.driver import Driver
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
-from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Row, Slot
 
 _NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # tensors of indices of actors and bodies in the whole simulation
 
@@ -31,7 +31,7 @@ def one_group(num_envs: int, num_actions: int, device: torch.device) -> EnvGroup
 
 
 def make_groups_alike(
-    isaac: Any, rows: Mapping[Place, Row], histories: Sequence[str], driver: Driver, scene: Scene, lanes: Tensor
+    isaac: Any, rows: Mapping[Slot, Row], histories: Sequence[str], driver: Driver, scene: Scene, lanes: Tensor
 ) -> bool:
     """Copy what the task drew or placed at its construction from the first environment of each lane.
 
@@ -49,13 +49,13 @@ def make_groups_alike(
     num_envs = len(lanes)
     if bool((lanes == torch.arange(num_envs, device=lanes.device)).all()):
         return False
-    for place, row in rows.items():
-        x = tensors.read(isaac, place)
+    for slot, row in rows.items():
+        x = tensors.read(isaac, slot)
         if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != num_envs * row.repeats:
             continue
-        if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
-            own = x.reshape(num_envs, row.repeats, *x.shape[1:])[lanes.to(x.device)]
-            x.copy_(own.reshape(x.shape))
+        if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(slot))):
+            rows_of_lanes = x.reshape(num_envs, row.repeats, *x.shape[1:])[lanes.to(x.device)]
+            x.copy_(rows_of_lanes.reshape(x.shape))
     for name in histories:
         for x in getattr(isaac, name):
             x.copy_(x[lanes.to(x.device)])

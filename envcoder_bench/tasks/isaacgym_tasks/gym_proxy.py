@@ -52,13 +52,13 @@ class GymProxy:
         if not callable(method):
             return method
         if name.startswith("acquire_"):
-            made = self._acquiring(name, method)
+            wrapper = self._acquiring(name, method)
         elif name.startswith("refresh_"):
-            made = self._refreshing(name, method)
+            wrapper = self._refreshing(name, method)
         else:
-            made = self._forwarding(name, method)
-        self.__dict__[name] = made  # so that the next call finds it at once
-        return made
+            wrapper = self._forwarding(name, method)
+        self.__dict__[name] = wrapper  # so that the next call finds it at once
+        return wrapper
 
     def _acquiring(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         kind = name[len("acquire_") :]
@@ -68,10 +68,10 @@ class GymProxy:
         def acquire(*args: Any) -> Any:
             if refresh not in self.acquired:
                 self.acquired.append(refresh)
-            made = method(*args)
-            if isinstance(made, Tensor):
-                self._acquired.setdefault(refresh, {})[str(args[1:])] = made
-            return made
+            acquired = method(*args)
+            if isinstance(acquired, Tensor):
+                self._acquired.setdefault(refresh, {})[str(args[1:])] = acquired
+            return acquired
 
         return acquire
 
@@ -79,15 +79,15 @@ class GymProxy:
         state = name in _STATES
 
         def refresh(*args: Any) -> Any:
-            own = self._acquired.get(name, {}).values()
+            tensors = self._acquired.get(name, {}).values()
             counts = (self._written if state else 0, self._stepped)
-            if own and self._fresh.get(name) == (*counts, *(x._version for x in own)):
+            if tensors and self._fresh.get(name) == (*counts, *(x._version for x in tensors)):
                 return True
-            made = method(*args)
-            for x in own:
+            result = method(*args)
+            for x in tensors:
                 increment_version(x)  # as torch's own writes do
-            self._fresh[name] = (*counts, *(x._version for x in own))
-            return made
+            self._fresh[name] = (*counts, *(x._version for x in tensors))
+            return result
 
         return refresh
 
@@ -130,22 +130,22 @@ class GymProxy:
         self._efforts = None
         self.steps += 1
         self.changed()
-        made = self._gym.simulate(sim)
+        result = self._gym.simulate(sim)
         blown = getattr(getattr(sim, "engine", None), "blown", None)
         if blown is not None and self.blown is not None:
             self.blown |= blown
-        return made
+        return result
 
-    def _merged(self, given: Any, effort: bool) -> Any:
-        if self.command is None or not isinstance(given, Tensor):
-            return given
+    def _merged(self, commands: Any, effort: bool) -> Any:
+        if self.command is None or not isinstance(commands, Tensor):
+            return commands
         assert self.commanded is not None and self.effort is not None
         rows = (self.commanded & (self.effort == effort)).unsqueeze(1)
-        return torch.where(rows, self.command, given.reshape(self.command.shape)).contiguous()
+        return torch.where(rows, self.command, commands.reshape(self.command.shape)).contiguous()
 
 
-def _or(given: Any, other: Tensor) -> Tensor:
-    return given if isinstance(given, Tensor) else other
+def _or(commands: Any, other: Tensor) -> Tensor:
+    return commands if isinstance(commands, Tensor) else other
 
 
 @contextlib.contextmanager
@@ -153,18 +153,18 @@ def proxied() -> Iterator[list[GymProxy]]:
     """Make ``acquire_gym`` return a proxy inside the block; yields a list, to which the proxy is added."""
     from isaacgym import gymapi  # type: ignore[import-not-found]
 
-    made: list[GymProxy] = []
+    proxies: list[GymProxy] = []
     acquire = gymapi.acquire_gym
 
     def acquire_gym(*args: Any) -> GymProxy:
-        if not made:
-            made.append(GymProxy(acquire(*args)))
-        return made[0]
+        if not proxies:
+            proxies.append(GymProxy(acquire(*args)))
+        return proxies[0]
 
     gymapi.acquire_gym = acquire_gym  # type: ignore[assignment]
     try:
         with settings_kept():
-            yield made
+            yield proxies
     finally:
         gymapi.acquire_gym = acquire
 
@@ -222,11 +222,11 @@ class OwnProperties:
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``get_state`` returned; what was noted since then gets its first values."""
-        given = {_key(name): x.cpu().numpy() for name, x in state.items()}
-        for key in given:
+        values_by_key = {_key(name): x.cpu().numpy() for name, x in state.items()}
+        for key in values_by_key:
             self._first.setdefault(key, self._get(key))
         for key, first in self._first.items():
-            values = given.get(key, first)
+            values = values_by_key.get(key, first)
             if not np.array_equal(values, self._get(key)):
                 self._set(key, values)
 
@@ -258,10 +258,10 @@ class OwnProperties:
                 for k, x in enumerate((body.com, *_axes(body))):
                     x.x, x.y, x.z = vectors[3 * k : 3 * k + 3]
         else:
-            for row, own in zip(rows, values.tolist()):
-                for name, x in zip(_names(kind), own):
+            for row, numbers in zip(rows, values.tolist()):
+                for name, x in zip(_names(kind), numbers):
                     setattr(row, name, x)
-        method = next(name for name, own in _KINDS.items() if own == kind)
+        method = next(name for name, numbers in _KINDS.items() if numbers == kind)
         more = (False,) if kind == "bodies" else ()  # inertias are given
         getattr(self._gym, method)(self._envs[index], actor, rows, *more)
 
@@ -269,7 +269,7 @@ class OwnProperties:
         kind, index, actor = key
         if kind == "gravity":
             return self._gym.get_sim_params(self._sim)
-        method = next(name for name, own in _KINDS.items() if own == kind)
+        method = next(name for name, setting in _KINDS.items() if setting == kind)
         return getattr(self._gym, method.replace("set_", "get_", 1))(self._envs[index], actor)
 
 

@@ -21,7 +21,7 @@ from envcoder_bench.tasks.isaacgym_tasks.making import as_dict, make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer, make_randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
-from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror, Place, Row, Unmasked
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror, Row, Slot, Unmasked
 
 if TYPE_CHECKING:
     from envcoder_bench.sim.poses import PoseSource
@@ -35,7 +35,7 @@ class IsaacTask(Task):
 
     Attributes:
         source: the task's class and config.
-        keys: keys of the state that are tensors of the task, and their places.
+        keys: keys of the state that are tensors of the task, and their slots.
         rows: all tensors of the task that have rows for each environment.
         histories: its lists and deques of such tensors.
         score: the fitness of one step, called with the keys of the state that its parameters name.
@@ -44,8 +44,8 @@ class IsaacTask(Task):
     """
 
     source: ClassVar[Source]
-    keys: ClassVar[dict[str, Place]]
-    rows: ClassVar[dict[Place, Row]]
+    keys: ClassVar[dict[str, Slot]]
+    rows: ClassVar[dict[Slot, Row]]
     histories: ClassVar[tuple[str, ...]] = ()
     constant_names: ClassVar[tuple[str, ...]]
     score: ClassVar[Callable[..., Tensor] | None] = None
@@ -66,7 +66,7 @@ class IsaacTask(Task):
         self.driver: Driver = make_driver(self.isaac, self._gym)
         with self.source.errors_of_code(), self._draws.call("reset", None, True):
             self.driver.first()  # here, because some tasks make tensors when they observe
-            if not all(tensors.fits(self.isaac, place, self.rows[place], num_envs) for place in self.keys.values()):
+            if not all(tensors.fits(self.isaac, slot, self.rows[slot], num_envs) for slot in self.keys.values()):
                 self.driver.settle()  # some replace tensors by others of another shape in a step
         self.scene = Scene(self._gym, self.isaac.sim, num_envs)
         with user_input():
@@ -95,8 +95,8 @@ class IsaacTask(Task):
         self.state: dict[str, Tensor] = self._mirror.state
         self.state.update({key: x.clone() for key, x in self.scene.read().items()})
         self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
-        found = tensors.constants_of(self.isaac, 0)
-        self.constants = {key: found[key] for key in self.constant_names if key in found}
+        constants = tensors.constants_of(self.isaac, 0)
+        self.constants = {key: constants[key] for key in self.constant_names if key in constants}
         self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
         self._scoring = Scoring(type(self).score, self.once, self.state, self.constants)
         self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
@@ -114,8 +114,8 @@ class IsaacTask(Task):
 
     @property
     def bytes_per_env(self) -> int:
-        own = {x.untyped_storage().data_ptr(): x for _, x in tensors.tensors_of(self.isaac)}
-        return ENV_BYTES + 3 * sum(x.untyped_storage().nbytes() for x in own.values()) // self.num_envs
+        storages = {x.untyped_storage().data_ptr(): x for _, x in tensors.tensors_of(self.isaac)}
+        return ENV_BYTES + 3 * sum(x.untyped_storage().nbytes() for x in storages.values()) // self.num_envs
 
     def pose_source(self) -> PoseSource | None:
         source = getattr(getattr(self.isaac.sim, "engine", None), "pose_source", None)
@@ -201,24 +201,24 @@ class IsaacTask(Task):
         tensors.copy_all(list(self.default_state.values()), [self.state[key] for key in self.default_state])
         if not self._compared and len(env_ids) == self.num_envs:
             self._compared = True
-            own = {key: self.state[key] for key in ("commands", "obs_buf", *self.scene.keys) if key in self.state}
-            tell_unequal_beginnings(self.source.address, own, self._groups.seeds, self._groups.lanes)
+            beginning = {key: self.state[key] for key in ("commands", "obs_buf", *self.scene.keys) if key in self.state}
+            tell_unequal_beginnings(self.source.address, beginning, self._groups.seeds, self._groups.lanes)
 
     def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         if initial:
             if self._begun is None:
                 self.prepare_reset(mask)
             self._begun = None
-            own = mask & self._groups.initial_states
+            chosen = mask & self._groups.initial_states
             states = {**self.default_state, **initial}
-            if self._begins and self._resets.overwrite("initial", own, lambda: self.scene.write(own, states)):
+            if self._begins and self._resets.overwrite("initial", chosen, lambda: self.scene.write(chosen, states)):
                 self._sync()
         if goal:
             for key in goal:
                 if key not in self.goal_keys:
                     raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")
-            own = mask & self._groups.goals
-            if self._aims and self._resets.overwrite("goal", own, lambda: self._write_goals(own, goal)):
+            chosen = mask & self._groups.goals
+            if self._aims and self._resets.overwrite("goal", chosen, lambda: self._write_goals(chosen, goal)):
                 self._sync()
 
     def _write_goals(self, mask: Tensor, goal: dict[str, Tensor]) -> None:
@@ -287,8 +287,8 @@ class Scoring:
     def _score(self, state: Mapping[str, Tensor]) -> Tensor:
         if self._function is None:
             return torch.zeros_like(state["reset_buf"], dtype=torch.float32)
-        known = {**self._constants, **state}
-        return self._function(**{name: known[name] for name in self._names})
+        keys = {**self._constants, **state}
+        return self._function(**{name: keys[name] for name in self._names})
 
 
 class Resets:
@@ -318,8 +318,8 @@ class Resets:
         self.randomize(mask, env_ids, step)
         self._unmasked.save()
         with self._source.errors_of_code(), self._draws.generators_kept():
-            for own in self._by_group(mask, env_ids):
-                self._reset(own, step)
+            for group in self._by_group(mask, env_ids):
+                self._reset(group, step)
             self._draws.begin_step(-1 - step)
             with self._draws.call("observe", None, True):
                 self._driver.observe()
@@ -331,8 +331,8 @@ class Resets:
             return
         with self._source.errors_of_code():
             self._randomizer.refresh(step)
-            for own in self._by_group(mask, env_ids):
-                self._randomizer.randomize(own, step)
+            for group in self._by_group(mask, env_ids):
+                self._randomizer.randomize(group, step)
 
     def overwrite(self, what: str, mask: Tensor, write: Callable[[], None]) -> bool:
         """Overwrite initial states or goals of new episodes where ``mask`` is True, and observe them again.
@@ -358,8 +358,8 @@ class Resets:
         if mask.device.type != "cpu":
             return [env_ids]
         size = int(self._draws.lanes.max()) + 1
-        found = mask.split(size)
-        return [own.nonzero().flatten() + k * size for k, own in enumerate(found) if bool(own.any())]
+        groups = mask.split(size)
+        return [group.nonzero().flatten() + k * size for k, group in enumerate(groups) if bool(group.any())]
 
     def _reset(self, env_ids: Tensor, step: int) -> None:
         self._draws.begin_step(-1 - step)  # negative, so that draws differ from those of the step

@@ -101,11 +101,11 @@ def config_file(path: Path, name: str, config: str | None) -> Path:
             raise ValueError(f"--task {path}:{name}: {file} is no file: give the task's YAML")
         return file
     tried = [path.with_suffix(".yaml"), path.parent / f"{name}.yaml", path.parent.parent / "cfg/task" / f"{name}.yaml"]
-    found = next((file for file in tried if file.is_file()), None)
-    if found is None:
+    existing = next((file for file in tried if file.is_file()), None)
+    if existing is None:
         places = ", ".join(map(str, tried))
         raise ValueError(f"--task {path}:{name} has no YAML: give --task_config FILE (looked for {places})")
-    return found
+    return existing
 
 
 def read_yaml(file: Path) -> Config:
@@ -117,27 +117,27 @@ def read_yaml(file: Path) -> Config:
         ValueError: it is not a YAML with keys and values, or a file of ``defaults`` is missing.
     """
     try:
-        own: Any = OmegaConf.to_container(OmegaConf.create(_without_references(_merged(file))), resolve=True)
+        content: Any = OmegaConf.to_container(OmegaConf.create(_without_references(_merged(file))), resolve=True)
     except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
         raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
-    if not isinstance(own, dict) or not own:
+    if not isinstance(content, dict) or not content:
         raise ValueError(f"{file} is no YAML with keys and values")
-    return own
+    return content
 
 
 def _merged(file: Path) -> Any:
     """Return the content of a YAML, merged with the files in its ``defaults``."""
-    given: Any = OmegaConf.to_container(OmegaConf.load(file))
-    if not isinstance(given, dict) or not isinstance(given.get("defaults"), list):
-        return given
-    names = given.pop("defaults")
-    made = OmegaConf.create({})
+    content: Any = OmegaConf.to_container(OmegaConf.load(file))
+    if not isinstance(content, dict) or not isinstance(content.get("defaults"), list):
+        return content
+    names = content.pop("defaults")
+    merged = OmegaConf.create({})
     for name in names if "_self_" in names else [*names, "_self_"]:
-        own = file.parent / f"{name}.yaml"
-        if name != "_self_" and not own.is_file():
-            raise ValueError(f"{file}: its defaults name {name}, and {own} is not a file")
-        made = OmegaConf.merge(made, OmegaConf.create(given if name == "_self_" else _merged(own)))
-    return OmegaConf.to_container(made)
+        parent = file.parent / f"{name}.yaml"
+        if name != "_self_" and not parent.is_file():
+            raise ValueError(f"{file}: its defaults name {name}, and {parent} is not a file")
+        merged = OmegaConf.merge(merged, OmegaConf.create(content if name == "_self_" else _merged(parent)))
+    return OmegaConf.to_container(merged)
 
 
 _MAIN_CONFIG = {
@@ -156,4 +156,4 @@ def _without_references(value: Any) -> Any:
     match = re.fullmatch(r"\$\{resolve_default:([^,{}]*),.*\}", value)
     if match:
         return OmegaConf.create(f"x: {match.group(1)}").x
-    return next((own for name, own in _MAIN_CONFIG.items() if re.search(rf"\.{name}\b", value)), value)
+    return next((default for name, default in _MAIN_CONFIG.items() if re.search(rf"\.{name}\b", value)), value)

@@ -33,12 +33,12 @@ def isaac_spec(task: str) -> TaskSpec:
     """Find a task by its address, such as ``isaacgymenvs:Ant``; its class is not probed yet. Raises ValueError."""
     source = find_source(task)
     score = fitness_file(source)
-    made = make_class(source, score)
+    task_class = make_class(source, score)
     digest = _digest(source, score)
     folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{digest}"
     write_folder(folder, source, score)
-    train = folder / "train.yaml"
-    return TaskSpec(folder, made, folder / "task.yaml", train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
+    config, train = folder / "task.yaml", folder / "train.yaml"
+    return TaskSpec(folder, task_class, config, train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
 
 
 def probed_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> TaskSpec:
@@ -51,15 +51,17 @@ def probed_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> Task
     Raises:
         ValueError: the task's code fails with this config.
     """
-    known = _probed.setdefault(spec.address, {})
-    if config is None and known:
-        return known[next(reversed(known))]
+    by_config = _probed.setdefault(spec.address, {})
+    if config is None and by_config:
+        return by_config[next(reversed(by_config))]
     task_class: Any = spec.task_class
-    own = task_class.source.config if config is None else as_dict(config)
-    key = _config_key(own)
-    found = known.pop(key, None) or replace(spec, task_class=probed_class(task_class, probe(task_class.source, own)))
-    known[key] = found  # as the last one
-    return found
+    content = task_class.source.config if config is None else as_dict(config)
+    key = _config_key(content)
+    probed = by_config.pop(key, None)
+    if probed is None:
+        probed = replace(spec, task_class=probed_class(task_class, probe(task_class.source, content)))
+    by_config[key] = probed  # as the last one
+    return probed
 
 
 _probed: dict[str, dict[str, TaskSpec]] = {}  # by address and config, the last one asked for at the end
@@ -67,10 +69,10 @@ _probed: dict[str, dict[str, TaskSpec]] = {}  # by address and config, the last 
 
 def _config_key(config: Mapping[str, Any]) -> str:
     """Return a text that differs for configs of which a task may have different properties."""
-    own = {key: value for key, value in config.items() if key != "name"}
-    if isinstance(own.get("task"), dict):
-        own["task"] = {key: value for key, value in own["task"].items() if key not in ("randomize", PARAMS)}
-    return yaml.safe_dump(own)
+    content = {key: value for key, value in config.items() if key != "name"}
+    if isinstance(content.get("task"), dict):
+        content["task"] = {key: value for key, value in content["task"].items() if key not in ("randomize", PARAMS)}
+    return yaml.safe_dump(content)
 
 
 def mount_isaac(spec: TaskSpec) -> None:
@@ -134,8 +136,8 @@ def fitness_file(source: Source) -> Path | None:
     for cls in source.task_class.__mro__:
         name = "LeggedRobot" if cls.__name__ == "LeggedRobot" else cls.__name__
         path = FITNESS / f"{name}.py"
-        own = package == "legged_gym" and name != "LeggedRobot"
-        if path.is_file() and not own:
+        foreign = package == "legged_gym" and name != "LeggedRobot"
+        if path.is_file() and not foreign:
             return path
     return None
 
@@ -151,10 +153,10 @@ def _digest(source: Source, score: Path | None) -> str:
 
 
 def _leaves(node: Any, prefix: str = "") -> list[str]:
-    found: list[str] = []
+    keys: list[str] = []
     for name, value in node.items():
-        found += _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [f"{prefix}{name}"]
-    return found
+        keys += _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [f"{prefix}{name}"]
+    return keys
 
 
 log = logging.getLogger(__name__)
