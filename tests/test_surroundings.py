@@ -4,6 +4,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -73,9 +74,12 @@ def test_ascii_output_encoding_replaces_table_characters(tmp_path, monkeypatch):
 
 
 def test_description_on_a_full_disk_is_no_error(monkeypatch):
-    with contextlib.suppress(OSError), open("/dev/full", "w") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        assert command("eval-shapers", main, ["--task", "Anymal", "--describe"]) == 0
+    full = open("/dev/full", "w")  # noqa: SIM115, its end fails: what it holds cannot be written
+    monkeypatch.setattr(sys, "stdout", full)
+    code = command("eval-shapers", main, ["--task", "Anymal", "--describe"])
+    with contextlib.suppress(OSError):
+        full.close()
+    assert code == 0
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_file_size_limit_ends_a_run_with_one_message_and_it_resumes(tmp_path, ca
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     last = capsys.readouterr().err.splitlines()[-1]
     assert code == 2
-    assert last.startswith(f"eval-shapers: error: {output / 'checkpoint.pth'}: File too large. What was saved")
+    assert re.match(rf"eval-shapers: error: {output}/jobs/\w+\.pth: File too large\. What was saved", last)
     assert f"--resume {output}" in last
     assert main(["--resume", str(output)]) == 0
     for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
