@@ -33,6 +33,7 @@ def from_folder(folder: Path) -> TaskSpec:
     code = folder / CODE
     if not code.is_file():
         raise ValueError(f"{folder} is not a task's folder: it has no {CODE}; see docs/add_a_task.md")
+    # the folder becomes a package, so that task.py is importable, and candidates can import the baselines
     config, name = _config(folder)
     mount(name, folder)
     with _loading(folder, f"{PACKAGE}.{name}"):

@@ -76,6 +76,7 @@ def find_spec(task: str) -> TaskSpec:
     from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
     from envcoder_bench.tasks.spec import digest
 
+    # outside tasks: by address, as found before, by entry point, folder or module
     with outside.restored_on_error():
         if is_isaac_address(task):
             return _isaac(task)

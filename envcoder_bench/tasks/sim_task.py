@@ -94,6 +94,7 @@ class SimTask(Task):
     default_action_dim: int | None = None
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
+        # the model has the joints, bodies and objects that the task expects
         for kind in ("dof_names", "body_names", "sensor_names", "site_names"):
             want, got = list(getattr(self, kind)), list(getattr(sim, kind))
             if want != got:
@@ -111,6 +112,7 @@ class SimTask(Task):
         self.clip_observations = number(cfg, "env.clipObservations", math.inf)  # as in IsaacGymEnvs
         self.unstable = sim.unstable
         self.contact_overflows, self.engine_warnings = sim.contact_overflows, sim.engine_warnings
+        # the state and the constants, in the order of the fields: a source may read earlier keys
         self.state: dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
         self.constants: dict[str, Tensor] = {}
         for key, field in self.fields.items():

@@ -78,6 +78,7 @@ class TerrainLocomotion(LeggedTask):
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         super().__init__(cfg, sim)
         self.heading_gain, self.most_yaw = (float(x) for x in read(cfg, HEADING))
+        # the grid: its ground, and the middle of each tile
         self.grid = grid_of(cfg)
         self.curriculum = bool(read(cfg, f"{TERRAIN}.curriculum")) and self.grid is not None
         self.lookup = None if self.grid is None else HeightLookup(self.grid.ground, self.device)
@@ -87,9 +88,11 @@ class TerrainLocomotion(LeggedTask):
         rows, columns = (1, 1) if self.grid is None else self.grid.origins.shape[:2]
         origins = torch.zeros(1, 1, 3) if self.grid is None else torch.from_numpy(self.grid.origins)
         self._origins, self._rows, self._columns = origins.to(self.device), rows, columns
+        # the curriculum: where it begins, and how far is far enough
         most = int(read(cfg, f"{TERRAIN}.maxInitMapLevel")) if self.curriculum else rows - 1
         self._first_levels = min(most + 1, rows)
         self._half_tile = math.inf if self.grid is None else 0.5 * float(read(cfg, f"{TERRAIN}.mapLength"))
+        # what a step needs of the one before, and a checkpoint keeps
         self._acted = torch.zeros_like(self.state["last_actions"])
         self._begun = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._evaluates = False
@@ -146,10 +149,12 @@ class TerrainLocomotion(LeggedTask):
     def prepare_reset(self, mask: Tensor) -> None:
         if self.curriculum and not self._evaluates:
             state = self.state
+            # how far the robot came, and what the command asked for
             offset = state["root_states"][:, :2] - state["env_origins"][:, :2]
             walked = torch.sqrt(offset[:, 0] * offset[:, 0] + offset[:, 1] * offset[:, 1])
             asked = state["commands"][:, :2]
             speed = torch.sqrt(asked[:, 0] * asked[:, 0] + asked[:, 1] * asked[:, 1])
+            # unstable physics may throw a robot far: it never rises by that
             up = (walked > self._half_tile) & ~self.unstable
             down = (walked < speed * (0.25 * self.max_episode_length * self.dt)) | self.unstable
             levels = state["terrain_levels"] + up.float() - (down & ~up).float()
@@ -157,6 +162,7 @@ class TerrainLocomotion(LeggedTask):
             levels = torch.where(levels >= self._rows, anywhere, levels.clamp(min=0.0))
             state["terrain_levels"].copy_(torch.where(mask & self._begun, levels, state["terrain_levels"]))
             self._move(mask)
+        # the first episodes of a training end at different steps
         first = self._drawn(self.step_count, self.max_episode_length - 1, PROGRESS_OF_FIRST)
         self.first_progress.copy_(first * ~(self._begun | self._evaluates))
         self._begun |= mask
@@ -262,6 +268,7 @@ def fields(joints: str, bodies: tuple[str, ...], knees: str, feet: str, points: 
 
 def arctan2(y: Tensor, x: Tensor) -> Tensor:
     """Return the angle of (x, y), rad, within 2e-5, by Abramowitz and Stegun 4.4.49: the same bits at any size."""
+    # the smaller divided by the larger: a polynomial of an angle of at most 45 degrees
     large, small = torch.maximum(x.abs(), y.abs()).clamp(min=1e-9), torch.minimum(x.abs(), y.abs())
     z = small / large
     s = z * z

@@ -57,6 +57,7 @@ class _Rows(stream.use):
             self.found = indices.flatten()
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
+        # which environments the rows are of
         env_ids = None  # all environments
         if self.rows is not None and rows == len(self.rows):
             env_ids = self.rows

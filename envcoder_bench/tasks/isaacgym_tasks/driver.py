@@ -83,10 +83,12 @@ class Driver:
             progress: steps of each episode before this one. The task's counter stays below its time-out, because
                 time-outs belong to the environment.
         """
+        # below its time-out the task ends an episode for its own reasons alone
         getattr(self.task, self.clock).copy_(progress.clamp(max=self.max_episode_length - 3))
         self.task.reset_buf = torch.zeros_like(self.task.reset_buf)
         with self._without("reset_idx"):
             self._judge()
+        # a time-out that the task notes is a truncation
         ends = self.task.reset_buf != 0
         noted = self._time_outs()
         if noted is not None:

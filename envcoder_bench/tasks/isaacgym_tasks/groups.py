@@ -49,6 +49,7 @@ def make_groups_alike(
     num_envs = len(lanes)
     if bool((lanes == torch.arange(num_envs, device=lanes.device)).all()):
         return False
+    # tensors with a row, or several, for each environment
     for slot, row in rows.items():
         x = tensors.read(isaac, slot)
         if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != num_envs * row.repeats:

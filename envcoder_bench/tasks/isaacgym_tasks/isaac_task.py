@@ -61,6 +61,7 @@ class IsaacTask(Task):
         with user_input():  # the config may have been overridden
             self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
         self.num_envs, self.device = num_envs, torch.device(self.isaac.device)
+        # the task's own code: its random numbers, and the methods that are driven
         self._draws = Draws(num_envs, self.device)
         self._draws.wrap(self.isaac)
         self.driver: Driver = make_driver(self.isaac, self._gym)
@@ -68,6 +69,7 @@ class IsaacTask(Task):
             self.driver.first()  # here, because some tasks make tensors when they observe
             if not all(tensors.fits(self.isaac, slot, self.rows[slot], num_envs) for slot in self.keys.values()):
                 self.driver.settle()  # some replace tensors by others of another shape in a step
+        # the simulation's actors, and what a task says of itself
         self.scene = Scene(self._gym, self.isaac.sim, num_envs)
         with user_input():
             self._randomizer = make_randomizer(self.cfg, self.isaac, self._gym, self.scene, self.driver.repeats)
@@ -82,6 +84,7 @@ class IsaacTask(Task):
         self.object_keys = tuple(self.scene.objects)
         self.refusals = self.scene.refusals
 
+        # what the environment reads after each step
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self.timed_out = self.driver.timed_out
         self._gym.blown = torch.zeros_like(self.unstable)
@@ -89,6 +92,7 @@ class IsaacTask(Task):
         self.engine_warnings: dict[str, int] = {}
         self._progress: Tensor = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         with user_input():
+            # the state: the task's tensors, and the poses of its actors
             self._mirror = Mirror(self.isaac, self.keys, self.rows, num_envs, self.device)
         unmasked = tensors.Unmasked(self.isaac, self.rows, self.histories)
         self._resets = Resets(self.source, self.driver, self.scene, self._draws, unmasked, self._randomizer)
@@ -98,6 +102,7 @@ class IsaacTask(Task):
         constants = tensors.constants_of(self.isaac, 0)
         self.constants = {key: constants[key] for key in self.constant_names if key in constants}
         self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
+        # fitness, and what a checkpoint holds
         self._scoring = Scoring(type(self).score, self.once, self.state, self.constants)
         self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
         live = {"state": self.state, "default": self.default_state}
@@ -166,10 +171,12 @@ class IsaacTask(Task):
         return torch.zeros(action.shape[0], self.num_dofs, dtype=action.dtype, device=action.device)
 
     def step(self, command: Tensor) -> None:
+        # commands of candidates go to the proxy, actions to the task
         self._gym.command = command if self._commanded else None
         width = min(self.default_action_dim or 0, self._groups.actions.shape[1])
         actions = torch.zeros(self.num_envs, self.default_action_dim or 0, device=self.device)
         actions[:, :width] = self._groups.actions[:, :width] * self._own_actions
+        # physics and judgement, by the task's own methods
         self._scoring.note_solved()
         self._gym.blown.zero_()  # type: ignore[union-attr]
         self._draws.begin_step(self.step_count)

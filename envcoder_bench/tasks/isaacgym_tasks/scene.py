@@ -112,6 +112,7 @@ class Scene:
 
     def set_drives(self, commanded: Tensor, effort: Tensor) -> None:
         """Set the drives of environments that candidates command, with efforts or targets; others keep the task's."""
+        # a change of properties is expensive: only where the mode is another one
         for k, (commands, motor) in enumerate(zip(commanded.tolist(), effort.tolist())):
             mode = 0 if not commands else EFFORT if motor else POS
             if mode == self._mode_of[k]:
