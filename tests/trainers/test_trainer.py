@@ -17,8 +17,10 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import Stats, train_iteration
-from envcoder_bench.trainers.ppo import memory, sums, trainer, triton_kernels
+from envcoder_bench.trainers.ppo import memory, trainer
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equal_blocks, draw_noise, new_noise
+from envcoder_bench.trainers.ppo.linear import product
 from envcoder_bench.trainers.ppo.memory import learner_bytes
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
@@ -107,7 +109,7 @@ def test_group_failing_on_the_last_step_of_a_rollout_does_not_learn_from_it() ->
 def test_failed_group_in_a_larger_block_takes_zero_actions() -> None:
     env = make_env([0, 1, 2])
     dims, answers = (env.obs_dims, env.action_dims, env.group_seeds), torch.zeros(3, 3, 6, 8)
-    block = LearnerBlock(slice(0, 3), *dims, make_params(), 6, torch.device("cpu"), answers)
+    block = LearnerBlock(Backend(False, False), slice(0, 3), *dims, make_params(), 6, torch.device("cpu"), answers)
     noise = new_noise([block], 8)
     draw_noise([block], 0, noise)
     obs, actions = env.layout.split(env.reset()), torch.ones(3, 6, 5)
@@ -349,14 +351,15 @@ def test_products_and_sums_match_torch() -> None:
     torch.set_float32_matmul_precision("highest")
     try:
         want = a @ b
-        torch.testing.assert_close(triton_kernels.product(a, b, torch.empty_like(want)), want)
-        back = triton_kernels.product(a.mT, want, torch.empty_like(b))
+        torch.testing.assert_close(product(a, b, torch.empty_like(want)), want)
+        back = product(a.mT, want, torch.empty_like(b))
         torch.testing.assert_close(back, a.mT @ want, rtol=1e-4, atol=1e-3)
     finally:
         torch.set_float32_matmul_precision(before)
     with settings_kept():
         use_deterministic_algorithms()
-        assert sums.in_fixed_order(a)
+        sums = Backend.choose(DEVICE)
+        assert sums.fixed_order
         torch.testing.assert_close(sums.total(a, keepdim=True), a.sum(dim=1, keepdim=True), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(sums.mean(a[..., 0]), a[..., 0].mean(dim=1), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(sums.std(a[..., 0]), a[..., 0].std(dim=1))

@@ -54,6 +54,11 @@ def has_exact_products(x: Tensor) -> bool:
     return x.dtype == torch.float64 or precision == "highest" or (precision == "high" and x.device.type == "cpu")
 
 
+def has_kernel_of_layers(x: Tensor, backend: Backend) -> bool:
+    """Return whether ``linear`` computes layers with weights like this."""
+    return backend.kernels and not has_exact_products(x)
+
+
 def is_fused(activation: Activation, backend: Backend) -> bool:
     """Return whether one kernel propagates the gradient through a layer and the activation before it.
 
@@ -140,7 +145,7 @@ class StackedMLP:
         if one and has_exact_products(weights[0]):
             self._affine = [(w[i], w[:i]) for i, w in zip(widths, self.weights[1:])]
         self._transposed: list[Tensor] | None = None
-        if backend.kernels and not has_exact_products(weights[0]):
+        if has_kernel_of_layers(weights[0], backend):
             self._linear = partial(linear, alike=backend.fixed_order)
             self._transposed = [torch.empty_like(w.mT, memory_format=torch.contiguous_format) for w in self.weights]
         self._tails_last = all(self._is_kept(tail) for tail in self._tails)
