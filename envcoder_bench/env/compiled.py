@@ -1,7 +1,7 @@
 """Compilation of the traced functions of stages into kernels, and comparison of the kernels with the functions."""
 
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,15 +9,18 @@ from torch import Tensor
 from envcoder_bench.compile import kernels
 from envcoder_bench.compile.c_code import C_TYPES, CCode, write_c
 from envcoder_bench.compile.division import GroupProgram
-from envcoder_bench.compile.program import KINDS, Program
+from envcoder_bench.compile.interpret import Interpreter
+from envcoder_bench.compile.program import ACTION, KINDS, Program
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.env.components import Components
-from envcoder_bench.env.rounding import column_sizes, rounding
 from envcoder_bench.env.stages import Call, Stage
 from envcoder_bench.shaping.faults import one_line
 from envcoder_bench.shaping.kinds import VALUE
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances of a kernel's numbers against torch's
+# a kernel and torch compute in different orders, so that their numbers can be farther from each other than from the
+# exact ones: inverses of matrices, differences of large numbers
+ORDERS = 10.0
 # number and share of a group's environments that may differ more, because a number is close to a threshold
 FEW, SHARE = 1, 0.002
 # where not all are compared at once: programs, after the first check of a process, and groups of a shared program
@@ -228,3 +231,41 @@ def disagreeing(
         same = near | (x == y) | (torch.isnan(x) & torch.isnan(y))
         wrong.append(((~same).sum(dim=1).cpu() > allowed.unsqueeze(1)).any(dim=1))
     return torch.stack(wrong).any(dim=0).nonzero().flatten().tolist()
+
+
+def rounding(call: Call, program: Program, state: Mapping[str, Tensor], n: int, step: Tensor) -> Tensor:
+    """Return how far apart a group's numbers may be, relative to their columns' sizes, because of rounding: ``(n,)``.
+
+    Args:
+        state: tensors that the program reads: all groups' rows, or group 0's, followed by the others' in memory.
+        n: number of environments of a group; ``step`` is that of the random numbers.
+    """
+    read = {name: _rows(state[name], call.group, n) for name in program.state_names()}
+    action = read[ACTION] if ACTION in read else torch.zeros(n, 1, device=step.device)
+    with call.random_numbers(step):
+        usual = Interpreter(program)(read, action)
+    with call.random_numbers(step):
+        precise = Interpreter(program, precise=True)(read, action)
+    worst = torch.zeros(n, dtype=torch.float64, device=action.device)
+    for name, x in precise.items():
+        if x.is_floating_point():
+            errors = (usual[name] - x).abs() / column_sizes(x.unsqueeze(0))[0].clamp_min(1e-30)
+            worst = torch.maximum(worst, errors.nan_to_num(0.0, 0.0).amax(dim=1))
+    return ORDERS * worst
+
+
+def column_sizes(x: Tensor) -> Tensor:
+    """Return the scale on which numbers ``(groups, n, columns)`` are compared.
+
+    That is the number, or a tenth of its column's median if that is larger: a torque of 0.01 N m among torques of
+    40 N m is a difference of large numbers.
+    """
+    size = x.abs().nan_to_num(0.0, 0.0, 0.0)
+    return torch.maximum(size, 0.1 * size.median(dim=1, keepdim=True).values)
+
+
+def _rows(x: Tensor, group: int, n: int) -> Tensor:
+    """Return a group's rows, which can be beyond the end of the tensor."""
+    stride = x.stride(0)
+    flat = x.as_strided((n, x[0].numel()), (stride, 1), x.storage_offset() + group * n * stride)
+    return flat.reshape(n, *x.shape[1:])

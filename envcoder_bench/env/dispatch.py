@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from envcoder_bench.core.torch_settings import deterministic_torch, is_determini
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
 from envcoder_bench.env.components import Components, Spread
-from envcoder_bench.env.input_copies import DeviceCopies, GroupCopies, Guard, no_changes
+from envcoder_bench.env.input_copies import GroupCopies, Guard, device_copies, no_changes
 from envcoder_bench.env.stages import Call, Stage, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
@@ -105,7 +105,7 @@ class Dispatcher:
             self._add_calls(group)
         self._compiler.compile(list(self.stages.values()))
         self._changes = {name: no_changes(groups, self.device) for name in self.stages}
-        self._on_device = _device_copies(self._copies, self._dead, self._step)
+        self._on_device = device_copies(self._copies, self._dead, self._step)
         self._guards: dict[str, Guard] = {}  # of the stages whose calls are in a graph
 
         self._graphs = cuda_graphs.GraphBuilder(self.device) if self.device.type == "cuda" else None
@@ -427,14 +427,3 @@ class Dispatcher:
                 stage.traced.append((call, program))
             else:
                 stage.calls.append(call)
-
-
-def _device_copies(copies: Sequence[GroupCopies], dead: Tensor, step: Tensor) -> DeviceCopies:
-    """Return what guards these copies: two kernels with Warp, else operators of torch."""
-    jobs = [job for own in copies for job in own.jobs if job.copy.numel()]
-    if jobs:
-        with suppress(ImportError):
-            from envcoder_bench.env.input_copy_kernels import FusedDeviceCopies
-
-            return FusedDeviceCopies(jobs, dead, step)
-    return DeviceCopies(jobs, dead, step)

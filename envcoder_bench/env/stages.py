@@ -145,10 +145,11 @@ class Stage:
         self._guarded = [key for key, buffer in buffers.items() if finite and buffer.is_floating_point()]
         self.fault_step = torch.full((layout.num_groups,), -1, dtype=torch.int64, device=device)
         self.fault_count = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
-        # on CUDA, where a launch costs more than the work of most of them
-        self._fused = (
-            _fused_guard(buffers, rest, self.fault_step, self.fault_count, finite) if device.type == "cuda" else None
-        )
+        self._fused: Callable[[Tensor, Tensor], None] | None = None
+        if device.type == "cuda":  # where a launch costs more than the work of most of the operators in ``guard``
+            from envcoder_bench.env.warp_guards import fused_guard  # Warp takes a while to import
+
+            self._fused = fused_guard(buffers, rest, self.fault_step, self.fault_count, finite)
 
     def rows(self, group: int) -> dict[str, Tensor]:
         """Return the group's rows of the buffers."""
@@ -220,18 +221,3 @@ class Stage:
         for key in self._guarded:
             counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)
         return counts
-
-
-def _fused_guard(
-    buffers: Mapping[str, Tensor],
-    rest: Mapping[str, Tensor] | None,
-    fault_step: Tensor,
-    fault_count: Tensor,
-    finite: bool,
-) -> Callable[[Tensor, Tensor], None] | None:
-    """Return the guard as kernels; None without Warp, or for tensors of other types."""
-    try:
-        from envcoder_bench.env.guard_kernels import fused_guard
-    except ImportError:
-        return None
-    return fused_guard(buffers, rest, fault_step, fault_count, finite)

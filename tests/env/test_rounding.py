@@ -10,7 +10,7 @@ from envcoder_bench.compile.interpret import Interpreter
 from envcoder_bench.compile.program import ACTION, Output, Program
 from envcoder_bench.core import stream
 from envcoder_bench.env import compiled
-from envcoder_bench.env.rounding import rounding
+from envcoder_bench.env.compiled import rounding
 
 # a system of equations whose condition number is 1e5: float32 leaves two digits
 UNSTABLE = """
