@@ -51,9 +51,12 @@ def attack(spelling, key="dof_vel", value="x + 1.0"):
 # functions of every kind, on a small task
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_hidden_write_stops_its_own_group_alone(name, spelling):
+# every spelling and every kind of function
+PAIRS = [(spelling, list(FUNCTIONS)[k % len(FUNCTIONS)]) for k, spelling in enumerate(SPELLINGS)]
+
+
+@pytest.mark.parametrize("spelling, name", PAIRS)
+def test_hidden_write_stops_its_own_group_alone(spelling, name):
     groups, clean = Groups([NARROW, later(name, attack(spelling)), PLAIN], n=4), Groups([NARROW, PLAIN], n=4)
     for t in range(6):
         made, expected = groups.step(t), clean.step(t)
@@ -187,16 +190,16 @@ def played(env):
 
 
 @pytest.mark.parametrize(
-    "task, name",
+    "task, name, spelling",
     [
-        ("Anymal", "compute_observation"),
-        ("Anymal", "compute_torque"),
-        ("Anymal", "compute_dof_target"),
-        ("Ant", "compute_observation"),
-        ("Ant", "compute_torque"),
+        ("Anymal", "compute_observation", "numpy"),
+        ("Anymal", "compute_observation", "replaced"),
+        ("Anymal", "compute_torque", "memory"),
+        ("Anymal", "compute_dof_target", "data"),
+        ("Ant", "compute_observation", "storage"),
+        ("Ant", "compute_torque", "dlpack"),
     ],
 )
-@pytest.mark.parametrize("spelling", [key for key in SPELLINGS if key != "nan"])
 def test_candidate_cannot_set_the_goal_of_its_fitness(task, name, spelling):
     honest = candidate(task, "compute_observation")
     env, alone = evaluation(task, candidate(task, name, spelling), honest), evaluation(task, honest)

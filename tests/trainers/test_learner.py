@@ -88,10 +88,10 @@ def test_padding_stays_zero_and_inert(normalize: bool) -> None:
     assert (dirty.adam.exp_avg != 0).sum() <= used
 
 
-def test_state_dict_restores_bitwise() -> None:
+def test_state_restores_bitwise() -> None:
     first, second = make_learner(), make_learner()
     first.update(play(first, 0), 1)
-    second.load_state_dict(first.state_dict())
+    second.set_state(first.get_state())
     for learner in (first, second):
         learner.update(play(learner, 1), 2)
     assert torch.equal(first.network.flat, second.network.flat)
@@ -121,7 +121,7 @@ def test_layers_that_read_a_copy_of_the_weights_give_the_same(
         learner, resumed = (make_learner(network__separate=separate, network__mlp=layers) for _ in range(2))
         for seed in range(2):
             learner.update(play(learner, seed), seed + 1)
-        resumed.load_state_dict(learner.state_dict())
+        resumed.set_state(learner.get_state())
         acted = list(vars(play(resumed, 2)).values())
         network = make_learner(network__separate=separate, network__mlp=layers).network
         for k in range(3):
@@ -155,17 +155,17 @@ def test_group_states_are_independent_of_the_widths_of_other_groups() -> None:
     stack = make_learner(entropy_coef=0.1)
     for seed in range(2):
         stack.update(play(stack, seed), seed + 1)
-    state = stack.state_dict()
+    state = stack.get_state()
     parts = stack.split_state(state)
     _assert_same(stack.join_states(parts), state)
     # in another order, beside a wider one
     kept = [2, 0]
     obs_dims, action_dims = [OBS_DIMS[k] for k in kept], [ACTION_DIMS[k] for k in kept]
     wider = GroupedLearner([20, *obs_dims], [6, *action_dims], [1, 9, 7], make_params(entropy_coef=0.1), 6)
-    first = wider.split_state(wider.state_dict())[0]
+    first = wider.split_state(wider.get_state())[0]
     first["adam"]["powers"] = parts[0]["adam"]["powers"]
-    wider.load_state_dict(wider.join_states([first, *(parts[k] for k in kept)]))
-    for k, part in zip(kept, wider.split_state(wider.state_dict())[1:]):
+    wider.set_state(wider.join_states([first, *(parts[k] for k in kept)]))
+    for k, part in zip(kept, wider.split_state(wider.get_state())[1:]):
         _assert_same(part, parts[k])
     for k, position in zip(kept, (1, 2)):
         for key, value in stack.export(k).items():

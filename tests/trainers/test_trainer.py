@@ -45,11 +45,11 @@ class Run:
     def weights(self, group: int) -> dict[str, torch.Tensor]:
         return self.trainer.export(group)["model"]
 
-    def state(self) -> dict[str, Any]:
-        return {"trainer": self.trainer.state(), "env": self.env.get_state(), "obs": self.obs.cpu()}
+    def get_state(self) -> dict[str, Any]:
+        return {"trainer": self.trainer.get_state(), "env": self.env.get_state(), "obs": self.obs.cpu()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.trainer.load_state(state["trainer"])
+        self.trainer.set_state(state["trainer"])
         self.env.set_state(state["env"])
         self.obs = state["obs"].to(self.env.device)
 
@@ -125,7 +125,7 @@ def test_resumed_training_is_bitwise_equal_to_uninterrupted_training(tmp_path: P
     straight, first, second = (Run(make_env([0, 1, 2], fails_at={1: 30}), **options) for _ in range(3))
     straight.train(6)
     first.train(3)
-    torch.save(first.state(), tmp_path / "checkpoint.pth")
+    torch.save(first.get_state(), tmp_path / "checkpoint.pth")
     second.restore(torch.load(tmp_path / "checkpoint.pth", weights_only=True))
     second.train(6)
     for group in range(3):
@@ -189,9 +189,9 @@ def test_blocks_of_equal_widths_contain_only_adjacent_groups() -> None:
 
 
 def test_restoring_a_run_with_other_groups_fails() -> None:
-    state = Run(make_env([0, 1])).trainer.state()
+    state = Run(make_env([0, 1])).trainer.get_state()
     with pytest.raises(ValueError, match=r"checkpoint has 2 learners and this run has 1: resume with the same"):
-        Run(make_env([0])).trainer.load_state(state)
+        Run(make_env([0])).trainer.set_state(state)
 
 
 class LinearStockAgent(StockAgent):
@@ -392,7 +392,7 @@ def test_failed_group_on_cuda_is_frozen_and_others_continue() -> None:
     assert (env.layout.split(env.actions)[1] == 0).all()
     assert all(torch.isfinite(value).all() for group in (0, 2) for value in own.weights(group).values())
     resumed = Run(make_env([0, 1, 2], device="cuda"), device="cuda")
-    resumed.restore(own.state())
+    resumed.restore(own.get_state())
     assert_bitwise(own.weights(0), resumed.weights(0))
 
 
@@ -403,7 +403,7 @@ def test_resumed_run_on_cuda_matches_the_uninterrupted_one() -> None:
     straight, first, second = (Run(make_env([0, 1, 2], device="cuda"), **options) for _ in range(3))
     straight.train(6)
     first.train(3)
-    second.restore(first.state())
+    second.restore(first.get_state())
     second.train(6)
     for group in range(3):
         for key, value in straight.weights(group).items():
@@ -465,15 +465,15 @@ def test_states_are_split_and_joined_across_blocks_of_any_size(monkeypatch, befo
     blocks_of(before)
     first = Run(make_env(list(range(8))))
     first.train(2)
-    parts = first.trainer.split_state(first.trainer.state())
+    parts = first.trainer.split_state(first.trainer.get_state())
     kept = [6, 1, 5, 0, 3]
     blocks_of(after)
     second = Run(make_env(kept))
-    second.trainer.load_state(second.trainer.join_states([parts[g] for g in kept]))
+    second.trainer.set_state(second.trainer.join_states([parts[g] for g in kept]))
     assert second.trainer.epoch == 2
     for place, g in enumerate(kept):
         assert_bitwise(second.weights(place), first.weights(g))
-    again = second.trainer.split_state(second.trainer.state())
+    again = second.trainer.split_state(second.trainer.get_state())
     for place, g in enumerate(kept):
         assert_bitwise(flat(again[place]), flat(parts[g]))
 

@@ -19,7 +19,7 @@ def get_state(session: Session) -> dict[str, Any]:
     """Return the state that ``set_state`` needs to continue bitwise."""
     return {
         "iteration": session.iteration,
-        "trainer": session.trainer.state(),
+        "trainer": session.trainer.get_state(),
         "obs": None if session.obs is None else session.obs.cpu().clone(),
         "env": session.env.get_state(),
         "episodes": None if session.episodes is None else dict(vars(session.episodes)),
@@ -31,7 +31,7 @@ def get_state(session: Session) -> dict[str, Any]:
 
 def set_state(session: Session, state: State) -> None:
     """Restore the result of ``get_state`` or ``join``, except ``seconds``."""
-    session.trainer.load_state(state["trainer"])
+    session.trainer.set_state(state["trainer"])
     session.obs = None if state["obs"] is None else state["obs"].to(session.env.device)
     session.env.set_state(state["env"])
     session.iteration = state["iteration"]

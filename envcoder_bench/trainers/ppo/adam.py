@@ -65,11 +65,11 @@ class GroupedAdam:
             update.masked_fill_(~alive.unsqueeze(1), 0.0)
         self.params.addcmul_(update, step_size.unsqueeze(1), value=-1.0)
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def get_state(self) -> dict[str, Tensor]:
         keys = ("learning_rate", "powers", "exp_avg", "exp_avg_sq")
         return {key: getattr(self, key).cpu().clone() for key in keys}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         for key, value in state.items():
             getattr(self, key).copy_(value)
 

@@ -252,25 +252,25 @@ class GroupedLearner:
                 state.update({f"{name}_mean_std.{key}": value for key, value in normalizer.export(group).items()})
         return state
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state that ``load_state_dict`` needs, on the CPU."""
+    def get_state(self) -> dict[str, Any]:
+        """Return the state that ``set_state`` needs, on the CPU."""
         return {
             "params": self.network.flat.cpu().clone(),
-            "adam": self.adam.state_dict(),
+            "adam": self.adam.get_state(),
             "entropy_coef": self.entropy_coef,
-            "obs_normalizer": self.obs_normalizer and self.obs_normalizer.state_dict(),
-            "value_normalizer": self.value_normalizer and self.value_normalizer.state_dict(),
+            "obs_normalizer": self.obs_normalizer and self.obs_normalizer.get_state(),
+            "value_normalizer": self.value_normalizer and self.value_normalizer.get_state(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         self.network.flat.copy_(state["params"])
         self.network.weights_changed()
-        self.adam.load_state_dict(state["adam"])
+        self.adam.set_state(state["adam"])
         self.entropy_coef = state["entropy_coef"]
         for key in ("obs_normalizer", "value_normalizer"):
             normalizer = getattr(self, key)
             if normalizer is not None:
-                normalizer.load_state_dict(state[key])
+                normalizer.set_state(state[key])
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a state for each group, without its padding."""

@@ -140,10 +140,10 @@ class GroupedRunningMeanStd:
         """Undo ``normalize`` for ``(K, N, D)``, which is clipped to [-5, 5] first. Not for padded columns."""
         return torch.addcmul(self._mean, x.clamp(-CLIP, CLIP), self._std)
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def get_state(self) -> dict[str, Tensor]:
         return {key: getattr(self, key).cpu().clone() for key in ("running_mean", "running_var", "count")}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         for key in ("running_mean", "running_var", "count"):
             getattr(self, key).copy_(state[key])
         self._refresh()

@@ -218,10 +218,10 @@ class GroupedPPO(Trainer):
         except (KeyError, RuntimeError, TypeError) as error:
             raise ValueError(f"the policy does not fit the network of the config: {error}") from error
 
-    def state(self) -> dict[str, Any]:
-        return {"learners": [block.learner.state_dict() for block in self.blocks], "epoch": self.epoch}
+    def get_state(self) -> dict[str, Any]:
+        return {"learners": [block.learner.get_state() for block in self.blocks], "epoch": self.epoch}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         states = state["learners"]
         if len(states) != len(self.blocks):
             raise ValueError(
@@ -229,7 +229,7 @@ class GroupedPPO(Trainer):
                 " candidates and seeds, on the same kind of device (CPU or CUDA)"
             )
         for block, learner in zip(self.blocks, states):
-            block.learner.load_state_dict(learner)
+            block.learner.set_state(learner)
         self.epoch = state["epoch"]
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
