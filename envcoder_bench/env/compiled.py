@@ -81,8 +81,8 @@ class Compiler:
                 for call, program in stage.traced
             ]
             work.append((jobs, buffers))
-        made = kernels.launches(work, stages[0].layout.envs_per_group)
-        for stage, launches, refused in zip(stages, *made):
+        built = kernels.launches(work, stages[0].layout.envs_per_group)
+        for stage, launches, refused in zip(stages, *built):
             stage.launches = launches
             for group, reason in refused:
                 self._call_instead(stage, group, reason)
@@ -93,7 +93,7 @@ class Compiler:
         Interpreting it operation by operation could slow down all other groups.
         """
         call = next(call for call, _ in stage.traced if call.group == group)
-        stage.traced = [(own, program) for own, program in stage.traced if own is not call]
+        stage.traced = [(other, program) for other, program in stage.traced if other is not call]
         if call.function is not None and call.function.program is not None:
             self._refuse(call, reason)
         else:
@@ -111,7 +111,7 @@ class Compiler:
         """
         groups, n, stage.due = stage.layout.num_groups, stage.layout.envs_per_group, False
         first, stage.checks = stage.checks == 0, stage.checks + 1
-        if not stage.traced or (first and all((call.seed, n) in own.verified for call, own in stage.traced)):
+        if not stage.traced or (first and all((call.seed, n) in program.verified for call, program in stage.traced)):
             return
         compared, stage.compared = self._compared(stage, alive), True
         counts, before = self._components.counts.clone(), {key: x.clone() for key, x in stage.buffers.items()}
@@ -137,8 +137,8 @@ class Compiler:
             allowance = torch.zeros(groups, n, dtype=torch.float64, device=self._step.device)
             for call, program in compared:
                 if call.group in differing:
-                    own = rounding(call, program, self._state, n, self._step)
-                    allowance[call.group] = torch.maximum(allowance[call.group], own)
+                    error = rounding(call, program, self._state, n, self._step)
+                    allowance[call.group] = torch.maximum(allowance[call.group], error)
             differing = set(disagreeing(expected, got, groups, n, exact, allowance))
         wrong = {id(program) for call, program in compared if call.group in differing and alive[call.group]}
         replaced: list[int] = []
@@ -165,8 +165,8 @@ class Compiler:
             count, compared = len(shared) if not stage.compared else min(PROGRAMS, len(shared)), []
             for position in range((stage.checks - 1) * count, stage.checks * count):
                 turn, i = divmod(position, len(shared))
-                own = shared[i]
-                compared += [own[(turn * SAMPLE + k) % len(own)] for k in range(min(SAMPLE, len(own)))]
+                same = shared[i]
+                compared += [same[(turn * SAMPLE + k) % len(same)] for k in range(min(SAMPLE, len(same)))]
         return [(call, program) for call, program in compared if alive[call.group]]
 
     def take_back(self, stage: Stage, groups: Sequence[int]) -> None:
@@ -181,8 +181,8 @@ class Compiler:
 
 def _warn(call: Call, message: str) -> None:
     function = call.function
-    place = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
-    warnings.warn(f"{place}: {message}", RuntimeWarning, stacklevel=2)
+    where = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
+    warnings.warn(f"{where}: {message}", RuntimeWarning, stacklevel=2)
 
 
 def _c_code(program: Program, stage: Stage, num_components: int) -> CCode:

@@ -169,8 +169,8 @@ def _known_reason(function: CandidateFunction | None) -> tuple[int | None, str] 
 
 def _warn(function: CandidateFunction | None, line: int | None, reason: str) -> None:
     if function is not None:
-        place = f"{function.file}:{line or function.line}"
-        message = f"{place}: in {function.type}: cannot be captured in a CUDA graph and runs slowly: it {reason}"
+        where = f"{function.file}:{line or function.line}"
+        message = f"{where}: in {function.type}: cannot be captured in a CUDA graph and runs slowly: it {reason}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 

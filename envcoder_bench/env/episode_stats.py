@@ -107,8 +107,8 @@ class EpisodeStats:
     def split_state(self, state: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         """Return a state for each group."""
         groups = GroupLayout(self._layout.num_groups, 1)
-        own = {name: x for name, x in state.items() if name not in ("_return", "_sums")}
-        per_group = groups.split_state({**own, "_sums": state["_sums"].t()})
+        by_group = {name: x for name, x in state.items() if name not in ("_return", "_sums")}
+        per_group = groups.split_state({**by_group, "_sums": state["_sums"].t()})
         return [{**a, **b} for a, b in zip(per_group, self._layout.split_state({"_return": state["_return"]}))]
 
     @staticmethod

@@ -224,13 +224,13 @@ class GroupedVecTask:
             ValueError: the task's state is not a set of ``(num_envs, ...)`` tensors.
         """
         buffers = {key: state[key] for key in ("actions", "progress_buf")}
-        parts: list[dict[str, Any]] = [dict(own) for own in self.layout.split_state(buffers)]
-        for key, own in (
+        parts: list[dict[str, Any]] = [dict(rows) for rows in self.layout.split_state(buffers)]
+        for key, states in (
             ("task", self.layout.split_state(state["task"])),
             ("dispatch", self.dispatch.split_state(state["dispatch"])),
             ("stats", self.stats.split_state(state["stats"])),
         ):
-            for part, x in zip(parts, own):
+            for part, x in zip(parts, states):
                 part[key] = x
         for part, width in zip(parts, self.action_dims):
             part["actions"] = part["actions"][:, :width].clone()

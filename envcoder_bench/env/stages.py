@@ -83,17 +83,19 @@ def into(kind: Kind, rows: Mapping[str, Tensor], counts: tuple[Tensor, Mapping[s
     n, on_cuda = next(((x.shape[0], x.is_cuda) for x in rows.values()), (0, False))
     parts = {key: Part(tuple(x.shape[1:]), kind.floating and x.is_floating_point()) for key, x in rows.items()}
     whole = None if counts is None else counts[0].unbind()
-    own = {} if counts is None else {name: part.unbind() for name, part in counts[1].items()}
+    component_counts = {} if counts is None else {name: part.unbind() for name, part in counts[1].items()}
 
     def store(value: object) -> None:
-        made, components = outputs.returned(kind, value, parts, n, on_cuda)
-        for key, x in made.items():
+        results, components = outputs.returned(kind, value, parts, n, on_cuda)
+        for key, x in results.items():
             rows[key].copy_(x)
         if whole is not None:
-            _count(whole, made[VALUE])
+            _count(whole, results[VALUE])
             for name, component in components.items():
-                if name in own:  # evaluation may run another reward than the checked one, with other components
-                    _count(own[name], component)
+                if (
+                    name in component_counts
+                ):  # evaluation may run another reward than the checked one, with other components
+                    _count(component_counts[name], component)
 
     return store
 

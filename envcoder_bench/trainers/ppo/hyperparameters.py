@@ -202,8 +202,8 @@ _SWITCHES = (
 def check_ranges(params: Mapping[str, Any]) -> None:
     """Raise ValueError for a value of the wrong type or out of range, naming its key; keys may be absent."""
     config = params["config"]
-    given = config.get("reward_shaper")
-    shaper = {f"reward_shaper.{key}": x for key, x in given.items()} if isinstance(given, dict) else {}
+    rewards = config.get("reward_shaper")
+    shaper = {f"reward_shaper.{key}": x for key, x in rewards.items()} if isinstance(rewards, dict) else {}
     numbers = {**_NUMBERS, **{f"reward_shaper.{key}": allowed for key, allowed in _REWARD_SHAPER.items()}}
     for key, value in {**config, **shaper}.items():
         if key not in numbers or (key == "bounds_loss_coef" and value is None):
@@ -223,11 +223,11 @@ def check_ranges(params: Mapping[str, Any]) -> None:
     schedule = config.get("lr_schedule")
     if str(schedule) not in SCHEDULES:
         hint = near_matches(str(schedule), SCHEDULES)
-        known = ", ".join(SCHEDULES[:-1])
-        raise ValueError(f"params.config.lr_schedule: must be {known} or null, got {schedule}{hint}")
+        names = ", ".join(SCHEDULES[:-1])
+        raise ValueError(f"params.config.lr_schedule: must be {names} or null, got {schedule}{hint}")
     network = params["network"]
     continuous = network["space"]["continuous"]
-    for place, node in (
+    for key, node in (
         ("mlp.initializer", network["mlp"].get("initializer")),
         ("space.continuous.mu_init", continuous.get("mu_init")),
         ("space.continuous.sigma_init", continuous.get("sigma_init")),
@@ -235,10 +235,10 @@ def check_ranges(params: Mapping[str, Any]) -> None:
         name = node.get("name") if isinstance(node, dict) else None
         if name not in INITIALIZERS:
             hint = near_matches(str(name), INITIALIZERS)
-            raise ValueError(f"params.network.{place}.name: must be one of {', '.join(INITIALIZERS)}, got {name}{hint}")
+            raise ValueError(f"params.network.{key}.name: must be one of {', '.join(INITIALIZERS)}, got {name}{hint}")
     bound = continuous.get("max_sigma")
-    known = isinstance(bound, (int, float)) and not isinstance(bound, bool) and _POSITIVE.holds(bound)
-    if bound is not None and not known:
+    is_positive = isinstance(bound, (int, float)) and not isinstance(bound, bool) and _POSITIVE.holds(bound)
+    if bound is not None and not is_positive:
         key = "params.network.space.continuous.max_sigma"
         raise ValueError(f"{key}: must be {_POSITIVE.text} or null, got {_shown(bound)}")
     units = network["mlp"]["units"]
@@ -303,8 +303,8 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
 def _follows_from_size(config: Mapping[str, Any]) -> bool:
     """Return whether ``num_minibatches`` is what ``minibatch_size`` makes of a batch of ``num_actors`` environments."""
     size, actors = config.get("minibatch_size"), config.get("num_actors")
-    known = type(size) is int and type(actors) is int
-    return known and config["num_minibatches"] * size == actors * config["horizon_length"]
+    are_numbers = type(size) is int and type(actors) is int
+    return are_numbers and config["num_minibatches"] * size == actors * config["horizon_length"]
 
 
 @functools.cache
