@@ -4,7 +4,7 @@ A few launches take the place of some 20 operators of torch. Imported on CUDA al
 """
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
-# pyright: reportCallIssue=false, reportReturnType=false, reportGeneralTypeIssues=false, reportAssignmentType=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportReturnType=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
 from collections.abc import Iterable, Mapping, Sequence
 
