@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -97,19 +96,15 @@ def test_neglogp_and_entropy_match_torch_and_ignore_padding() -> None:
         torch.testing.assert_close(objective.entropy(log_sigma, widths)[k], normal.entropy().sum(-1).mean())
 
 
-def test_bound_loss_penalizes_means_beyond_1_1() -> None:
-    mu = torch.tensor([[[1.1, -1.1, 0.0], [1.6, 0.0, -2.1]]])
-    torch.testing.assert_close(objective.bound_loss(mu, "bound")[0], torch.tensor([[0.0, 0.25 + 1.0]]))
-    torch.testing.assert_close(objective.bound_loss(mu, "regularisation")[0], torch.tensor([[2.42, 2.56 + 4.41]]))
-    assert objective.bound_loss(mu, "none")[0].tolist() == [[0.0, 0.0]]
-
-
-@pytest.mark.parametrize("kind", ["bound", "regularisation", "none"])
-def test_bound_loss_gradient_matches_autograd(kind: str) -> None:
-    mu = (torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(0)) * 2).requires_grad_()
+@pytest.mark.parametrize(
+    "kind, expected", [("bound", [0.0, 0.25 + 1.0]), ("regularisation", [2.42, 2.56 + 4.41]), ("none", [0.0, 0.0])]
+)
+def test_bound_loss_penalizes_means_beyond_1_1_and_its_gradient_matches_autograd(kind: str, expected: Any) -> None:
+    mu = torch.tensor([[[1.1, -1.1, 0.0], [1.6, 0.0, -2.1]]], requires_grad=kind != "none")
     loss, gradient = objective.bound_loss(mu, kind)
-    expected = torch.zeros_like(mu) if kind == "none" else torch.autograd.grad(loss.sum(), mu)[0]
-    torch.testing.assert_close(gradient, expected)
+    torch.testing.assert_close(loss.detach(), torch.tensor([expected]))
+    want = torch.zeros_like(mu) if kind == "none" else torch.autograd.grad(loss.sum(), mu)[0]
+    torch.testing.assert_close(gradient, want)
 
 
 @pytest.mark.parametrize("options", [{}, {"use_smooth_clamp": True}, {"ppo": False}])
@@ -133,9 +128,3 @@ def test_value_loss_and_gradient_match_rl_games(clip: bool) -> None:
     loss, gradient = objective.value_loss(ppo, old, new.detach(), returns)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), new)[0])
-
-
-def test_neglogp_of_a_standard_normal_at_zero_matches_the_constant() -> None:
-    one = torch.zeros(1, 1, 1)
-    value = objective.neglogp(one, one, one, torch.ones(1, 1)).item()
-    assert value == pytest.approx(0.5 * math.log(2 * math.pi))

@@ -10,9 +10,11 @@ import torch
 from kernel_device import DEVICE, compares_kernels
 from oracle import make_params
 from rl_games.algos_torch.model_builder import ModelBuilder
+from rl_games.algos_torch.network_builder import NetworkBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
 
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.trainers.ppo.activations import _ACTIVATIONS, Activation, get_activation
 from envcoder_bench.trainers.ppo.hyperparameters import ACTIVATIONS
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.mlp import carved_size
@@ -21,6 +23,26 @@ from envcoder_bench.trainers.ppo.network import StackedActorCritic
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
 CPU = torch.device("cpu")
 NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+EACH = [(name, "CUDA", activation) for name, activation in _ACTIVATIONS.items()]
+EACH += [(name, "CPU", get_activation(name, CPU)) for name in _ACTIVATIONS if name == "elu"]
+
+
+@pytest.mark.parametrize("name, where, activation", EACH, ids=[f"{name} on {where}" for name, where, _ in EACH])
+def test_value_and_derivative_match_rl_games(name: str, where: str, activation: Activation) -> None:
+    stock = NetworkBuilder.BaseNetwork().activations_factory.create(name)
+    z = (3 * torch.randn(3, 50, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).requires_grad_()
+    expected, weight = stock(z), torch.linspace(-1, 1, 7, dtype=torch.float64).expand(3, 50, 7)
+    y, grad = z.detach().clone(), weight.clone()
+    kept = torch.full_like(y, float("nan")) if activation.keeps else None
+    activation.forward(y, kept)
+    activation.backward(grad, y, kept)
+    torch.testing.assert_close(y, expected.detach(), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(grad, torch.autograd.grad(expected, z, weight)[0], rtol=1e-12, atol=1e-13)
+    without = z.detach().clone()
+    activation.forward(without, None)
+    assert torch.equal(without, y)
 
 
 def stock_model(params: dict[str, Any], obs_dim: int, action_dim: int, seed: int) -> torch.nn.Module:
