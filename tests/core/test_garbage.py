@@ -10,7 +10,7 @@ import torch
 from envcoder_bench.core.garbage import collection_paused
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.trainers.ppo.capture import CapturedFunction
+from envcoder_bench.trainers.ppo.trainer import CapturedFunction
 
 CUDA = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
