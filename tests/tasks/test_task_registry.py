@@ -1,6 +1,7 @@
 import pytest
 
 from envcoder_bench.core.folders import project_folder
+from envcoder_bench.run.config import compose_config, train_defaults
 from envcoder_bench.tasks import registry
 
 TASKS = [
@@ -57,3 +58,8 @@ def test_state_table_marks_constants_and_per_environment_keys():
     table = registry.get_spec("Cartpole").state_table().splitlines()
     assert "| `cart_pos` | (n,) | m | cart's position on the rail |" in table
     assert "| `reset_dist` | constant | m | the cart's range is from minus to plus this |" in table
+
+
+def test_files_of_ppo_are_merged_as_hydra_merges_them():
+    for name in TASKS:
+        assert train_defaults(registry.find_spec(name)) == compose_config(name).train, name
