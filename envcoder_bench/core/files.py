@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout  # torch's own dependency
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.folder_kinds import folder_kind
+from envcoder_bench.core.folders import folder_kind
 
 LOCK = ".lock"  # file of a folder that one process at a time may write to
 # errors of a disk or a folder, which are not bugs of this program

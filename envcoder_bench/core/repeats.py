@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from envcoder_bench.core.messages import is_muted
-from envcoder_bench.core.run_log import LOGGERS, log_path
+from envcoder_bench.core.run_log import LOGGERS, is_muted, log_path
 
 SHOWN = 3  # places that are named for warnings of one kind
 

@@ -9,7 +9,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.core.warp_start import start_warp
+from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.core.warp_streams import warp_stream
 
 LANES = 256  # threads that clear the rows of one group

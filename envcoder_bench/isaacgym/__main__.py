@@ -6,9 +6,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from envcoder_bench.isaacgym.asset import AssetError
-from envcoder_bench.isaacgym.compat import old_code
+from envcoder_bench.isaacgym.assets.asset import AssetError
 from envcoder_bench.isaacgym.install import install
+from envcoder_bench.isaacgym.old_code import old_code
 
 
 def main() -> int:

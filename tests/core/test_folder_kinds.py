@@ -4,7 +4,7 @@ import pytest
 
 from envcoder_bench.__main__ import main as envcoder_bench
 from envcoder_bench.cli import auto_shape, eval_policies, eval_shapers
-from envcoder_bench.core.folder_kinds import folder_kind, other_kind
+from envcoder_bench.core.folders import folder_kind, other_kind
 
 CONFIGS = {
     "run": "task_source: null\ntask:\n  name: Cartpole\ncandidates:\n- name: a\n  file: a.py\n",

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from envcoder_bench.core.messages import is_muted, muted
+from envcoder_bench.core.run_log import is_muted, muted
 
 
 def test_muted_applies_only_to_its_thread():

@@ -21,8 +21,8 @@ from isaacgym_scene import (
     pose,
 )
 
-from envcoder_bench.isaacgym import gymapi
-from envcoder_bench.isaacgym.simulation import ENGINE_VARIABLE
+from envcoder_bench.isaacgym.api import gymapi
+from envcoder_bench.isaacgym.api.simulation import ENGINE_VARIABLE
 from envcoder_bench.sim import mujoco_warp_loading as loading
 
 DRIVE = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 40.0, "damping": 2.0, "effort": 20.0, "armature": 0.02}
@@ -265,7 +265,7 @@ def test_nan_command_resets_its_environment(tmp_path, engine):
 
 @marked(on_warp)
 def test_dropped_contacts_are_counted_and_logged_once(tmp_path, monkeypatch, caplog, engine):
-    from envcoder_bench.isaacgym import engine_warp
+    from envcoder_bench.isaacgym.engine import cuda as engine_warp
 
     monkeypatch.setattr(engine_warp, "room", lambda model: (8, 4))
     monkeypatch.setattr(engine_warp, "_CHECK_EVERY", 2)
@@ -328,7 +328,7 @@ def test_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
 
 
 def test_contact_capacity_is_less_than_all_pairs_at_once():
-    from envcoder_bench.isaacgym.numerics import room
+    from envcoder_bench.isaacgym.engine.numerics import room
 
     ball = gym.create_sphere(None, 0.1, options())
     scene = Scene(*[(ball, pose(k), 0, 0) for k in range(12)], ground=True)
@@ -371,7 +371,7 @@ def test_all_kernels_of_a_step_are_found_without_launching_them(tmp_path, engine
         return usual(module, device, block_dim, *rest, **more)
 
     before = numbers(scene)[:3]  # roots, joints and bodies
-    with loading._recording(found):
+    with warp_modules.recording(targets):
         scene.sim.engine._advance()
     assert all(map(torch.equal, numbers(scene)[:3], before))
     monkeypatch.setattr(loading.Module, "load", load)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from isaacgym_scene import ARM, ENGINES, LOPSIDED, PENDULUM, SLIDER, Scene, ball, box, gym, load, pose
 
-from envcoder_bench.isaacgym import gymapi
-from envcoder_bench.isaacgym.numerics import joint_inertias
+from envcoder_bench.isaacgym.api import gymapi
+from envcoder_bench.isaacgym.engine.numerics import joint_inertias
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
 G = 9.81

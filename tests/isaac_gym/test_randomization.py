@@ -5,8 +5,8 @@ import pytest
 import torch
 from isaacgym_scene import ARM, ENGINES, PENDULUM, SLIDER, Scene, gym, load, options, pose
 
-from envcoder_bench.isaacgym import gymapi
-from envcoder_bench.isaacgym.collisions import ShapeClass, masks
+from envcoder_bench.isaacgym.api import gymapi
+from envcoder_bench.isaacgym.assets.collisions import ShapeClass, masks
 
 G = 9.81
 TENDON = """<mujoco><worldbody><body name="base"><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>

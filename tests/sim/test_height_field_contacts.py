@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import warp as wp
 
-from envcoder_bench.sim import Ground, HeightField, mujoco_height_fields, warp_height_fields, warp_height_relief
+from envcoder_bench.compat import mujoco_height_fields
+from envcoder_bench.sim import Ground, HeightField
+from envcoder_bench.sim.contacts import narrowphase as warp_height_fields
+from envcoder_bench.sim.contacts import surface as warp_height_relief
 from envcoder_bench.sim.mujoco_ground import put_ground
 
 pytestmark = pytest.mark.slow  # Warp compiles kernels

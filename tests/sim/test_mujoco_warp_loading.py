@@ -11,8 +11,8 @@ import warp as wp
 from backends import BACKENDS
 from warp._src.context import Module
 
+from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
-from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.sim import in_background
 from envcoder_bench.sim import mujoco_warp_loading as loading

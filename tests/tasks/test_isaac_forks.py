@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+import envcoder_bench.isaacgym.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.isaacgym.compat import Missing
+from envcoder_bench.isaacgym.old_code import Missing
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.groups import prepare

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+import envcoder_bench.isaacgym.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.run_task import build_task
