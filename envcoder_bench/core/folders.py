@@ -1,4 +1,4 @@
-"""Locations of the folders beside the package."""
+"""Locations of folders beside the package, and what a folder with a config.yaml holds: a run, a search or a grid."""
 
 import os
 import re

@@ -2,9 +2,8 @@
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 _OVERRIDE = re.compile(r"[+~\w][\w.@]*=")
 
@@ -48,14 +47,3 @@ def _is_text(flag: argparse.Action) -> bool:
 
 def _takes_many(flag: argparse.Action) -> bool:
     return flag.nargs in ("+", "*") and _is_text(flag)
-
-
-def dotted(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the leaves of nested mappings by dotted keys; empty mappings and lists are leaves."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            found.update(dotted(value, f"{prefix}{key}."))
-        else:
-            found[f"{prefix}{key}"] = value
-    return found

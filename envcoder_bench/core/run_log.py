@@ -1,4 +1,4 @@
-"""run.log: all messages of a run, in a file of its folder."""
+"""run.log, all messages of a run in a file of its folder; and muting of messages of work that is repeated later."""
 
 from __future__ import annotations
 

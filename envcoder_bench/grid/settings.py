@@ -8,9 +8,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.overrides import dotted
 
 FILE = "cfg/eval_policies.yaml"
 _OPEN = ("layouts", "robots", "task_layouts")  # mappings to which overrides may add

@@ -25,7 +25,7 @@ from torch import Tensor
 from envcoder_bench.compat import mujoco_warp_contacts
 from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.compat.warp_start import start_warp
-from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.core.warp_streams import TorchStream
 from envcoder_bench.sim.base import PoseSource

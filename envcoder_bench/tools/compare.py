@@ -9,8 +9,8 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.overrides import dotted
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.ranking import Ranked, decimal_places

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.core.overrides import dotted
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.page import PAGE, render_page

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.ppo.capture import CapturedFunction

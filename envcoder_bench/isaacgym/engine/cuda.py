@@ -19,7 +19,7 @@ import warp as wp
 from torch import Tensor
 
 from envcoder_bench.compat.warp_start import start_warp
-from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.warp_streams import TorchStream
 from envcoder_bench.isaacgym.engine import cuda_step_kernels as kernels
 from envcoder_bench.isaacgym.engine.base import Engine
