@@ -23,7 +23,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, split
-from envcoder_bench.run.train import session_start
+from envcoder_bench.run.train import session as session_module
 from envcoder_bench.sim.mujoco_cpu import MujocoCpu
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
@@ -80,7 +80,7 @@ def _assert_alike(output, together):
 
 
 def test_results_in_waves_equal_one_wave_and_memory_is_released(tmp_path, together, limit, capsys, monkeypatch):
-    alive, modules, build_task = [], [], session_start.build_task
+    alive, modules, build_task = [], [], session_module.build_task
 
     def counting(*args):
         alive.append(_alive())
@@ -89,7 +89,7 @@ def test_results_in_waves_equal_one_wave_and_memory_is_released(tmp_path, togeth
 
     gc.collect()
     before = _alive()
-    monkeypatch.setattr(session_start, "build_task", counting)
+    monkeypatch.setattr(session_module, "build_task", counting)
     output = run(tmp_path / "run", *_words(tmp_path), *limit)
     told = capsys.readouterr().err
     assert "4 waves, of up to 3 groups" in told
@@ -143,7 +143,8 @@ def _stop_at(words, output, place, number):
 
     def reached():
         saved = RunFolder(output).load_checkpoint()
-        return saved is not None and (saved.waves + 1, saved.training["iteration"] if saved.training else 0) >= place
+        begun = max((job.iteration for job in saved.jobs), default=0) if saved is not None else 0
+        return saved is not None and (saved.waves + 1, begun) >= place
 
     return stop_at(start_process(words, output), reached, number)
 
