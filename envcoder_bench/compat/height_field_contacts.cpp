@@ -1,6 +1,6 @@
 // Contacts of a sphere or a capsule with a height field, with the signature of MuJoCo's mjfCollision. It is the body of
 // a function that returns the address of `collide`, after the numbers WORD_... (mujoco_height_fields.py).
-// The mathematics are those of warp_height_spheres.py and warp_height_shapes.py, in double precision. Besides, an edge
+// The mathematics are those of sim/contacts/shapes.py, in double precision. Besides, an edge
 // gives a contact only where the surface beside it is not nearer: a ball of any depth in a slope has one contact.
 
 static constexpr double FAR = 1.0e6;       // m, the distance of what has not been found

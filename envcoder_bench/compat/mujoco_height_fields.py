@@ -1,9 +1,17 @@
-"""Contacts of spheres and capsules with height fields, for MuJoCo's C engine: those of ``warp_height_fields``.
+"""Contacts of spheres and capsules with height fields, for MuJoCo's C engine: those of ``sim/contacts``.
 
-MuJoCo collides a shape with a prism under each triangle. A foot then also touches the edges between cells of one slope,
-with normals that lean against its motion, and robots trip. MuJoCo finds its collision functions in a table of its
-library, ``mjCOLLISIONFUNC``. ``install`` puts ``height_field_contacts.cpp`` there, compiled by Warp; it needs the
-places of a few pointers in MuJoCo's structures, which are looked up. Other shapes stay with MuJoCo.
+Replaces entries of the table of collision functions in MuJoCo's library, ``mjCOLLISIONFUNC``, in the process, by
+``height_field_contacts.cpp``, compiled by Warp. That code needs the places of a few pointers in MuJoCo's structures,
+which are looked up. Other shapes stay with MuJoCo.
+
+Why: MuJoCo collides a shape with a prism under each triangle. A foot then also touches the edges between cells of one
+slope, with normals that lean against its motion, and robots trip.
+
+Upstream: google-deepmind/mujoco issue 2883 (closed) is about balls that such prisms pull in; no issue about the edges
+was found.
+
+Before the functions are used, the declarations in MuJoCo's header are compared with those expected, and a ball on a
+slope must have one contact.
 """
 # Warp evaluates annotations, so this module must not postpone them. MuJoCo's bindings and Warp's kernels have no types.
 # pyright: reportAttributeAccessIssue=false, reportInvalidTypeForm=false, reportIndexIssue=false
@@ -11,7 +19,6 @@ places of a few pointers in MuJoCo's structures, which are looked up. Other shap
 import contextlib
 import ctypes
 import functools
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +26,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-log = logging.getLogger(__name__)
+from envcoder_bench.compat import warn_once
+
 _SOURCE = Path(__file__).with_name("height_field_contacts.cpp")
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _SHAPES = (int(mujoco.mjtGeom.mjGEOM_SPHERE), int(mujoco.mjtGeom.mjGEOM_CAPSULE))
@@ -49,16 +57,8 @@ def install() -> None:
     """Let MuJoCo use exact contacts in this process from now on; warn once if that cannot be."""
     reason = _try_to_install()
     if reason:
-        _tell(reason)
-
-
-@functools.lru_cache(maxsize=1)
-def _tell(reason: str) -> None:
-    log.warning(
-        "MuJoCo keeps its own contacts with height fields, on which robots trip: results differ from those of other"
-        " machines (docs/eval_policies.md): %s",
-        reason,
-    )
+        consequence = "contacts with height fields are MuJoCo's own, on which robots trip; results differ from those of"
+        warn_once("MuJoCo's library", reason, f"{consequence} other machines (docs/eval_policies.md)")
 
 
 @contextlib.contextmanager
@@ -80,19 +80,19 @@ def _try_to_install() -> str:
     if not _fits(mujoco.__file__):
         return f"the collision functions of MuJoCo {mujoco.__version__} have another signature than 4.0's"
     try:
-        own = _mujocos()
+        usual = _mujocos()
         _put([_compiled()] * len(_SHAPES))
         try:
-            found = _contacts_of_ball()
+            contacts = _contacts_of_ball()
         except BaseException:
-            _put(own)
+            _put(usual)
             raise
     except Exception as error:  # no compiler, another layout of the structures: MuJoCo's contacts remain
         return f"{type(error).__name__}: {error}"
-    if len(found) == 1 and np.allclose(found[0], [-0.001, *_UP], atol=1e-6):
+    if len(contacts) == 1 and np.allclose(contacts[0], [-0.001, *_UP], atol=1e-6):
         return ""
-    _put(own)
-    return f"a ball on a slope has the contacts {found}"
+    _put(usual)
+    return f"a ball on a slope has the contacts {contacts}"
 
 
 def _contacts_of_ball() -> list[tuple]:
@@ -123,10 +123,10 @@ def _table() -> Any:
 def _library() -> str:
     """Return the path of the library of MuJoCo that the bindings have loaded."""
     folder = Path(mujoco.__file__).parent
-    found = sorted(path for pattern in ("libmujoco*", "mujoco.dll") for path in folder.glob(pattern))
-    if len(found) != 1:
-        raise OSError(f"there are {len(found)} libraries of MuJoCo in {folder}")
-    return str(found[0])
+    paths = sorted(path for pattern in ("libmujoco*", "mujoco.dll") for path in folder.glob(pattern))
+    if len(paths) != 1:
+        raise OSError(f"there are {len(paths)} libraries of MuJoCo in {folder}")
+    return str(paths[0])
 
 
 @functools.lru_cache(maxsize=1)
@@ -148,7 +148,7 @@ def _compiled() -> int:
     from envcoder_bench.compat.warp_start import start_warp
 
     start_warp()
-    numbers = {f"WORD_{name}": place for name, place in _words().items()}
+    numbers = {f"WORD_{name}": word for name, word in _words().items()}
     numbers["CAPSULE"] = int(mujoco.mjtGeom.mjGEOM_CAPSULE)
     enum = ", ".join(f"{name} = {number}" for name, number in numbers.items())
 
