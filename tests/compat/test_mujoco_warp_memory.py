@@ -4,7 +4,7 @@ import pytest
 import torch
 import warp as wp
 
-from envcoder_bench.compat import mujoco_warp_memory
+from envcoder_bench.compat import mujoco_warp_memory, warn_once
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.sim import mujoco_warp
@@ -18,16 +18,16 @@ def make_sim(task: str, *settings: str):
     return build_task(compose_config(task, ["device=cpu", "sim=mujoco_warp", *settings]), 3).sim
 
 
-def play(sim, steps: int = 4) -> torch.Tensor:
-    rng, found = torch.Generator().manual_seed(0), []
+def play(sim, steps: int = 2) -> torch.Tensor:
+    rng, states = torch.Generator().manual_seed(0), []
     for _ in range(steps):
         sim.step(0.6 * torch.randn(sim.dof_pos.shape, generator=rng))
-        found += [getattr(sim, kind).flatten().clone() for kind in KINDS]
-    return torch.cat(found)
+        states += [getattr(sim, kind).flatten().clone() for kind in KINDS]
+    return torch.cat(states)
 
 
 CASES = [("Anymal", [f"task.sim.mujoco.integrator={name}"]) for name in INTEGRATORS]
-CASES += [(task, []) for task in ("Ant", "FrankaCubeStack", "AllegroHand", "Cartpole")]
+CASES += [(task, []) for task in ("FrankaCubeStack", "Cartpole")]
 
 
 @pytest.mark.parametrize(("task", "settings"), CASES)
@@ -50,22 +50,21 @@ def test_a_steps_allocations_are_part_of_an_environments_memory() -> None:
         assert make.__module__.startswith("warp"), "it is as it was"
 
 
-@pytest.mark.parametrize("task", ["FrankaCubeStack", "AllegroHand"])
-def test_room_for_every_pair_in_the_search_for_convex_shapes_changes_nothing(
-    task: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lean, make_data = make_sim(task), mujoco_warp.mjw.make_data
+def test_room_for_every_pair_in_the_search_for_convex_shapes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lean, make_data = make_sim("AllegroHand"), mujoco_warp.mjw.make_data
     monkeypatch.setattr(
         mujoco_warp.mjw, "make_data", lambda *args, **sizes: make_data(*args, **{**sizes, "nccdmax": None})
     )
-    full = make_sim(task)
+    full = make_sim("AllegroHand")
     assert lean.bytes_per_env < 0.5 * full.bytes_per_env
     assert torch.equal(play(lean), play(full))
     assert not lean.contact_overflows.any()
 
 
-def test_all_arrays_are_kept_with_a_version_that_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_arrays_are_kept_with_a_version_that_was_not_read(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+    warn_once.cache_clear()
     lean = make_sim("Anymal")
     monkeypatch.setattr(mujoco_warp_memory, "_READ", "0.0.")
     full = make_sim("Anymal")
     assert 0.75 * full.bytes_per_env < lean.bytes_per_env < 0.85 * full.bytes_per_env
+    assert "MuJoCo Warp's Data is not as expected (it is version 4.0.0)" in caplog.text

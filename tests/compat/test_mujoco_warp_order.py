@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from envcoder_bench.compat import mujoco_warp_order
 from envcoder_bench.core.torch_settings import is_deterministic, settings_kept, use_deterministic_algorithms
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.run_task import build_task
@@ -40,21 +41,21 @@ def make_sim(task: str, shuffle: int | None):
 
 
 def play(sim, steps: int) -> list[torch.Tensor]:
-    rng, found = torch.Generator().manual_seed(0), []
+    rng, states = torch.Generator().manual_seed(0), []
     for _ in range(steps):
         sim.step(0.6 * torch.randn(sim.dof_pos.shape, generator=rng))
-        found.append(torch.cat([getattr(sim, kind).flatten() for kind in KINDS]))
-    return found
+        states.append(torch.cat([getattr(sim, kind).flatten() for kind in KINDS]))
+    return states
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "steps"), [("Anymal", 12), ("AllegroHand", 6), ("Ant", 20)])
+@pytest.mark.parametrize(("task", "steps"), [("Anymal", 8), ("AllegroHand", 4), ("Ant", 20)])
 def test_deterministic_simulation_is_bitwise_independent_of_contact_order(task: str, steps: int) -> None:
     plain, shuffled = (play(make_sim(task, seed), steps) for seed in (None, 1))
     assert any(not torch.equal(a, b) for a, b in zip(plain, shuffled))
     with settings_kept():
         use_deterministic_algorithms()
-        ordered = [play(make_sim(task, seed), steps) for seed in (None, 1, 2)]
+        ordered = [play(make_sim(task, seed), steps) for seed in (None, 1)]
     assert not is_deterministic()
     for other in (plain, *ordered[1:]):  # on a CPU the threads' own order is the same
         assert all(torch.equal(a, b) for a, b in zip(ordered[0], other))
@@ -69,3 +70,10 @@ def test_other_models_of_the_process_are_unchanged() -> None:
     after = make_sim("Cartpole", None)
     assert not hasattr(after, "_order")
     assert all(torch.equal(a, b) for a, b in zip(before, play(after, 5)))
+
+
+def test_other_solver_is_refused(monkeypatch) -> None:
+    """Deterministic simulation was asked for: there is no fallback."""
+    monkeypatch.setattr(mujoco_warp_order.solver, "_update_gradient", lambda model, data: None)
+    with pytest.raises(ValueError, match=r"install mujoco-warp~=4\.0\.0 .*_update_gradient has the parameters model"):
+        mujoco_warp_order.RowOrder(None, None)

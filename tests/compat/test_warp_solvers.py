@@ -3,10 +3,11 @@
 import threading
 
 import pytest
+import torch
 import warp as wp
-from warp._src import build, context
+from warp._src import context
 
-from envcoder_bench.compat import warp_solvers
+from envcoder_bench.compat import warp_modules, warp_solvers
 from envcoder_bench.compat.warp_solvers import Solvers
 from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.sim import mujoco_warp_loading as loading
@@ -41,13 +42,14 @@ def wanted(monkeypatch, tmp_path):
     return [(kernel.module, "cuda:0", 64) for kernel in (solve, add)]
 
 
-@pytest.mark.slow
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="takes seconds, and matters on CUDA alone")
 def test_kernel_finds_its_solver_in_the_cache(wanted, monkeypatch, tmp_path):
     solvers = Solvers(wanted)
     assert all(solvers.wait_for(one) for one in wanted)
     solvers.stop()
     assert len(list((tmp_path / "lto").glob("*_fatbin.lto"))) == 1
-    monkeypatch.setattr(context.runtime.core, "wp_cuda_compile_solver", lambda *given: pytest.fail("compiled again"))
+    monkeypatch.setattr(context.runtime.core, "wp_cuda_compile_solver", lambda *args: pytest.fail("compiled again"))
     for module, _, block_dim in wanted:
         options = module.resolve_options(wp.config, block_dim=block_dim)
         assert module._compile(None, output_arch=90, use_ptx=False, options=options)
@@ -99,18 +101,11 @@ def test_module_waits_for_its_own_solvers_alone(wanted, monkeypatch):
     assert not solvers.wait_for(solve)
 
 
-def test_other_version_of_warp_compiles_solvers_itself(wanted, monkeypatch):
-    monkeypatch.setattr(build, "build_lto_solver", None)
-    monkeypatch.setattr(warp_solvers, "_calls", lambda module, *rest: module.inside)
-    solvers = Solvers(wanted)
-    assert all(solvers.wait_for(one) for one in wanted) and not solvers._processes
-
-
 def test_modules_are_loaded_after_their_solvers(monkeypatch):
     loaded = []
 
-    class Told:
-        def __init__(self, wanted):
+    class Noting:
+        def __init__(self, targets):
             self.stop = lambda: loaded.append("stopped")
 
         def wait_for(self, one):
@@ -121,9 +116,9 @@ def test_modules_are_loaded_after_their_solvers(monkeypatch):
     def add(a: wp.array(dtype=float)):
         a[0] += 2.0
 
-    monkeypatch.setattr(loading, "Solvers", Told)
-    usual = loading.Module.load
-    monkeypatch.setattr(loading.Module, "load", lambda *given: loaded.append("loaded") or usual(*given))
+    monkeypatch.setattr(loading, "Solvers", Noting)
+    usual = warp_modules.load
+    monkeypatch.setattr(warp_modules, "load", lambda target: loaded.append("loaded") or usual(target))
     with wp.ScopedDevice("cpu"):
         loading.load_kernels(lambda: wp.launch(add, dim=1, inputs=[wp.zeros(1, dtype=float)]))
     assert loaded == ["waited", "loaded", "stopped"]

@@ -20,10 +20,11 @@ from isaacgym_scene import (
     options,
     pose,
 )
+from warp_launches import launched_by
 
+from envcoder_bench.compat import warp_modules
 from envcoder_bench.isaacgym.api import gymapi
 from envcoder_bench.isaacgym.api.simulation import ENGINE_VARIABLE
-from envcoder_bench.sim import mujoco_warp_loading as loading
 
 DRIVE = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 40.0, "damping": 2.0, "effort": 20.0, "armature": 0.02}
 
@@ -363,18 +364,10 @@ def test_step_does_not_synchronize_with_the_gpu(tmp_path, engine):
 @marked(on_warp)
 def test_all_kernels_of_a_step_are_found_without_launching_them(tmp_path, engine, monkeypatch):
     scene = mixed_scene(tmp_path)
-    found, launched, usual = {}, set(), loading.Module.load
-
-    def load(module, device, block_dim=None, *rest, **more):
-        # on CUDA the sizes of grids ask for modules without a block size: that of the module's options
-        launched.add((module, str(device), block_dim or module.options["block_dim"]))
-        return usual(module, device, block_dim, *rest, **more)
-
-    before = numbers(scene)[:3]  # roots, joints and bodies
+    targets, before = {}, numbers(scene)[:3]  # roots, joints and bodies
     with warp_modules.recording(targets):
         scene.sim.engine._advance()
     assert all(map(torch.equal, numbers(scene)[:3], before))
-    monkeypatch.setattr(loading.Module, "load", load)
-    scene.sim.engine._advance()
+    launched = launched_by(scene.sim.engine._advance, monkeypatch)
     assert len(launched) > 20
-    assert launched <= set(found)
+    assert launched <= set(targets)
