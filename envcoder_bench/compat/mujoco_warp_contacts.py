@@ -64,9 +64,9 @@ def is_as_expected() -> bool:
 @functools.cache
 def search_first(search: Search) -> None:
     """Let MuJoCo Warp call ``search`` before its own search from now on, which gets the pairs that it returns."""
-    own = collision_driver.convex_narrowphase
+    usual = collision_driver.convex_narrowphase
 
     def convex_narrowphase(m: mjw.Model, d: mjw.Data, ctx: Any, collision_table: list) -> None:
-        own(m, d, ctx, search(m, d, ctx, collision_table))
+        usual(m, d, ctx, search(m, d, ctx, collision_table))
 
     collision_driver.convex_narrowphase = convex_narrowphase

@@ -84,10 +84,10 @@ def disk_trouble(error: OSError, folder: Path | None = None) -> str:
 
     Any error about a file in ``folder`` counts, because somebody may have deleted the folder.
     """
-    place = None if error.filename is None else Path(os.fsdecode(error.filename))
-    if error.errno not in _SURROUNDINGS and (folder is None or place is None or folder not in place.parents):
+    path = None if error.filename is None else Path(os.fsdecode(error.filename))
+    if error.errno not in _SURROUNDINGS and (folder is None or path is None or folder not in path.parents):
         return ""
-    return f"{error.strerror}" if place is None else f"{place}: {error.strerror}"
+    return f"{error.strerror}" if path is None else f"{path}: {error.strerror}"
 
 
 def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> None:

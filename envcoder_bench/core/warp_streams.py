@@ -13,10 +13,10 @@ def warp_stream(device: torch.device) -> wp.Stream | None:
     """Return torch's current stream on ``device``, also one that captures, for Warp's launches; None on a CPU."""
     if device.type != "cuda":
         return None
-    own = torch.cuda.current_stream(device)
-    key = own.device.index, own.cuda_stream
+    stream = torch.cuda.current_stream(device)
+    key = stream.device.index, stream.cuda_stream
     if key not in _streams:
-        _streams[key] = wp.stream_from_torch(own)
+        _streams[key] = wp.stream_from_torch(stream)
     return _streams[key]
 
 

@@ -40,17 +40,17 @@ class Missing(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         module = self.__name__
-        told = f"{module}.{name} is used, and {module.split('.')[0]} is not installed"
+        message = f"{module}.{name} is used, and {module.split('.')[0]} is not installed"
 
         class Parts(type):
             def __getattr__(cls, part: str) -> Any:
                 if part.startswith("__"):
                     raise AttributeError(part)
-                raise ImportError(told)
+                raise ImportError(message)
 
         class Unavailable(metaclass=Parts):
             def __init__(self, *args: Any, **kwargs: Any) -> None:
-                raise ImportError(told)
+                raise ImportError(message)
 
         return Unavailable
 

@@ -139,8 +139,8 @@ class MujocoCpu(MujocoTensors):
         written = np.flatnonzero(mask.numpy())
         if written.size == 0:
             return
-        given = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
-        root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in given)
+        arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
+        root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in arguments)
         limits = ((root, _MAX_BODY), (pos, MAX_QPOS), (vel, MAX_QVEL), (objects, _MAX_BODY))
         refused = ~_within_limits(written, *limits)
         ids = written[~refused]
@@ -314,8 +314,8 @@ class CpuSites:
             turn = axes[:, dof, :3]
             jacobian[rows, 0:3, dof] = axes[:, dof, 3:] + cross(turn, arm)
             jacobian[rows, 3:6, dof] = turn
-        place = self._sites.inertia
-        self.mass_matrix.numpy()[rows] = np.where(place < 0, 0.0, self._inertia[rows][:, place])
+        entries = self._sites.inertia
+        self.mass_matrix.numpy()[rows] = np.where(entries < 0, 0.0, self._inertia[rows][:, entries])
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:

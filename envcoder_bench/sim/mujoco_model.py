@@ -256,8 +256,9 @@ def _describe(
     ranges = model.jnt_range[first:end].T
     lower, upper = (np.where(limited, ends, none) for ends, none in zip(ranges, (-np.inf, np.inf)))
     effort = np.zeros(len(dof_names))
-    own = _greatest(model.actuator_forcelimited, model.actuator_forcerange)
-    effort[actuated] = np.minimum(own, _greatest(model.jnt_actfrclimited, model.jnt_actfrcrange)[first + actuated])
+    of_motors = _greatest(model.actuator_forcelimited, model.actuator_forcerange)
+    of_joints = _greatest(model.jnt_actfrclimited, model.jnt_actfrcrange)[first + actuated]
+    effort[actuated] = np.minimum(of_motors, of_joints)
 
     room = buffer_sizes(model)
     return RobotModel(
@@ -325,10 +326,10 @@ def find_sites(model: mujoco.MjModel, first_qvel: int, num_dofs: int) -> SiteMod
             body = int(model.body_parentid[body])
         for row in range(num_dofs):
             start = int(model.M_rowadr[first_qvel + row])
-            for place in range(start, start + int(model.M_rownnz[first_qvel + row])):
-                column = int(model.M_colind[place]) - first_qvel
+            for entry in range(start, start + int(model.M_rownnz[first_qvel + row])):
+                column = int(model.M_colind[entry]) - first_qvel
                 if column >= 0:
-                    inertia[row, column] = inertia[column, row] = place
+                    inertia[row, column] = inertia[column, row] = entry
     return SiteModel(
         names=names,
         bodies=model.site_bodyid.astype(np.int64),

@@ -84,7 +84,7 @@ class _Source:
 
     def has(self, tag: str, name: str) -> bool:
         """Return whether an asset of the model can be from here; attaching puts a prefix before names."""
-        return any(own == tag and name.endswith(known) for own, known in self.names)
+        return any(kind == tag and name.endswith(suffix) for kind, suffix in self.names)
 
 
 def self_contained(text: str, spec: Any, xml: Path, beside: Path | None = None) -> tuple[str, dict[str, bytes]]:
@@ -102,7 +102,7 @@ def self_contained(text: str, spec: Any, xml: Path, beside: Path | None = None) 
     root, sources = ET.fromstring(text), _sources(xml.absolute())
     contents: dict[str, bytes] = {}
     for tag, folder_key in _DIRS.items():
-        elements = {own.name: own for own in getattr(spec, "meshes" if tag == "mesh" else f"{tag}s")}
+        elements = {asset.name: asset for asset in getattr(spec, "meshes" if tag == "mesh" else f"{tag}s")}
         for node in root.iter(tag):
             for side in [side for side in _SIDES if node.get(side)]:
                 name = node.get("name", "")
@@ -126,15 +126,15 @@ def check_copy(model: Any, text: str, contents: dict[str, bytes]) -> None:
         (Path(folder) / "model.xml").write_text(text, encoding="utf-8")
         copy = mujoco.MjModel.from_xml_path(str(Path(folder) / "model.xml"))
     for name in ("body_mass", "body_inertia", "mesh_vert", "hfield_data", "tex_data", "skin_vert"):
-        mine, other = (np.asarray(getattr(own, name), dtype=np.float64) for own in (model, copy))
+        mine, other = (np.asarray(getattr(either, name), dtype=np.float64) for either in (model, copy))
         if mine.shape != other.shape or not np.allclose(mine, other, rtol=_DIGITS, atol=_DIGITS * 1e-3):
             raise ValueError(f"its copy differs in {name}: give the assets of attached models names of their own")
 
 
 def _sources(xml: Path) -> list[_Source]:
     """Return the sources of a model's assets, itself first."""
-    own = _Source(xml.parent)
-    found = [own]
+    source = _Source(xml.parent)
+    sources = [source]
     todo, done = [xml], {xml}
     while todo:
         file = todo.pop(0)
@@ -145,35 +145,37 @@ def _sources(xml: Path) -> list[_Source]:
         for node in nodes:
             path = node.get("file", "")
             if node.tag in _DIRS and (path or node.get("name")):
-                own.names.add((node.tag, node.get("name") or Path(_base(path)).stem))
+                source.names.add((node.tag, node.get("name") or Path(_base(path)).stem))
             elif node.tag == "model" and path:
-                found += _sources(_beside(path, own.folder, file.parent))
+                sources += _sources(_beside(path, source.folder, file.parent))
             elif node.tag == "include" and path:
-                included = _beside(path, own.folder, file.parent)
+                included = _beside(path, source.folder, file.parent)
                 todo += [included] * (included not in done)
                 done.add(included)
-    return found
+    return sources
 
 
 def _beside(path: str, *folders: Path) -> Path:
     """Return a file in the first of the folders that has it."""
     places = [folder / path for folder in folders]
-    return next((place for place in places if place.is_file()), places[0])
+    return next((candidate for candidate in places if candidate.is_file()), places[0])
 
 
 def _folder(spec: Any, element: Any, key: str) -> str:
     """Return ``meshdir`` or ``texturedir`` for an asset; those of attached models are their own."""
-    own = getattr(getattr(element, "compiler", None), key, None)
-    return getattr(spec, key) if own is None else own
+    setting = getattr(getattr(element, "compiler", None), key, None)
+    return getattr(spec, key) if setting is None else setting
 
 
 def _find(tag: str, name: str, sources: list[_Source], folder: str, file: str) -> Path:
     """Return the file of an asset. Raises ValueError."""
-    first = [sources[0]] if (tag, name) in sources[0].names else [own for own in sources[1:] if own.has(tag, name)]
-    places = [own.folder / folder / file for own in [*first, *sources]]
-    for place in places:
-        if place.is_file():
-            return place
+    first = [sources[0]]
+    if (tag, name) not in sources[0].names:
+        first = [source for source in sources[1:] if source.has(tag, name)]
+    places = [source.folder / folder / file for source in [*first, *sources]]
+    for candidate in places:
+        if candidate.is_file():
+            return candidate
     raise ValueError(f"{tag} {name}: there is no {places[0]}")
 
 
@@ -187,7 +189,7 @@ def _named(name: str, content: bytes, contents: dict[str, bytes], beside: Path |
     count = 1
     while True:
         path = f"{FOLDER}/{stem}{f'_{count}' if count > 1 else ''}{suffix}"
-        there = {known.lower(): known for known in contents}.get(path.lower())
+        there = {path_before.lower(): path_before for path_before in contents}.get(path.lower())
         if there is not None and contents[there] == content:
             return there
         if there is None and _is_free(path, content, beside):

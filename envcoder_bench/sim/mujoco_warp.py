@@ -208,9 +208,9 @@ class MujocoWarp(MujocoTensors):
         self._wait()
         arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
         arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
-        own = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
-        own += self._order.capacity if self._ordered else 0
-        return (own + self._workspace) // self.num_envs
+        allocated = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
+        allocated += self._order.capacity if self._ordered else 0
+        return (allocated + self._workspace) // self.num_envs
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self._wait()
@@ -243,9 +243,9 @@ class MujocoWarp(MujocoTensors):
         object_states: Tensor | None = None,
     ) -> None:
         self._wait()
-        given = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
-        own = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
-        new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(given, own)]
+        arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
+        present = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
+        new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(arguments, present)]
         flat = [x.view(self.num_envs, x[0].numel()) for x in new]
         self._written.copy_(mask)
         with self._on_torch_stream():
@@ -254,7 +254,7 @@ class MujocoWarp(MujocoTensors):
                 dim=self.num_envs,
                 inputs=[
                     self._written_mask,
-                    *(x is not None for x in given),
+                    *(x is not None for x in arguments),
                     *(wp.from_torch(x) for x in flat),
                     self._default_qpos,
                     self._robot.first_qpos,

@@ -135,8 +135,8 @@ class SceneMethods:
     ) -> int:
         """Add an actor to an environment; return its index there."""
         env.sim.record("create_actor")
-        own = (asset.dof_properties.copy(), asset.shapes, asset.tendons)
-        env.actors.append(Actor(asset, name, Transform(Vec3(*pose.p), Quat(*pose.r)), group, filter, *own))
+        properties = (asset.dof_properties.copy(), asset.shapes, asset.tendons)
+        env.actors.append(Actor(asset, name, Transform(Vec3(*pose.p), Quat(*pose.r)), group, filter, *properties))
         return len(env.actors) - 1
 
     def create_rigid_body_attractor(self, env: Env, properties: AttractorProperties) -> int:

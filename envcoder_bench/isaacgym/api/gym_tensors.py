@@ -48,20 +48,20 @@ class TensorMethods:
     def acquire_jacobian_tensor(self, sim: Simulation, name: str) -> Tensor:
         """Return ``(num_envs, links, 6, dofs)`` of the fixed-base actor ``name``."""
         actor = _actor(sim, name, "acquire_jacobian_tensor")
-        place = sim.layout.places[actor]
-        if not place.fixed:
+        parts = sim.layout.places[actor]
+        if not parts.fixed:
             raise NotImplementedError(
                 f"acquire_jacobian_tensor: {name!r} has a free base; only fixed ones are supported"
             )
-        links, dofs = place.bodies.stop - place.bodies.start - 1, place.dofs.stop - place.dofs.start
+        links, dofs = parts.bodies.stop - parts.bodies.start - 1, parts.dofs.stop - parts.dofs.start
         shape = (sim.engine.num_envs, links, 6, dofs)
         return sim.tensor(shape, lambda out: sim.engine.read_jacobian(actor, out), "jacobian", actor)
 
     def acquire_mass_matrix_tensor(self, sim: Simulation, name: str) -> Tensor:
         """Return ``(num_envs, dofs, dofs)`` of the actor ``name``."""
         actor = _actor(sim, name, "acquire_mass_matrix_tensor")
-        place = sim.layout.places[actor]
-        dofs = place.dofs.stop - place.dofs.start
+        parts = sim.layout.places[actor]
+        dofs = parts.dofs.stop - parts.dofs.start
         shape = (sim.engine.num_envs, dofs, dofs)
         return sim.tensor(shape, lambda out: sim.engine.read_mass_matrix(actor, out), "mass matrix", actor)
 
@@ -152,10 +152,10 @@ class TensorMethods:
         if space == LOCAL_SPACE:
             bodies = torch.zeros(engine.num_envs * engine.num_bodies, 13, device=engine.device)
             engine.read_bodies(bodies)
-        for columns, given in ((slice(0, 3), forceTensor), (slice(3, 6), torqueTensor)):
-            if given is None:
+        for columns, tensor in ((slice(0, 3), forceTensor), (slice(3, 6), torqueTensor)):
+            if tensor is None:
                 continue
-            vectors = given.reshape(-1, 3)
+            vectors = tensor.reshape(-1, 3)
             if bodies is not None:
                 vectors = quat_apply(bodies[:, 3:7], vectors)
             engine.forces[..., columns] = vectors.view(engine.num_envs, engine.num_bodies, 3)
@@ -189,9 +189,9 @@ def _everyone(sim: Simulation) -> Tensor:
     return torch.ones(engine.num_envs, engine.num_actors, dtype=torch.bool, device=engine.device)
 
 
-def _command(sim: Simulation, held: Tensor, given: Tensor, rows: Tensor | None = None) -> bool:
+def _command(sim: Simulation, held: Tensor, command: Tensor, rows: Tensor | None = None) -> bool:
     """Store a command for all DOFs, or for those of the actors ``rows``."""
-    values = given.detach().reshape(held.shape)
+    values = command.detach().reshape(held.shape)
     if rows is None:
         held.copy_(values)
     else:

@@ -116,8 +116,8 @@ class Asset:
         names = []
         for body in range(2, self.model.nbody):
             first, count = int(self.model.body_jntadr[body]), int(self.model.body_jntnum[body])
-            own = [self.model.joint(j).name for j in range(first, first + count)]
-            names += own or [self.fixed_joints.get(self.model.body(body).name, self.model.body(body).name)]
+            moving = [self.model.joint(j).name for j in range(first, first + count)]
+            names += moving or [self.fixed_joints.get(self.model.body(body).name, self.model.body(body).name)]
         return names
 
     @property
@@ -127,13 +127,13 @@ class Asset:
         return {t.data: t.name[len(prefix) :] for t in self.spec.texts if t.name.startswith(prefix)}
 
     def _read_actuators(self) -> tuple[list[str], list[ActuatorProperties]]:
-        model, joints, found = self.model, [], []
+        model, joints, actuators = self.model, [], []
         for a in range(model.nu):
             joint = int(model.actuator_trnid[a, 0])
             on_joint = model.actuator_trntype[a] == int(mujoco.mjtTrn.mjTRN_JOINT)
             joints.append(model.joint(joint).name if on_joint else model.tendon(joint).name)
             limited = bool(model.actuator_forcelimited[a])
-            found.append(
+            actuators.append(
                 ActuatorProperties(
                     control_limited=bool(model.actuator_ctrllimited[a]),
                     force_limited=limited,
@@ -145,7 +145,7 @@ class Asset:
                     motor_effort=float(model.actuator_gear[a, 0]),
                 )
             )
-        return joints, found
+        return joints, actuators
 
     @property
     def slides(self) -> list[bool]:

@@ -114,7 +114,7 @@ def touching(classes: list[list[ShapeClass]], grounds: int) -> list[tuple[int, i
     owners = [k for k, actor in enumerate(classes) for _ in actor] + [-1] * grounds
     kinds = [kind for actor in classes for kind in actor] + [GROUND] * grounds
     answers: dict[tuple[ShapeClass, ShapeClass], bool] = {}
-    found = []
+    pairs = []
     for b, second in enumerate(kinds):
         for a in range(b):
             if owners[a] != owners[b]:
@@ -122,8 +122,8 @@ def touching(classes: list[list[ShapeClass]], grounds: int) -> list[tuple[int, i
                 if key not in answers:
                     answers[key] = may_touch(*key)
                 if answers[key]:
-                    found.append((a, b))
-    return found
+                    pairs.append((a, b))
+    return pairs
 
 
 def add_pairs(

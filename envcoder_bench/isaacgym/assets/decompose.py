@@ -34,8 +34,8 @@ def decompose(root: Link, options: AssetOptions) -> None:
     for link in walk(root):
         shapes = []
         for shape in link.shapes:
-            found = () if shape.mesh is None else parts(shape.mesh, tuple(shape.size), limits)
-            shapes += [Shape("mesh", shape.size, shape.frame, shape.mesh, part) for part in found] or [shape]
+            hulls = () if shape.mesh is None else parts(shape.mesh, tuple(shape.size), limits)
+            shapes += [Shape("mesh", shape.size, shape.frame, shape.mesh, part) for part in hulls] or [shape]
         link.shapes = shapes
 
 
@@ -71,7 +71,7 @@ def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) ->
     if volume > CONVEX * _hull_volume(mesh, scale):
         return ()
     resolution, count, corners = limits
-    found = vhacdx.compute_vhacd(
+    hulls = vhacdx.compute_vhacd(
         vertices,
         triangles.astype(np.uint32),
         maxConvexHulls=count,
@@ -79,7 +79,7 @@ def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) ->
         maxNumVerticesPerCH=corners,
         asyncACD=False,  # deterministic
     )
-    return tuple(np.asarray(points, dtype=np.float64) for points, _ in found)
+    return tuple(np.asarray(points, dtype=np.float64) for points, _ in hulls)
 
 
 def read(mesh: Path, scale: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:

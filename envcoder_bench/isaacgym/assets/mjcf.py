@@ -121,12 +121,12 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
         else:
             gone.add(name)  # .glb, .dae: visual meshes
         if mesh in kept and mesh.get("file") is not None:
-            places = [place / mesh.get("file", "") for place in (folder, path.parent, asset_root)]
-            found = next((place for place in places if place.is_file()), None)
-            if found is None:
+            places = [candidate / mesh.get("file", "") for candidate in (folder, path.parent, asset_root)]
+            mesh_file = next((candidate for candidate in places if candidate.is_file()), None)
+            if mesh_file is None:
                 raise AssetError(f"{path}: the mesh {mesh.get('file')} is missing (looked in {folder})")
             mesh.set("name", name)
-            mesh.set("file", str(found.resolve()))
+            mesh.set("file", str(mesh_file.resolve()))
     for asset in root.findall("asset"):
         root.remove(asset)
     ET.SubElement(root, "asset").extend(kept)

@@ -60,12 +60,12 @@ def from_triangles(vertices: np.ndarray, triangles: np.ndarray, params: Triangle
     """
     points = np.asarray(vertices, dtype=np.float64).reshape(-1, 3)
     faces = np.asarray(triangles).astype(np.int64).reshape(-1, 3)
-    for name, wanted, given in (
+    for name, wanted, count in (
         ("nb_vertices", int(params.nb_vertices), len(points)),
         ("nb_triangles", int(params.nb_triangles), len(faces)),
     ):
-        if wanted != given:
-            raise ValueError(f"add_triangle_mesh: {name} is {wanted}, but the array holds {given}")
+        if wanted != count:
+            raise ValueError(f"add_triangle_mesh: {name} is {wanted}, but the array holds {count}")
     if not len(faces) or faces.min() < 0 or faces.max() >= len(points):
         raise ValueError(f"add_triangle_mesh: give at least one triangle, with indices from 0 to {len(points) - 1}")
     tell_ignored("TriangleMeshParams", params.ignored())

@@ -239,10 +239,10 @@ def _frame(origin: ET.Element | None) -> np.ndarray:
 
 
 def _attribute(element: ET.Element, child: str, name: str, path: Path) -> str:
-    found = element.find(child)
-    if found is None or found.get(name) is None:
+    node = element.find(child)
+    if node is None or node.get(name) is None:
         raise AssetError(f"{path}: joint {element.get('name')} has no <{child} {name}=...>")
-    return found.get(name, "")
+    return node.get(name, "")
 
 
 def _number(element: ET.Element | None, name: str, default: float) -> float:

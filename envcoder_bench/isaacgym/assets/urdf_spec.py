@@ -74,15 +74,15 @@ def weigh(root: Link, options: AssetOptions) -> None:
         turn = axes.reshape(3, 3)
         inertia = turn @ np.diag(body.inertia) @ turn.T
         shaped = Inertial(float(body.mass[0]), body.ipos.copy(), inertia)
-        given = link.inertial
-        if given is None:
+        inertial = link.inertial
+        if inertial is None:
             link.inertial = shaped if shaped.mass > 0 else None
             continue
         if options.override_com and shaped.mass > 0:
-            given.com = shaped.com
-        if given.inertia is None or (options.override_inertia and shaped.mass > 0):
+            inertial.com = shaped.com
+        if inertial.inertia is None or (options.override_inertia and shaped.mass > 0):
             per_mass = inertia / shaped.mass if shaped.mass > 0 else 0.4 * 0.05**2 * np.eye(3)
-            given.inertia = given.mass * per_mass
+            inertial.inertia = inertial.mass * per_mass
 
 
 def add_shape(spec: mujoco.MjSpec, body: mujoco.MjsBody, shape: Shape, density: float) -> None:

@@ -134,11 +134,11 @@ def _add_terrain(spec: mujoco.MjSpec, number: int, terrain: Terrain) -> str:
 def _shape_classes(number: int, actor: Actor) -> list[ShapeClass]:
     """Return the class of each shape of an actor."""
     model, classes = actor.asset.model, []
-    for geom, own in enumerate(actor.filters()):
+    for geom, bits in enumerate(actor.filters()):
         body = int(model.geom_bodyid[geom])
         immovable = actor.asset.fixed and int(model.body_weldid[body]) in (0, int(model.body_weldid[1]))
-        if actor.filter >= 0 or own:
-            classes.append(ShapeClass(actor.group, own, immovable))
+        if actor.filter >= 0 or bits:
+            classes.append(ShapeClass(actor.group, bits, immovable))
         else:
             contype, conaffinity = int(model.geom_contype[geom]), int(model.geom_conaffinity[geom])
             classes.append(ShapeClass(actor.group, 0, immovable, number, contype, conaffinity))
@@ -211,13 +211,13 @@ def _describe(
         bodies += [model.body(f"{k}/{name}").id for name in asset.body_names]
         joints += [model.joint(f"{k}/{name}").id for name in asset.dof_names]
         root = bodies[first]
-        place = ActorPlace(asset.fixed, slice(first, len(bodies)), slice(dof, len(joints)), root)
+        parts = ActorPlace(asset.fixed, slice(first, len(bodies)), slice(dof, len(joints)), root)
         if asset.fixed:
-            place.mocap = int(model.body_mocapid[root])
+            parts.mocap = int(model.body_mocapid[root])
         else:
-            place.qpos = int(model.jnt_qposadr[model.body_jntadr[root]])
-            place.qvel = int(model.jnt_dofadr[model.body_jntadr[root]])
-        places.append(place)
+            parts.qpos = int(model.jnt_qposadr[model.body_jntadr[root]])
+            parts.qvel = int(model.jnt_dofadr[model.body_jntadr[root]])
+        places.append(parts)
     options = [actor.asset.options for actor in actors]
     return Layout(
         model=model,

@@ -137,11 +137,11 @@ class CpuEngine(Engine):
 
     def _load_commands(self) -> np.ndarray:
         """Load commands and forces; return where they are not finite, ``(num_envs,)`` bool: these get none."""
-        own = self._properties
+        drives = self._properties
         position, velocity = self.position_targets.numpy(), self.velocity_targets.numpy()
-        damped, forces = own.damping * velocity, self.forces.numpy()
-        command = np.where(own.mode == DOF_MODE_POS, own.stiffness * position + damped, self.efforts.numpy())
-        command = np.where(own.mode == DOF_MODE_VEL, damped, command)
+        damped, forces = drives.damping * velocity, self.forces.numpy()
+        command = np.where(drives.mode == DOF_MODE_POS, drives.stiffness * position + damped, self.efforts.numpy())
+        command = np.where(drives.mode == DOF_MODE_VEL, damped, command)
         bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
         self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -_MAX_COMMAND, _MAX_COMMAND)
         self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
@@ -162,52 +162,52 @@ class CpuEngine(Engine):
     def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
         written = mask.numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
-        for k, place in enumerate(self._layout.places):
+        for k, actor in enumerate(self._layout.places):
             ids = np.flatnonzero(written[:, k])
             if ids.size == 0:
                 continue
             state = values[ids, k].astype(float)
-            self._put(ids, place, np.concatenate([state[:, :3], state[:, [6, 3, 4, 5]]], axis=1))
-            if not place.fixed:
-                turn, spin = rotation_matrices(self._qpos[ids, place.qpos + 3 : place.qpos + 7]), state[:, 10:13]
-                arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[ids, place.root])
-                self._qvel[ids, place.qvel : place.qvel + 3] = state[:, 7:10] - np.cross(spin, arm)
-                self._qvel[ids, place.qvel + 3 : place.qvel + 6] = np.einsum("nji,nj->ni", turn, spin)
+            self._put(ids, actor, np.concatenate([state[:, :3], state[:, [6, 3, 4, 5]]], axis=1))
+            if not actor.fixed:
+                turn, spin = rotation_matrices(self._qpos[ids, actor.qpos + 3 : actor.qpos + 7]), state[:, 10:13]
+                arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[ids, actor.root])
+                self._qvel[ids, actor.qvel : actor.qvel + 3] = state[:, 7:10] - np.cross(spin, arm)
+                self._qvel[ids, actor.qvel + 3 : actor.qvel + 6] = np.einsum("nji,nj->ni", turn, spin)
         self._warmstart[written.any(axis=1)] = 0.0
 
-    def _put(self, ids: np.ndarray, place: ActorPlace, pose: np.ndarray) -> None:
+    def _put(self, ids: np.ndarray, actor: ActorPlace, pose: np.ndarray) -> None:
         """Set the pose of a root in some environments: position and quaternion wxyz, ``(n, 7)``."""
         norm = np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
         quat = np.where(norm > 1e-9, pose[:, 3:] / np.maximum(norm, 1e-9), [1.0, 0.0, 0.0, 0.0])
-        if place.fixed and self._mocap is not None:
-            self._mocap[0][ids, place.mocap], self._mocap[1][ids, place.mocap] = pose[:, :3], quat
+        if actor.fixed and self._mocap is not None:
+            self._mocap[0][ids, actor.mocap], self._mocap[1][ids, actor.mocap] = pose[:, :3], quat
         else:
-            self._qpos[ids, place.qpos : place.qpos + 3] = pose[:, :3]
-            self._qpos[ids, place.qpos + 3 : place.qpos + 7] = quat
+            self._qpos[ids, actor.qpos : actor.qpos + 3] = pose[:, :3]
+            self._qpos[ids, actor.qpos + 3 : actor.qpos + 7] = quat
 
     def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
         written = mask.numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_dofs, 2)
-        for k, place in enumerate(self._layout.places):
+        for k, actor in enumerate(self._layout.places):
             ids = np.flatnonzero(written[:, k])
-            if ids.size and place.dofs.stop > place.dofs.start:
-                self._qpos[ids[:, None], self._layout.dof_qpos[place.dofs]] = values[ids, place.dofs, 0]
-                self._qvel[ids[:, None], self._layout.dof_qvel[place.dofs]] = values[ids, place.dofs, 1]
+            if ids.size and actor.dofs.stop > actor.dofs.start:
+                self._qpos[ids[:, None], self._layout.dof_qpos[actor.dofs]] = values[ids, actor.dofs, 0]
+                self._qvel[ids[:, None], self._layout.dof_qvel[actor.dofs]] = values[ids, actor.dofs, 1]
         self._warmstart[written.any(axis=1)] = 0.0
 
     def read_roots(self, out: Tensor) -> None:
         states = out.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
-        for k, place in enumerate(self._layout.places):
-            if place.fixed and self._mocap is not None:
-                position, quat = self._mocap[0][:, place.mocap], self._mocap[1][:, place.mocap]
+        for k, actor in enumerate(self._layout.places):
+            if actor.fixed and self._mocap is not None:
+                position, quat = self._mocap[0][:, actor.mocap], self._mocap[1][:, actor.mocap]
                 states[:, k, 7:] = 0.0
             else:
-                position = self._qpos[:, place.qpos : place.qpos + 3]
-                quat = self._qpos[:, place.qpos + 3 : place.qpos + 7]
+                position = self._qpos[:, actor.qpos : actor.qpos + 3]
+                quat = self._qpos[:, actor.qpos + 3 : actor.qpos + 7]
                 turn = rotation_matrices(quat)
-                spin = np.einsum("nij,nj->ni", turn, self._qvel[:, place.qvel + 3 : place.qvel + 6])
-                arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[:, place.root])
-                states[:, k, 7:10] = self._qvel[:, place.qvel : place.qvel + 3] + np.cross(spin, arm)
+                spin = np.einsum("nij,nj->ni", turn, self._qvel[:, actor.qvel + 3 : actor.qvel + 6])
+                arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[:, actor.root])
+                states[:, k, 7:10] = self._qvel[:, actor.qvel : actor.qvel + 3] + np.cross(spin, arm)
                 states[:, k, 10:13] = spin
             states[:, k, :3], states[:, k, 3:7] = position, quat[:, [1, 2, 3, 0]]
 
@@ -242,8 +242,8 @@ class CpuEngine(Engine):
         """Return the arrays on which a step and the readers depend, without the state of the last step."""
         outputs = self._outputs
         last = {"state": self._batch.state, "contact": outputs.contacts, "force": outputs.dof_forces}
-        own = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
-        return {**last, "sensor": outputs.sensors, **{name: getattr(self, name).numpy() for name in own}}
+        names = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
+        return {**last, "sensor": outputs.sensors, **{name: getattr(self, name).numpy() for name in names}}
 
     def get_state(self) -> dict[str, Tensor]:
         self._derive()
@@ -264,14 +264,14 @@ class CpuEngine(Engine):
 
 def damp_roots(layout: Layout, properties: CpuProperties, qpos: np.ndarray, qvel: np.ndarray) -> None:
     """Damp the velocities of free roots before a physics step, as PhysX: those of the centre of mass, by 1 - rate h."""
-    for place, rates in zip(layout.places, layout.root_damping):
+    for actor, rates in zip(layout.places, layout.root_damping):
         if not any(rates):
             continue
         linear, angular = (min(rate * layout.model.opt.timestep, 1.0) for rate in rates)
-        velocity, spin = qvel[:, place.qvel : place.qvel + 3], qvel[:, place.qvel + 3 : place.qvel + 6]
-        arm = properties.ipos[:, place.root]
+        velocity, spin = qvel[:, actor.qvel : actor.qvel + 3], qvel[:, actor.qvel + 3 : actor.qvel + 6]
+        arm = properties.ipos[:, actor.root]
         if linear != angular and arm.any():  # qvel has the velocity of the root's origin
-            turn = rotation_matrices(qpos[:, place.qpos + 3 : place.qpos + 7])
+            turn = rotation_matrices(qpos[:, actor.qpos + 3 : actor.qpos + 7])
             moved = (angular - linear) * np.einsum("nij,nj->ni", turn, np.cross(spin, arm))
             velocity[...] = (1.0 - linear) * velocity + moved
         else:
@@ -287,10 +287,10 @@ def limit_velocities(layout: Layout, properties: CpuProperties, qpos: np.ndarray
     if (limited != joint).any():
         qpos[:, layout.dof_qpos] -= layout.model.opt.timestep * (joint - limited)
         qvel[:, columns] = limited
-    for place, limits in zip(layout.places, layout.max_velocity):
-        if place.fixed:
+    for actor, limits in zip(layout.places, layout.max_velocity):
+        if actor.fixed:
             continue
-        for first, limit in zip((place.qvel, place.qvel + 3), limits):
+        for first, limit in zip((actor.qvel, actor.qvel + 3), limits):
             part = qvel[:, first : first + 3]
             speed = np.sqrt((part * part).sum(axis=1))
             fast = speed > limit

@@ -56,13 +56,13 @@ class CpuOutputs:
 
     def read_sensors(self) -> None:
         """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
-        own = self._properties
+        properties = self._properties
         for number, (body, frame) in enumerate(self._sensor_frames):
-            force = own.mass[:, body, None] * self._accelerations[:, number, :3]
-            turn = rotation_matrices(quat_multiply(self._xquat[:, body], own.iquat[:, body]))  # principal axes
+            force = properties.mass[:, body, None] * self._accelerations[:, number, :3]
+            turn = rotation_matrices(quat_multiply(self._xquat[:, body], properties.iquat[:, body]))  # principal axes
             spin = np.einsum("nji,nj->ni", turn, self._cvel[:, body, :3])
             change = np.einsum("nji,nj->ni", turn, self._accelerations[:, number, 3:])
-            inertia = own.inertia[:, body]
+            inertia = properties.inertia[:, body]
             torque = np.einsum("nij,nj->ni", turn, inertia * change + np.cross(spin, inertia * spin))
             pose = rotation_matrices(self._xquat[:, body])
             origin = self._xpos[:, body] + pose @ frame[:3]
@@ -116,9 +116,9 @@ class CpuOutputs:
     def _structure(self, actor: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return an actor's links, addresses of its DOFs in qvel, and ``(links, dofs)`` bool, which DOF moves which."""
         if actor not in self._structures:
-            place = self._layout.places[actor]
-            links = self._layout.bodies[place.bodies.start + int(place.fixed) : place.bodies.stop]
-            columns = self._layout.dof_qvel[place.dofs]
+            parts = self._layout.places[actor]
+            links = self._layout.bodies[parts.bodies.start + int(parts.fixed) : parts.bodies.stop]
+            columns = self._layout.dof_qvel[parts.dofs]
             moved = np.array([np.isin(columns, dofs_above(self._layout.model, int(body))) for body in links])
             self._structures[actor] = links, columns, moved.reshape(len(links), len(columns))
         return self._structures[actor]

@@ -57,8 +57,8 @@ class CpuProperties:
         joints, qvel = self._layout.dof_joint[dofs], self._layout.dof_qvel[dofs]
         self._dofs[rows, dofs], self._unchecked[rows] = properties, True
         new = drives(properties)
-        for own, values in ((self.mode, new.mode), (self.stiffness, new.stiffness), (self.damping, new.damping)):
-            own[rows, dofs] = values
+        for name in ("mode", "stiffness", "damping"):
+            getattr(self, name)[rows, dofs] = getattr(new, name)
         self._bias[rows, dofs, 1], self._bias[rows, dofs, 2] = new.bias_position, new.bias_velocity
         self._force_range[rows, dofs] = np.stack([-new.force_limit, new.force_limit], axis=-1)
         for field, ids, values in ((self._spring, joints, new.spring), (self._damper, qvel, new.damper)):
@@ -72,9 +72,9 @@ class CpuProperties:
         """Damp joints as drives need it, by the last arguments of ``steadying``, ``(num_envs, dofs)``."""
         columns, step = self._layout.dof_qvel, self._layout.model.opt.timestep
         inertia, effort = joint_inertias(self._weights[:, columns]), self._force_range[:, :, 1]
-        own = (self.mode, self.stiffness, self.damping, effort, self.max_velocity)
+        settings = (self.mode, self.stiffness, self.damping, effort, self.max_velocity)
         dampers = _linear(self._damper)
-        more = steadying(*own, inertia, step, error, velocity, target)
+        more = steadying(*settings, inertia, step, error, velocity, target)
         driven = (self.mode == DOF_MODE_POS) | (self.mode == DOF_MODE_VEL)
         dampers[:, columns] = np.where(driven, more, dampers[:, columns])
 
@@ -115,8 +115,8 @@ class CpuProperties:
             self._changed[:] = False
         if self._unchecked.any():
             inertia = joint_inertias(self._weights[self._unchecked][:, self._layout.dof_qvel])
-            own, step = drives(self._dofs[self._unchecked]), self._layout.model.opt.timestep
-            self.steadied |= may_need_steadying(own, inertia, step)
+            unchecked, step = drives(self._dofs[self._unchecked]), self._layout.model.opt.timestep
+            self.steadied |= may_need_steadying(unchecked, inertia, step)
             self._unchecked[:] = False
 
 

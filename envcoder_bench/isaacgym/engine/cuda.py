@@ -304,9 +304,9 @@ class WarpEngine(Engine):
     def _live(self) -> dict[str, Tensor]:
         """Return the tensors on which a step and the readers depend."""
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown", "overflows")
-        own = {name: getattr(self, name) for name in names}
+        buffers = {name: getattr(self, name) for name in names}
         return {
-            **own,
+            **buffers,
             **self._state.live(),
             "blow_ups": self._blow_ups,
             "dof_forces": self._dof_forces,
@@ -321,9 +321,9 @@ class WarpEngine(Engine):
             for what in ("bodies", "mass"):
                 if {"bodies": "xpos", "mass": "M"}[what] in state:
                     self._want(what)
-            known = {name: x for name, x in self._live().items() if name in state or name not in self._outputs.late()}
-            restore(known, state)
-            if len(known) < len(self._live()):  # some outputs were first read after the state was saved
+            saved = {name: x for name, x in self._live().items() if name in state or name not in self._outputs.late()}
+            restore(saved, state)
+            if len(saved) < len(self._live()):  # some outputs were first read after the state was saved
                 self._flush()
                 self._outputs.refresh(self._counters[0])
-                restore(known, state)  # the refresh has overwritten the others
+                restore(saved, state)  # the refresh has overwritten the others

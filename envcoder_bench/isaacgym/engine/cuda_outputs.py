@@ -146,9 +146,9 @@ class WarpOutputs:
     def _structure(self, actor: int) -> tuple[wp.array, ...]:
         """Return an actor's links, DOF columns, which DOF moves which link, and addresses in the packed mass matrix."""
         if actor not in self._actors:
-            host, place = self._layout.model, self._layout.places[actor]
-            links = self._layout.bodies[place.bodies.start + int(place.fixed) : place.bodies.stop]
-            columns = self._layout.dof_qvel[place.dofs]
+            host, parts = self._layout.model, self._layout.places[actor]
+            links = self._layout.bodies[parts.bodies.start + int(parts.fixed) : parts.bodies.stop]
+            columns = self._layout.dof_qvel[parts.dofs]
             moved = np.array([np.isin(columns, dofs_above(host, int(body))) for body in links])
             self._actors[actor] = (
                 wp.array(links, dtype=wp.int32),

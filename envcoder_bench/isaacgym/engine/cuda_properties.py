@@ -55,8 +55,8 @@ class WarpProperties:
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
         rows = np.asarray(properties)
-        own = self._dofs[slice(None) if env is None or len(self._dofs) == 1 else env, dofs]
-        self._changed |= {"constants"} if (own["armature"] != rows["armature"]).any() else set()
+        present = self._dofs[slice(None) if env is None or len(self._dofs) == 1 else env, dofs]
+        self._changed |= {"constants"} if (present["armature"] != rows["armature"]).any() else set()
         alike = rows.ndim == 1 or bool((rows == rows[:1]).all())
         if alike and len(self._dofs) == 1 and env is None:
             self._dofs[0, dofs] = rows if rows.ndim == 1 else rows[0]
@@ -128,8 +128,8 @@ class WarpProperties:
 
     def _need_steadying(self) -> bool:
         """Return whether drives may need damping; the inertias of worlds with their own masses are not known here."""
-        own, alike = drives(self._dofs), not self._own.keys() & _MASS_FIELDS
-        return may_need_steadying(own, own.armature + self._inertia * alike, self._host.opt.timestep)
+        settings, alike = drives(self._dofs), not self._own.keys() & _MASS_FIELDS
+        return may_need_steadying(settings, settings.armature + self._inertia * alike, self._host.opt.timestep)
 
     def _flush_dofs(self, worlds: np.ndarray) -> None:
         """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
@@ -156,9 +156,9 @@ class WarpProperties:
             "dof_armature": filled(host.dof_armature, layout.dof_qvel, new.armature),
             "jnt_range": filled(host.jnt_range, layout.dof_joint, np.stack([new.lower, new.upper], axis=-1)),
         }
-        own = {"mode": new.mode, "stiffness": new.stiffness, "damping": new.damping, "effort": new.force_limit}
-        own["max_velocity"] = np.minimum(new.max_velocity, 1e30)
-        for owner, values in ((self._model, fields), (self, own)):
+        drive_rows = {"mode": new.mode, "stiffness": new.stiffness, "damping": new.damping, "effort": new.force_limit}
+        drive_rows["max_velocity"] = np.minimum(new.max_velocity, 1e30)
+        for owner, values in ((self._model, fields), (self, drive_rows)):
             for name, rows in values.items():
                 if each:
                     self._put(getattr(owner, name), rows, worlds)

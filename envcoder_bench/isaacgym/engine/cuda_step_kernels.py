@@ -129,7 +129,7 @@ def steady(
     stiffness, damping = wp.where(mode == MODE_POS, drives.stiffness[env, dof], 0.0), drives.damping[env, dof]
     most, limit = effort[env, dof], max_velocity[env, dof]
     weight = 1.0 / wp.clamp(invweight0[env % invweight0.shape[0], column], 1.0e-12, 1.0e9)
-    own = wp.float32(0.0)
+    extra = wp.float32(0.0)
     pulled, reach, firm = stiffness * error, wp.abs(error) / step, damping + step * stiffness
     wanted = pulled + damping * target
     size, push = wp.abs(pulled), wanted - damping * velocity
@@ -138,13 +138,13 @@ def steady(
     if wp.abs(push) > most and wp.abs(wanted - firm * spring) <= most:
         free = velocity + step * wp.clamp(push, -most, most) / weight
         slowed = weight / step * (wp.abs(free) / wp.max(wp.abs(spring), 1.0e-9) - 1.0)
-        own = wp.clamp(slowed, 0.0, firm)
+        extra = wp.clamp(slowed, 0.0, firm)
     speed = pull * step / weight
     if size <= most:
         speed = wp.min(speed, reach)
     if mode == MODE_POS and speed > OVERPOWERED * limit:
-        own = wp.max(own, pull / wp.max(wp.min(limit / BRAKE, reach), 1.0e-9))
-    joint_damping[env, column] = own
+        extra = wp.max(extra, pull / wp.max(wp.min(limit / BRAKE, reach), 1.0e-9))
+    joint_damping[env, column] = extra
 
 
 @wp.kernel(enable_backward=False)
@@ -199,9 +199,9 @@ def damp_links(
     weight = (1.0 - body_gravcomp[env % body_gravcomp.shape[0], body]) * gravity[env % gravity.shape[0]]
     velocity = velocity_at(cvel[env, body], xipos[env, body] - subtree_com[env, body_rootid[body]])
     turn, spin = ximat[env, body], wp.spatial_top(cvel[env, body])
-    own = wp.cw_mul(body_inertia[env % body_inertia.shape[0], body], wp.transpose(turn) * spin)
+    momentum = wp.cw_mul(body_inertia[env % body_inertia.shape[0], body], wp.transpose(turn) * spin)
     force = -linear * body_mass[env % body_mass.shape[0], body] * (velocity + step * weight)
-    xfrc[env, body] = loads[env, body] + wp.spatial_vector(force, -angular * (turn * own))
+    xfrc[env, body] = loads[env, body] + wp.spatial_vector(force, -angular * (turn * momentum))
 
 
 @wp.kernel(enable_backward=False)

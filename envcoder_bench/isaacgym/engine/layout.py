@@ -36,8 +36,8 @@ class Actor:
 
     def filters(self) -> list[int]:
         """Return the filter of each shape: the actor's, unless that is -1 or the task has set shapes."""
-        own = self.own_shapes or self.filter < 0
-        return [int(shape.filter) if own else self.filter for shape in self.shapes]
+        by_shape = self.own_shapes or self.filter < 0
+        return [int(shape.filter) if by_shape else self.filter for shape in self.shapes]
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Layout:
     @property
     def dof_actors(self) -> np.ndarray:
         """Actor of each DOF, ``(num_dofs,)``."""
-        counts = [place.dofs.stop - place.dofs.start for place in self.places]
+        counts = [actor.dofs.stop - actor.dofs.start for actor in self.places]
         return np.repeat(np.arange(len(self.places)), counts)
 
     def geoms(self, actor: int) -> np.ndarray:

@@ -71,22 +71,22 @@ def drives(properties: np.ndarray) -> Drives:
     )
 
 
-def may_need_steadying(own: Drives, inertia: np.ndarray, step: float) -> bool:
+def may_need_steadying(settings: Drives, inertia: np.ndarray, step: float) -> bool:
     """Return whether ``steadying`` may have to damp a drive.
 
     Args:
         inertia: ``joint_inertias``, or less.
         step: the physics step, s.
     """
-    inertia, width = np.maximum(inertia, _LEAST_INERTIA), own.upper - own.lower
-    spring = (own.mode == DOF_MODE_POS) & (own.stiffness > 0)
-    damper = ((own.mode == DOF_MODE_POS) | (own.mode == DOF_MODE_VEL)) & ~spring
-    firm = step * (own.damping + step * np.where(spring, own.stiffness, 0.0)) > inertia
+    inertia, width = np.maximum(inertia, _LEAST_INERTIA), settings.upper - settings.lower
+    spring = (settings.mode == DOF_MODE_POS) & (settings.stiffness > 0)
+    damper = ((settings.mode == DOF_MODE_POS) | (settings.mode == DOF_MODE_VEL)) & ~spring
+    firm = step * (settings.damping + step * np.where(spring, settings.stiffness, 0.0)) > inertia
     with np.errstate(invalid="ignore"):  # no stiffness and no limits of the position
-        speed = np.minimum(own.force_limit * step / inertia, width / step)
-        reach = own.stiffness * width + own.damping * np.minimum(own.max_velocity, width / step)
-    fast, clamped = speed > OVERPOWERED * own.max_velocity, firm & (reach > own.force_limit)
-    return bool((spring & (fast | clamped)).any() or (damper & firm & (own.force_limit < _UNLIMITED)).any())
+        speed = np.minimum(settings.force_limit * step / inertia, width / step)
+        reach = settings.stiffness * width + settings.damping * np.minimum(settings.max_velocity, width / step)
+    fast, clamped = speed > OVERPOWERED * settings.max_velocity, firm & (reach > settings.force_limit)
+    return bool((spring & (fast | clamped)).any() or (damper & firm & (settings.force_limit < _UNLIMITED)).any())
 
 
 def joint_inertias(invweight0: np.ndarray) -> np.ndarray:
@@ -158,11 +158,11 @@ def first_state(layout: Layout, poses: np.ndarray) -> tuple[np.ndarray, np.ndarr
     position, quat = np.zeros((num_envs, model.nmocap, 3)), np.zeros((num_envs, model.nmocap, 4))
     poses = poses.copy()
     poses[..., 3:] /= np.maximum(np.linalg.norm(poses[..., 3:], axis=-1, keepdims=True), 1e-9)
-    for k, place in enumerate(layout.places):
-        if place.fixed:
-            position[:, place.mocap], quat[:, place.mocap] = poses[:, k, :3], poses[:, k, 3:]
+    for k, actor in enumerate(layout.places):
+        if actor.fixed:
+            position[:, actor.mocap], quat[:, actor.mocap] = poses[:, k, :3], poses[:, k, 3:]
         else:
-            qpos[:, place.qpos : place.qpos + 7] = poses[:, k]
+            qpos[:, actor.qpos : actor.qpos + 7] = poses[:, k]
     lower, upper = model.jnt_range[layout.dof_joint].T
     limited = model.jnt_limited[layout.dof_joint].astype(bool)
     qpos[:, layout.dof_qpos] = np.where(limited, np.clip(0.0, lower, upper), 0.0)
@@ -172,12 +172,12 @@ def first_state(layout: Layout, poses: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def massless_roots(layout: Layout) -> list[str]:
     """Return the names of free roots that move joints and have, with what is welded to them, nearly no mass."""
     model, names = layout.model, []
-    for place in layout.places:
-        bodies = layout.bodies[place.bodies]
-        welded = bodies[model.body_weldid[bodies] == model.body_weldid[place.root]]
+    for actor in layout.places:
+        bodies = layout.bodies[actor.bodies]
+        welded = bodies[model.body_weldid[bodies] == model.body_weldid[actor.root]]
         light = model.body_mass[welded].sum() < _LIGHT * model.body_mass[bodies].sum()
-        if not place.fixed and light:
-            names.append(model.body(place.root).name.split("/", 1)[1])
+        if not actor.fixed and light:
+            names.append(model.body(actor.root).name.split("/", 1)[1])
     return names
 
 
@@ -216,24 +216,24 @@ def least_weights(model: mujoco.MjModel) -> np.ndarray:
 
 def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
     """Return the degrees of freedom that move a body."""
-    found: list[int] = []
+    dofs: list[int] = []
     while body:
         first = int(model.body_dofadr[body])
-        found += range(first, first + int(model.body_dofnum[body]))
+        dofs += range(first, first + int(model.body_dofnum[body]))
         body = int(model.body_parentid[body])
-    return found
+    return dofs
 
 
 def mass_addresses(model: mujoco.MjModel, columns: np.ndarray) -> np.ndarray:
     """Return the addresses of pairs of degrees of freedom in MuJoCo's packed mass matrix; -1 where it has none."""
-    found, place = np.full((len(columns), len(columns)), -1), {int(dof): k for k, dof in enumerate(columns)}
-    for dof, row in place.items():
+    addresses, column_of = np.full((len(columns), len(columns)), -1), {int(dof): k for k, dof in enumerate(columns)}
+    for dof, row in column_of.items():
         start = int(model.M_rowadr[dof])
         for address in range(start, start + int(model.M_rownnz[dof])):
-            column = place.get(int(model.M_colind[address]))
+            column = column_of.get(int(model.M_colind[address]))
             if column is not None:
-                found[row, column] = found[column, row] = address
-    return found
+                addresses[row, column] = addresses[column, row] = address
+    return addresses
 
 
 def rotation_matrices(quat: np.ndarray) -> np.ndarray:

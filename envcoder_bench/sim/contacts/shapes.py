@@ -57,8 +57,8 @@ def touch(s: Surface, p: wp.vec3, radius: float, around: float, inside: bool, co
         inside: whether ``p`` lies in the ground; then the face above it counts alone.
         half: 0 for the triangle along x, 1 for the other.
     """
-    found = Touch()
-    found.dist = FAR
+    nearest_touch = Touch()
+    nearest_touch.dist = FAR
     row, column = corner[0], corner[1]
     a, d = node(s, row, column), node(s, row + 1, column + 1)
     b = node(s, row, column + 1)  # along x first: counter-clockwise from above
@@ -70,30 +70,30 @@ def touch(s: Surface, p: wp.vec3, radius: float, around: float, inside: bool, co
     if inside:
         across = (p[0] - a[0]) * s.cell[1] - (p[1] - a[1]) * s.cell[0]
         if (across >= 0.0) == (half == 0):
-            found.dist = wp.dot(p - a, normal) - radius
-            found.normal = normal
-            found.face = 1
+            nearest_touch.dist = wp.dot(p - a, normal) - radius
+            nearest_touch.normal = normal
+            nearest_touch.face = 1
     elif wp.max(a[2], wp.max(b[2], c[2])) > p[2] - around:
         nearest, within = nearest_on_triangle(p, a, b, c)
         offset = p - nearest
         dist = wp.length(offset)
         if dist < around and (within or dist > 1.0e-6):
             if within:
-                found.dist = wp.abs(wp.dot(p - a, normal)) - radius
-                found.normal = normal
-                found.face = 1
+                nearest_touch.dist = wp.abs(wp.dot(p - a, normal)) - radius
+                nearest_touch.normal = normal
+                nearest_touch.face = 1
             else:
-                found.dist = dist - radius
-                found.normal = offset / dist
-    return found
+                nearest_touch.dist = dist - radius
+                nearest_touch.normal = offset / dist
+    return nearest_touch
 
 
 @wp.func
-def is_new(found: Contacts, new: Touch) -> bool:
+def is_new(contacts: Contacts, new: Touch) -> bool:
     """Return whether no deeper contact stands for this one: a similar face, or one beside an edge."""
-    for k in range(found.count):
-        limit = wp.where(new.face + found.faces[k] == 2, SAME_FACE, SAME_EDGE)
-        if wp.dot(found.normal[k], new.normal) > limit:
+    for k in range(contacts.count):
+        limit = wp.where(new.face + contacts.faces[k] == 2, SAME_FACE, SAME_EDGE)
+        if wp.dot(contacts.normal[k], new.normal) > limit:
             return False
     return True
 
@@ -116,13 +116,13 @@ def sphere_contacts(s: Surface, p: wp.vec3, radius: float, reach: float, most: i
         most: contacts to look for, up to four.
         lane: of this thread in its block.
     """
-    found = Contacts()
+    contacts = Contacts()
     below = depth_in_column(s, p)
     around = radius + reach
     columns = cell_range(p[0] - around, p[0] + around, s.corner[0], s.cell[0], s.columns)
     rows = cell_range(p[1] - around, p[1] + around, s.corner[1], s.cell[1], s.rows)
     if below < 0.0 and lies_below(s, rows, columns, p[2] - around):
-        return found
+        return contacts
     inside = below >= 0.0
     if inside:  # out through the face above the centre
         columns = cell_range(p[0], p[0], s.corner[0], s.cell[0], s.columns)
@@ -133,18 +133,18 @@ def sphere_contacts(s: Surface, p: wp.vec3, radius: float, reach: float, most: i
         best_number = int(NONE)
         for number in range(lane, triangles, wp.block_dim()):
             here = touch(s, p, radius, around, inside, cell_of(rows, columns, number / 2), number % 2)
-            if here.dist < best and is_new(found, here):
+            if here.dist < best and is_new(contacts, here):
                 best = here.dist
                 best_number = number
         number = first_of_least(best, best_number)
         if number == NONE:
             break
         here = touch(s, p, radius, around, inside, cell_of(rows, columns, number / 2), number % 2)
-        found.dist[found.count] = here.dist
-        found.normal[found.count] = here.normal
-        found.faces[found.count] = here.face
-        found.count += 1
-    return found
+        contacts.dist[contacts.count] = here.dist
+        contacts.normal[contacts.count] = here.normal
+        contacts.faces[contacts.count] = here.face
+        contacts.count += 1
+    return contacts
 
 
 @wp.struct
@@ -167,23 +167,23 @@ class Crossing:
 
 
 @wp.func
-def with_contact(found: ShapeContacts, dist: float, normal: wp.vec3, point: wp.vec3) -> ShapeContacts:
+def with_contact(contacts: ShapeContacts, dist: float, normal: wp.vec3, point: wp.vec3) -> ShapeContacts:
     """Return the contacts with one more."""
-    found.dist[found.count] = dist
-    found.normal[found.count] = normal
-    found.point[found.count] = point
-    found.count += 1
-    return found
+    contacts.dist[contacts.count] = dist
+    contacts.normal[contacts.count] = normal
+    contacts.point[contacts.count] = point
+    contacts.count += 1
+    return contacts
 
 
 @wp.func
 def contacts_of_sphere(s: Surface, center: wp.vec3, radius: float, reach: float, lane: int) -> ShapeContacts:
     """Return the contacts with distances less than ``reach``."""
-    found = ShapeContacts()
+    contacts = ShapeContacts()
     near = sphere_contacts(s, center, radius, reach, MOST, lane)
     for k in range(near.count):
-        found = with_contact(found, near.dist[k], near.normal[k], center)
-    return found
+        contacts = with_contact(contacts, near.dist[k], near.normal[k], center)
+    return contacts
 
 
 @wp.func
@@ -191,26 +191,26 @@ def crossing(
     s: Surface, start: wp.vec3, along: wp.vec3, radius: float, around: float, corner: wp.vec2i, edge: int
 ) -> Crossing:
     """Examine one edge of a cell, whose lowest row and column are ``corner``: along x, along y, or the diagonal."""
-    found = Crossing()
-    found.dist = FAR
+    edge_crossing = Crossing()
+    edge_crossing.dist = FAR
     row, column = corner[0], corner[1]
     # in a valley or a plane the ends are nearer to the ground than the middle
     if (s.ridges[s.first + row * s.columns + column] & (1 << edge)) == 0:
-        return found
+        return edge_crossing
     a = node(s, row, column)
     b = node(s, row + wp.where(edge > 0, 1, 0), column + wp.where(edge != 1, 1, 0))
     if wp.max(a[2], b[2]) <= wp.min(start[2], start[2] + along[2]) - around:
-        return found
+        return edge_crossing
     at = nearest_on_segments(start, along, a, b - a)
     p = start + at[0] * along
     offset = p - (a + at[1] * (b - a))
     length = wp.length(offset)
     if at[0] > 0.001 and at[0] < 0.999 and length < around and length > 1.0e-6:
         sign = wp.where(depth_in_column(s, p) > 0.0, -1.0, 1.0)
-        found.dist = sign * length - radius
-        found.normal = sign * offset / length
-        found.at = at[0]
-    return found
+        edge_crossing.dist = sign * length - radius
+        edge_crossing.normal = sign * offset / length
+        edge_crossing.at = at[0]
+    return edge_crossing
 
 
 @wp.func
@@ -222,14 +222,14 @@ def contacts_of_capsule(
     They are those of the two ends as spheres, and in each half that of the edge on which the middle lies, if it is
     deeper than the ends.
     """
-    found = ShapeContacts()
+    contacts = ShapeContacts()
     around = radius + reach
     start, along = center - axis, 2.0 * axis
     wide, deep = wp.abs(axis[0]) + around, wp.abs(axis[1]) + around
     columns = cell_range(center[0] - wide, center[0] + wide, s.corner[0], s.cell[0], s.columns)
     rows = cell_range(center[1] - deep, center[1] + deep, s.corner[1], s.cell[1], s.rows)
     if lies_below(s, rows, columns, center[2] - wp.abs(axis[2]) - around):
-        return found
+        return contacts
 
     ends = wp.vec2(FAR, FAR)
     for end in range(2):
@@ -238,7 +238,7 @@ def contacts_of_capsule(
         if at_end.count > 0:
             ends[end] = at_end.dist[0]
             if ends[end] < reach:
-                found = with_contact(found, ends[end], at_end.normal[0], p)
+                contacts = with_contact(contacts, ends[end], at_end.normal[0], p)
 
     edges = 3 * cells_in(rows, columns)
     first = float(FAR)  # of each half of the axis
@@ -259,5 +259,5 @@ def contacts_of_capsule(
         number = first_of_least(wp.where(half == 0, first, second), wp.where(half == 0, first_edge, second_edge))
         if number != NONE:
             here = crossing(s, start, along, radius, around, cell_of(rows, columns, number / 3), number % 3)
-            found = with_contact(found, here.dist, here.normal, start + here.at * along)
-    return found
+            contacts = with_contact(contacts, here.dist, here.normal, start + here.at * along)
+    return contacts
