@@ -23,15 +23,16 @@ import mujoco_warp as mjw
 from envcoder_bench.compat import difference, warn_once
 
 try:
-    from mujoco_warp._src import collision_convex, collision_core, collision_driver
+    from mujoco_warp._src import collision_core, collision_driver
     from mujoco_warp._src import math as warp_math
     from mujoco_warp._src.types import GeomType, vec5
 except ImportError:
-    collision_convex = collision_core = collision_driver = warp_math = GeomType = vec5 = None
+    missing: Any = None
+    collision_core = collision_driver = warp_math = GeomType = vec5 = missing
 
-contact_params = getattr(collision_core, "contact_params", None)
-write_contact = getattr(collision_core, "write_contact", None)
-make_frame = getattr(warp_math, "make_frame", None)
+contact_params: Any = getattr(collision_core, "contact_params", None)
+write_contact: Any = getattr(collision_core, "write_contact", None)
+make_frame: Any = getattr(warp_math, "make_frame", None)
 
 # launches contacts of its own, and returns the pairs of shapes that are left for MuJoCo Warp
 Search = Callable[[mjw.Model, mjw.Data, Any, list], list]

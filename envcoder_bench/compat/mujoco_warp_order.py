@@ -30,9 +30,10 @@ from envcoder_bench.compat import difference
 try:
     from mujoco_warp._src import derivative, passive, solver, support
 except ImportError:
-    derivative = passive = solver = support = None
+    missing: Any = None
+    derivative = passive = solver = support = missing
 
-jac_dof = getattr(support, "jac_dof", None)
+jac_dof: Any = getattr(support, "jac_dof", None)
 
 _MAX_DOFS = 50  # beyond, the solver splits dot products over threads, and adds the parts by atomics
 
