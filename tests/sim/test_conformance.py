@@ -439,7 +439,11 @@ def test_motor_has_no_position_drive_without_gains(backend: Backend) -> None:
 @both
 def test_writing_the_root_of_a_fixed_robot_is_ignored(backend: Backend) -> None:
     sim = backend.cartpole(num_envs=1)
-    sim.write(everywhere(sim), root_states=torch.ones(1, 13, device=sim.device), dof_pos=backend.tensor([[1.0, 0.1]]))
+    sim.write(
+        everywhere(sim),
+        root_states=torch.full((1, 13), torch.nan, device=sim.device),
+        dof_pos=backend.tensor([[1.0, 0.1]]),
+    )
     assert sim.root_states[0].tolist() == [0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
     assert sim.dof_pos[0].tolist() == pytest.approx([1.0, 0.1])
 
