@@ -12,7 +12,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.core.warp_start import start_warp
+from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.core.warp_streams import warp_stream
 from envcoder_bench.env.input_copies import Changes, DeviceCopies, Guard, Job
 

@@ -10,7 +10,7 @@ from isaac_helpers import FOLDER, config
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.isaacgym.compat import Missing
+from envcoder_bench.isaacgym.old_code import Missing
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks import groups

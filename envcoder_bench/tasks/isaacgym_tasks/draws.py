@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.compat.torch_draws import DrawsFromRows
 from envcoder_bench.core import noise, stream
-from envcoder_bench.tasks.isaacgym_tasks.draw_interception import DrawsFromRows
 
 PURPOSE = 7  # of core.noise, beside the kinds of functions
 _DRAWS = re.compile(

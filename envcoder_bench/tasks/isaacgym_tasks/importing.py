@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.isaacgym.compat import Missing, old_code
 from envcoder_bench.isaacgym.install import install, uninstall
+from envcoder_bench.isaacgym.old_code import Missing, old_code
 
 log = logging.getLogger(__name__)
 # packages that exist only inside the block; candidates import this project's helpers under the first two names
