@@ -10,7 +10,7 @@ import yaml
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.core.folder_kinds import GRID, RUN, other_kind
+from envcoder_bench.core.folders import GRID, RUN, other_kind
 from envcoder_bench.core.settings import Settings, plain
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.layouts import Layout, grid_points, read_layout

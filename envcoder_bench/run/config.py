@@ -21,7 +21,7 @@ from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
 from envcoder_bench.tasks.spec import TaskSpec
 
-DEFAULT_TRAIN = "Anymal"  # the task whose PPO config is used by outside tasks without one
+BASE_TRAIN = "cfg/train/PPO.yaml"  # what the PPO configs of all tasks are merged into
 # keys that the trainer reads and that are not in the files of cfg/train
 OPTIONAL_TRAIN_KEYS = tuple(
     f"params.config.{key}"
@@ -73,16 +73,15 @@ def _store(spec: TaskSpec) -> None:
 
 
 def train_defaults(spec: TaskSpec) -> Tree:
-    """Return the PPO config of a task: its own file; for an outside task, merged into the default.
+    """Return the PPO config of a task: its file, merged into the one that all tasks share.
 
     Raises:
         ValueError: the file of an outside task is not valid YAML, or has an unknown key.
     """
-    if not spec.digest and spec.train is not None:
-        return read_yaml(spec.train)
-    base = read_yaml(project_folder("cfg") / "train" / f"{DEFAULT_TRAIN}PPO.yaml")
+    shipped = spec.train if not spec.digest else None
+    base = _with_parents(shipped or project_folder("cfg") / "train" / "PPO.yaml")
     base = merged(base, nested({"params.config.name": spec.name}))
-    if spec.train is None:
+    if spec.train is None or shipped is not None:
         return base
     tree = read_yaml(spec.train)
     known = [*dotted_keys(base), *OPTIONAL_TRAIN_KEYS]
@@ -94,6 +93,15 @@ def train_defaults(spec: TaskSpec) -> Tree:
             hint = near_matches(key, known)
             raise ValueError(f"{spec.train}: unknown key '{key}'{hint}; for IsaacGymEnvs' files see --train_config")
     return merged(base, tree)
+
+
+def _with_parents(path: Path) -> Settings:
+    """Return a file of cfg/train, merged into the file that its ``defaults`` name, as Hydra does."""
+    tree = plain(read_yaml(path))
+    parents = [name for name in tree.pop("defaults", ()) if name != "_self_"]
+    for parent in reversed(parents):
+        tree = merged(_with_parents(path.with_name(f"{parent}.yaml")), tree)
+    return Settings(tree)
 
 
 def _only(tree: Tree, known: set[str], prefix: str = "") -> dict[str, Any]:
@@ -179,7 +187,7 @@ def _explain(error: Exception, spec: TaskSpec, overrides: Sequence[str]) -> str:
     known = list(dict.fromkeys([*known, *(f"task.{used}" for used in used_keys(spec.task_class))]))
     files = f"{FILE}, cfg/task/{spec.name}.yaml and cfg/train/{spec.name}PPO.yaml"
     if spec.digest:
-        files = f"{FILE}, {spec.config} and {spec.train or f'cfg/train/{DEFAULT_TRAIN}PPO.yaml'}"
+        files = f"{FILE}, {spec.config} and {spec.train or BASE_TRAIN}"
     same = [name for name in known if name.endswith(f".{key}")]  # only the last part of the key was given
     hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
     return f"unknown key '{key}'{hint}; the keys are those of {files}"

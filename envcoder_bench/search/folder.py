@@ -25,7 +25,7 @@ from typing import Any
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, write_atomic
-from envcoder_bench.core.folder_kinds import SEARCH, other_kind
+from envcoder_bench.core.folders import SEARCH, other_kind
 from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.core.yaml_files import read_yaml, to_yaml

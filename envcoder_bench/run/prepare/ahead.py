@@ -26,7 +26,7 @@ from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
 FEWEST_EACH = 8  # candidates per process: it takes seconds to start
