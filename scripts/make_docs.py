@@ -133,7 +133,7 @@ def task_page(name: str) -> str:
     sources = " ".join(docstring(spec.folder / "human.py").split("\n\n")[1].split())
     facts = (
         f"Fitness: {spec.task_class.fitness_meaning}.",
-        f"Timing: {timing(task_contract(cfg))}; {physics}.",
+        f"Timing: {timing(task_contract(spec, cfg))}; {physics}.",
         f"Goal: {goals}.",
         f"Files: `envcoder_bench/tasks/{spec.folder.name}/`, `cfg/task/{name}.yaml`, `cfg/train/{name}PPO.yaml`.",
     )

@@ -18,6 +18,7 @@ from bench.candidates import make_candidates  # noqa: E402
 from envcoder_bench.core.errors import Stopped, exit_on_user_error  # noqa: E402
 from envcoder_bench.run.config import compose_config  # noqa: E402
 from envcoder_bench.run.prepare.groups import prepare  # noqa: E402
+from envcoder_bench.run.spec import RunSpec  # noqa: E402
 
 QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",
@@ -167,7 +168,7 @@ def test_every_candidate_has_its_functions():
 def test_candidates_pass_the_checks():
     torch.set_num_threads(1)
     cfg = compose_config("Anymal", ["num_envs_per_candidate=4", "sim=mujoco_cpu", "device=cpu"])
-    groups, failed = prepare(cfg, make_candidates(60)[20:])
+    groups, failed = prepare(RunSpec.of(cfg, make_candidates(60)[20:]))
     assert not failed and len(groups) == 40
     assert len({group.shaping.obs_dim for group in groups}) > 5
     assert len({group.shaping.components for group in groups}) > 20

@@ -15,8 +15,9 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.registry import get_spec
 
 pytestmark = pytest.mark.slow
@@ -75,9 +76,12 @@ def test_stock_player_reproduces_the_fitness(finished, name):
     folder = RunFolder(finished)
     cfg, sources = folder.read()
     sources = [source for source in sources if source.name == name]
-    groups, _ = prepare(cfg, sources)
+    groups, _ = prepare(RunSpec.of(cfg, sources))
     env = GroupedVecTask(
-        build_task(cfg, cfg.evaluation.num_envs), GroupLayout(1, cfg.evaluation.num_envs), [groups[0].evaluation], [0]
+        build_task(RunSpec.of(cfg), cfg.evaluation.num_envs),
+        GroupLayout(1, cfg.evaluation.num_envs),
+        [groups[0].evaluation],
+        [0],
     )
     player = _stock_player(cfg, env, finished / "candidates" / name / "policy.pth")
     rounds = cfg.evaluation.final_episodes // cfg.evaluation.num_envs

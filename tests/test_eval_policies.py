@@ -27,7 +27,7 @@ GRID = "--robot spot --policies a={folder}/a.pt b={folder}/b.pt"
 def folder(tmp_path_factory):
     """Two policies and some YAML files."""
     path = tmp_path_factory.mktemp("policies")
-    for seed, (name, width) in enumerate((("a", 235), ("b", 48))):
+    for seed, (name, width) in enumerate((("a", 235), ("b", 48), ("wide", 50))):
         torch.manual_seed(seed)
         net = torch.nn.Sequential(torch.nn.Linear(width, 16), torch.nn.Tanh(), torch.nn.Linear(16, 12))
         with warnings.catch_warnings():

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from bench import records
 from bench.records import Record
-from bench.session import make_config, now
+from bench.session import make_spec, now
 from torch import Tensor
 from tqdm import tqdm
 
@@ -50,7 +50,7 @@ def learner(args: Namespace) -> Iterator[Record]:
 
     The loop's time is linear in its candidates, so ``--loop_candidates`` of them may stand for all.
     """
-    cfg = make_config(args, num_envs_per_candidate=args.envs)
+    cfg = make_spec(args, num_envs_per_candidate=args.envs).config
     count = min(args.loop_candidates or args.candidates, args.candidates)
     batched = _seconds(args, cfg, [args.candidates], "one batch")
     looped = _seconds(args, cfg, [1] * count, "a loop over candidates")

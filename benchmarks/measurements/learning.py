@@ -5,7 +5,6 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from bench import records
 from bench.records import Record
@@ -14,14 +13,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from envcoder_bench.core.errors import user_input
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.base import SPARSE
 from envcoder_bench.tasks.registry import get_spec
@@ -31,7 +30,7 @@ def learning(args: Namespace) -> Iterator[Record]:
     """Train baselines and files for ``--seconds``; evaluations and compilation are not counted."""
     sources = find_sources(args.task, args.candidates)
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
-    evaluation = _evaluation(session.cfg, session.groups, args.episodes)
+    evaluation = _evaluation(session.spec, session.groups, args.episodes)
     about, began = records.describe(session.cfg.device), time.strftime("%Y-%m-%d %H:%M:%S")
     names = " and ".join(source.name for source in sources)
     what = ", ".join([f"{args.task}: {names}, {args.seeds} seeds x {args.envs:,}", *args.overrides])
@@ -60,8 +59,9 @@ def learning(args: Namespace) -> Iterator[Record]:
 def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
     """Return baselines and files; exit if a name is neither. Raises UserError if there is no such task."""
     with user_input():
-        baselines = {source.name: source for source in baseline_sources(task)}
-        sparse = get_spec(task).folder / f"{SPARSE}.py"
+        spec = get_spec(task)
+        baselines = {source.name: source for source in baseline_sources(spec)}
+        sparse = spec.folder / f"{SPARSE}.py"
     if sparse.is_file():
         baselines[SPARSE] = CandidateSource(SPARSE, str(sparse), load_source(sparse))
     missing = [x for x in names if x not in baselines and not Path(x).is_file()]
@@ -100,7 +100,5 @@ def _by_seed(session: Session, name: str, values: Tensor) -> list[float | None]:
     return [means[g] if alive[g] else None for g, group in enumerate(session.groups) if group.name == name]
 
 
-def _evaluation(cfg: Any, groups: list[Group], episodes: int) -> GroupedVecTask:
-    layout = GroupLayout(len(groups), episodes)
-    task = build_task(cfg, layout.num_envs)
-    return GroupedVecTask(task, layout, [group.evaluation for group in groups], [group.seed for group in groups])
+def _evaluation(spec: RunSpec, groups: list[Group], episodes: int) -> GroupedVecTask:
+    return build_env(spec, [group.evaluation for group in groups], [group.seed for group in groups], episodes)

@@ -3,6 +3,7 @@
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,7 @@ import numpy as np
 from bench import records
 from bench.candidates import make_candidates
 from bench.records import Record
-from bench.session import make_config
+from bench.session import make_spec
 
 from envcoder_bench.report.curves import SCALARS
 from envcoder_bench.report.logs import RunLogs
@@ -34,15 +35,16 @@ LIBRARIES = ("pandas", "numpy", "matplotlib", "scipy", "torch", "mujoco")
 def page(args: Namespace) -> Iterator[Record]:
     """Time what follows the last iteration, without policies and videos: no training is needed for it."""
     size = {"num_envs_per_candidate": args.envs, "learning_iterations": args.iterations, "seeds": args.seeds}
-    cfg = make_config(args, **size)
-    sources = [*baseline_sources("Anymal"), *make_candidates(args.candidates)]
+    spec = make_spec(args, **size)
+    cfg, sources = spec.config, [*baseline_sources(spec.task), *make_candidates(args.candidates)]
+    spec = replace(spec, sources=tuple(sources))
     with TemporaryDirectory() as parent:
-        folder = RunFolder.create(Path(parent) / "run", cfg, sources)
+        folder = RunFolder.create(Path(parent) / "run", spec)
         rows = write_logs(folder, cfg, sources)
         seconds: dict[str, float] = {}
         processor = time.process_time()
         for name, part in (
-            ("results", lambda: finish(folder, cfg, sources, Checkpoint(rows), 0)),
+            ("results", lambda: finish(folder, spec, Checkpoint(rows), 0)),
             ("tensorboard", lambda: finish_tracking(folder, cfg, sources, rows, None)),
             ("table", lambda: finished(folder, cfg, True).table()),
             ("page", lambda: write_page(folder.path, 0)),

@@ -15,6 +15,7 @@ from measurements.devices import _Progress
 from pages import render
 
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.tasks.registry import get_spec
 
 QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",
@@ -94,7 +95,7 @@ def test_learning_records_points(benchmark, monkeypatch):
 def session(seeds=1):
     overrides = ["task.env.episodeLength=40"]
     args = Namespace(task="Cartpole", sim="mujoco_cpu", device="cpu", overrides=overrides)
-    return Session.build(args, baseline_sources("Cartpole"), 8, seeds)
+    return Session.build(args, baseline_sources(get_spec("Cartpole")), 8, seeds)
 
 
 def test_warm_up_does_not_change_training():
@@ -110,7 +111,7 @@ def test_warm_up_does_not_change_training():
 
 def test_failing_policy_is_omitted_and_others_continue(capsys):
     own = session(seeds=2)
-    evaluation = learning._evaluation(own.cfg, own.groups, 4)
+    evaluation = learning._evaluation(own.spec, own.groups, 4)
     evaluation.dispatch.fail(1, RuntimeError("mine.py:3: out of luck"))
     learning._end_failed(own, evaluation)
     learning._end_failed(own, evaluation)

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.adapters.single import SingleCandidateEnv
-from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.inputs import override_words, read_candidates, run_config
-from envcoder_bench.run.prepare.one_group import build_env, prepare_one
+from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.torch_settings import ALONE
+from envcoder_bench.run.inputs import override_words, read_candidates, resolve
+from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.groups import prepare_one
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
+from envcoder_bench.tasks.spec import TaskSpec
 
 APIS = ("gymnasium", "elegantrl", "rl_games", "rsl_rl")
 CandidateLike = None | str | Path | Mapping[str, str]
@@ -86,18 +88,20 @@ def make_single(
     sizes = {"num_envs_per_candidate": num_envs, "seed": seed, "seeds": 1}
     for key in sorted({*sizes, "devices", "ray", "isolate"} & settings.keys()):
         raise UserError(f"{key} is not a setting of make_env: it makes one group of environments on one device")
-    cfg = run_config(task, override_words(overrides, shaper_types, {**settings, **sizes}), ranks=False)
-    source = _source(task, cfg.task.name, candidate)
-    group = prepare_one(cfg, source, seed, read_fitness(cfg) if cfg.fitness is not None else None)
-    return SingleCandidateEnv(build_env(cfg, [group], num_envs, evaluation), cfg.task.name, source.name)
+    spec = resolve(task, override_words(overrides, shaper_types, {**settings, **sizes}), ranks=False)
+    source = _source(spec.task, candidate)
+    group = prepare_one(spec, source, seed)
+    with ALONE, user_input():
+        env = build_env(spec, [group.evaluation if evaluation else group.shaping], [seed], num_envs)
+    return SingleCandidateEnv(env, spec.task.name, source.name)
 
 
-def _source(task: str, name: str, candidate: CandidateLike) -> CandidateSource:
+def _source(task: TaskSpec, candidate: CandidateLike) -> CandidateSource:
     """Read the one candidate."""
     baseline = HUMAN if candidate is None else candidate
     if isinstance(baseline, str) and baseline in BASELINE_FILES:
         return next(source for source in baseline_sources(task) if source.name == baseline)
-    found = read_candidates(name, candidate)
+    found = read_candidates(task.name, candidate)
     if len(found) != 1:
         raise UserError(f"make_env takes one candidate, and {candidate} has {len(found)}: give one file")
     return found[0]

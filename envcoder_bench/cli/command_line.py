@@ -248,7 +248,7 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
         from envcoder_bench.tasks.registry import find_spec
 
         with user_input():
-            task = find_spec(args.task).name
+            task = find_spec(args.task)
         files.update(file_overrides(task, args.task_config, args.train_config))
     if args.trainer is not None:
         with user_input():

@@ -16,18 +16,19 @@ from torch import Tensor
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.noise import ACTION, normal
+from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.export.command import affine_command
 from envcoder_bench.export.describe import as_text, describe, named_columns
 from envcoder_bench.export.module import COMMAND, ExportedPolicy
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.run.folder.policies import OpenedRun, Policy, load_policy, open_run
-from envcoder_bench.run.prepare.one_group import build_env, prepare_one
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.groups import prepare_one
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract
-from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import SimTask, control_timing, engine_options
 
 FORMATS = {"onnx": ".onnx", "torchscript": ".pt"}
@@ -95,7 +96,7 @@ def export_policy(
     stem = "policy" if seed is None else f"policy_seed_{seed}"
     file, about = target / f"{stem}{FORMATS[format]}", target / f"{stem}.json"
     model = target / "model.xml" if isinstance(env.task, SimTask) else None
-    assets = [] if model is None else _write_model(run.cfg, env, model)
+    assets = [] if model is None else _write_model(run.spec, env, model)
     digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()
     files = {**_others(about, digest), format: file.name, "model": None if model is None else model.name}
     if assets:
@@ -120,16 +121,17 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
     """Return a small environment of the candidate, the module, its description, and observations for a comparison."""
     with user_input():  # the run may have been made on another machine
         sim, device = pick_simulator("auto", "cpu")
-    cfg = run.cfg.model_copy(update={"sim": sim, "device": device, "num_envs_per_candidate": _NUM_ENVS})
+    spec = run.spec.changed(sim=sim, device=device, num_envs_per_candidate=_NUM_ENVS)
     baselines = [source for name, source in run.sources.items() if name in BASELINES]
-    group = prepare_one(cfg, run.source(policy.candidate), policy.seed, run.folder.read_fitness(cfg), baselines)
+    group = prepare_one(spec, run.source(policy.candidate), policy.seed, baselines)
     widths = (policy.obs_dim, policy.action_dim)
     if widths != group.widths:
         raise UserError(
             f"{policy.file} is of another task or candidate: it has {widths[0]} observations and {widths[1]} actions,"
             f" and {policy.candidate} has {group.widths[0]} and {group.widths[1]}"
         )
-    env = build_env(cfg, [group], _NUM_ENVS)
+    with ALONE, user_input():
+        env = build_env(spec, [group.shaping], [policy.seed], _NUM_ENVS)
     seen, varying = _roll(env, policy)
     # actions of Isaac Gym code are converted by that code, within the task's step
     known = isinstance(env.task, SimTask) or "command" in group.shaping.functions
@@ -177,16 +179,17 @@ def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> f
     return float(np.abs(run(obs.numpy())[0] - wanted.numpy()).max())
 
 
-def _write_model(cfg: RunConfig, env: GroupedVecTask, path: Path) -> list[str]:
+def _write_model(spec: RunSpec, env: GroupedVecTask, path: Path) -> list[str]:
     """Write the robot's MJCF and its asset files beside it; return their paths relative to it."""
     from envcoder_bench.sim.mujoco_plain import plain_model
 
-    control, spec = cfg.task.env.get("control", {}), get_spec(cfg.task.name)
+    cfg = spec.config
+    control = cfg.task.env.get("control", {})
     gains = (control.get("stiffness"), control.get("damping"))
     effort = env.dispatch.shapings[0].effort
     with user_input():
         timing, options = control_timing(cfg.task), engine_options(cfg.task)
-        model = plain_model(spec.model_path, *timing, effort, *gains, options, path.parent)
+        model = plain_model(spec.task.model_path, *timing, effort, *gains, options, path.parent)
     for name, content in model.assets.items():
         asset = path.parent / name
         if asset.parent.is_file():

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.settings import dotted_keys, merged, nested, plain, select
+from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested, plain, select
 from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.run.spec import FILE, RunConfig
 from envcoder_bench.tasks.registry import find_spec

@@ -10,10 +10,9 @@ from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.run.config import in_own_file
 from envcoder_bench.run.prepare.plan import parse_size
 from envcoder_bench.run.seeds import LARGEST, run_seeds
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.rungs import asked_rungs
 from envcoder_bench.sim.base import INTEGRATORS
-from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.base import Trainer
@@ -51,14 +50,14 @@ def check_values(cfg: RunConfig) -> None:
         raise UserError(f"seed: the last of {count} seeds must be at most {LARGEST}, got seed={cfg.seed}")
 
 
-def check_deterministic(cfg: RunConfig) -> None:
+def check_deterministic(spec: RunSpec) -> None:
     """Raise UserError if a deterministic run on CUDA is asked for that cannot be one."""
+    cfg = spec.config
     if not cfg.deterministic or cfg.device == "cpu":
         return
-    spec = find_spec(cfg.task_source or cfg.task.name)
-    if not issubclass(spec.task_class, SimTask):
+    if not issubclass(spec.task.task_class, SimTask):
         raise UserError(
-            f"--deterministic does not support {spec.name} on CUDA, a task of Isaac Gym code: omit it, or use"
+            f"--deterministic does not support {spec.task.name} on CUDA, a task of Isaac Gym code: omit it, or use"
             " --device cpu"
         )
     if not trainer_class(cfg.params).deterministic:
@@ -109,16 +108,18 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def check_training(cfg: RunConfig) -> None:
+def check_training(spec: RunSpec) -> None:
     """Raise UserError if the trainer does not accept cfg/train."""
+    cfg = spec.config
     try:
         check_params(plain(cfg.train), cfg.num_envs_per_candidate)
     except ValueError as error:
-        raise UserError(in_own_file(find_spec(cfg.task.name), cfg.train, str(error))) from error
+        raise UserError(in_own_file(spec.task, cfg.train, str(error))) from error
 
 
-def check_race(cfg: RunConfig) -> None:
+def check_race(spec: RunSpec) -> None:
     """Raise UserError if the run is to race, and cannot."""
+    cfg = spec.config
     if not cfg.race.enabled:
         return
     for key, why in (
@@ -130,7 +131,7 @@ def check_race(cfg: RunConfig) -> None:
     trainer = trainer_class(cfg.params)
     if trainer.split_state is Trainer.split_state or trainer.join_states is Trainer.join_states:
         raise UserError(f"--race needs a trainer that can split its state by candidate, and {trainer.__name__} cannot")
-    if not find_spec(cfg.task.name).task_class.regroups:
+    if not spec.task.task_class.regroups:
         raise UserError(f"--race regroups environments, and the state of {cfg.task.name} cannot be split by candidate")
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,21 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import ALONE, settings_kept, use_deterministic_algorithms
-from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values, share_out
-from envcoder_bench.run.fitness import read_fitness
+from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values
 from envcoder_bench.run.folder.checkpoint import Checkpoint
-from envcoder_bench.run.folder.folder_errors import at_work, stoppable
-from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder, at_work, stoppable
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
+from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.remaining import plan_remaining
-from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.task_place import find_task
 from envcoder_bench.run.result import RunResult, finished
 from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.executor import Executor
 from envcoder_bench.run.workers import start
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.tasks.spec import TaskSpec
 
 log = logging.getLogger(__name__)
 
@@ -71,23 +69,24 @@ def evaluate(
     """
     given = None if output_dir is None else Path(output_dir)
     with user_input():
-        name = find_spec(task).name
+        task_spec = find_spec(task)
+        name = task_spec.name
         refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), contextlib.ExitStack() as workers:
         with stoppable(None), ALONE:
-            cfg, sources, fitness = _asked(task, words, candidates, candidate_idx, num_envs)
-            most = most_seeds(cfg, shared_total=num_envs is not None)
-            head = workers.enter_context(start.workers(cfg, sources, fitness, len(sources) * most))
+            spec = _asked(task_spec, words, candidates, candidate_idx, num_envs)
+            most = most_seeds(spec.config, shared_total=num_envs is not None)
+            head = workers.enter_context(start.workers(spec, len(spec.sources) * most))
             saved = Checkpoint()
-            cfg, plan = plan_remaining(cfg, sources, saved, head, num_envs is not None)
+            spec, plan = plan_remaining(spec, saved, head, num_envs is not None)
             path = (given or stamped_folder("runs", name)).absolute()
-            folder = RunFolder.create(path, cfg, sources, fitness, head.device_names)
+            folder = RunFolder.create(path, spec, head.device_names)
         messages.open(folder.path)
         with at_work(folder), folder.locked():
             reporter.run_began(folder.path)
-            return Executor(folder, cfg, sources, saved, head, reporter, stop).run(plan)
+            return Executor(folder, spec, saved, head, reporter, stop).run(plan)
 
 
 def resume(
@@ -110,19 +109,18 @@ def resume(
         return result
     if devices is not None or ray is not None:
         cfg = cfg.model_copy(update={"devices": devices, "ray": ray})
-    find_task(run.config, cfg)
+    spec = run.resolve(cfg, sources)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), at_work(run), run.locked():
         messages.open(run.path)
         with contextlib.ExitStack() as workers:
-            return go_on(workers, run, cfg, sources, reporter, stop)
+            return go_on(workers, run, spec, reporter, stop)
 
 
 def go_on(
     workers: contextlib.ExitStack,
     run: RunFolder,
-    cfg: RunConfig,
-    sources: list[CandidateSource],
+    spec: RunSpec,
     reporter: Reporter,
     stop: StopRequest,
     saved: Checkpoint | None = None,
@@ -136,49 +134,44 @@ def go_on(
     """
     with ALONE:
         with user_input():
-            cfg = pick_device(cfg)  # the machine may be another one
+            cfg = pick_device(spec.config)  # the machine may be another one
+        spec = replace(spec, config=cfg)
         _say_notes(run)
         _configure_torch(cfg)
         saved = saved or run.load_checkpoint() or Checkpoint()
-        fitness = run.read_fitness(cfg)
         try:  # keys that may be changed have new values
             with user_input():
                 check_values(cfg)
                 check_chosen(cfg)
-                check_task(find_spec(cfg.task.name), cfg.task)
-                check_training(cfg)
-                check_race(cfg)
+                check_task(spec.task, cfg.task)
+                check_training(spec)
+                check_race(spec)
                 check_tracking(cfg)
-                left = max(1, len(sources) * seed_count(cfg) - sum(name != UNTRAINED for name, _ in saved.done))
-                head = workers.enter_context(start.workers(cfg, sources, fitness, left))
+                left = max(1, len(spec.sources) * seed_count(cfg) - sum(name != UNTRAINED for name, _ in saved.done))
+                head = workers.enter_context(start.workers(spec, left))
         except UserError as error:
             raise UserError(f"{run.config}: {error}") from error
-        cfg, plan = plan_remaining(cfg, sources, saved, head)
+        spec, plan = plan_remaining(spec, saved, head)
         if begin is not None:
             begin()
     reporter.run_began(run.path)
-    return Executor(run, cfg, sources, saved, head, reporter, stop, resumed=True).run(plan)
+    return Executor(run, spec, saved, head, reporter, stop, resumed=True).run(plan)
 
 
 def _asked(
-    task: str,
+    task: TaskSpec,
     overrides: Sequence[str],
     candidates: Candidates,
     candidate_idx: str | Sequence[int] | None,
     num_envs: int | None,
-) -> tuple[RunConfig, list[CandidateSource], CandidateSource | None]:
+) -> RunSpec:
     """Read and check the inputs of a run, before anything is written."""
-    cfg = run_config(task, overrides)
-    sources = read_candidates(cfg.task.name, candidates, candidate_idx)
-    if cfg.baselines:
-        sources = baseline_sources(task) + sources
-    if num_envs is not None:
-        share = share_out(num_envs, len(sources) * seed_count(cfg))
-        cfg = cfg.model_copy(update={"num_envs_per_candidate": share})
-    check_training(cfg)
-    check_race(cfg)
-    _configure_torch(cfg)
-    return cfg, sources, read_fitness(cfg)
+    spec = resolve(task, overrides)
+    spec = with_candidates(spec, read_candidates(task.name, candidates, candidate_idx), num_envs)
+    check_training(spec)
+    check_race(spec)
+    _configure_torch(spec.config)
+    return spec
 
 
 def _say_notes(folder: RunFolder) -> None:

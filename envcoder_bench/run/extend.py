@@ -18,14 +18,12 @@ from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, read_results
 from envcoder_bench.run.evaluate import go_on
 from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job, save_checkpoint
-from envcoder_bench.run.folder.folder_errors import at_work
-from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder, digest
+from envcoder_bench.run.folder.run_folder import RunFolder, at_work, digest
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, read_candidates
-from envcoder_bench.run.prepare.task_place import find_task
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
@@ -67,13 +65,12 @@ def extend(
         raise UserError(f"{FLAG} {folder}: the run is not complete; first {resume_command(run.path)}")
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), run.locked(), contextlib.ExitStack() as workers:
-        cfg, sources = run.read(trains=True)
-        find_task(run.config, cfg)
-        new = _new_sources(sources, cfg, candidates, candidate_idx)
-        extension = _plan(run, cfg, sources, new, seeds, learning_iterations)
-        cfg = cfg.model_copy(update=extension.more)
+        spec = run.resolve(*run.read(trains=True))
+        new = _new_sources(spec, candidates, candidate_idx)
+        extension = _plan(run, spec, new, seeds, learning_iterations)
+        spec = replace(spec.changed(**extension.more), sources=tuple(extension.sources))
         if devices is not None or ray is not None:
-            cfg = cfg.model_copy(update={"devices": devices, "ray": ray})
+            spec = spec.changed(devices=devices, ray=ray)
 
         def begin() -> None:
             _begin(run, extension)
@@ -82,7 +79,7 @@ def extend(
 
         try:
             with at_work(run):
-                return go_on(workers, run, cfg, extension.sources, reporter, stop, extension.saved, begin)
+                return go_on(workers, run, spec, reporter, stop, extension.saved, begin)
         except Stopped as stopped:
             if messages.path is not None:
                 raise
@@ -117,8 +114,7 @@ class Extension:
 
 
 def _new_sources(
-    sources: Sequence[CandidateSource],
-    cfg: RunConfig,
+    spec: RunSpec,
     candidates: Candidates,
     candidate_idx: str | Sequence[int] | None,
 ) -> list[CandidateSource]:
@@ -127,27 +123,27 @@ def _new_sources(
         if candidate_idx is not None:
             raise UserError(f"{FLAG}: --candidate_idx selects from --candidates: give both")
         return []
-    known = {source.name: source for source in sources}
-    found = read_candidates(cfg.task.name, candidates, candidate_idx)
-    new = [source for source in found if source.name not in known]
-    for source in found:
-        if source.name in known and source.source != known[source.name].source:
+    before = {source.name: source for source in spec.sources}
+    asked = read_candidates(spec.task.name, candidates, candidate_idx)
+    new = [source for source in asked if source.name not in before]
+    for source in asked:
+        if source.name in before and source.source != before[source.name].source:
             raise UserError(f"{source.file}: the run has another candidate named {source.name}: rename the file")
-    own = [Path(f"{source.name}.py") for source in sources if source.name not in BASELINES]
+    files = [Path(f"{name}.py") for name in before if name not in BASELINES]
     with user_input():
-        refuse_clashes([*own, *(Path(f"{source.name}.py") for source in new)])
+        refuse_clashes([*files, *(Path(f"{source.name}.py") for source in new)])
     return new
 
 
 def _plan(
     run: RunFolder,
-    cfg: RunConfig,
-    sources: list[CandidateSource],
+    spec: RunSpec,
     new: list[CandidateSource],
     seeds: int | None,
     iterations: int | None,
 ) -> Extension:
     """Check what is to be added, and return the state from which the extended run continues."""
+    cfg, sources = spec.config, spec.sources
     if cfg.race.enabled:
         raise UserError(
             f"{FLAG} {run.path}: the run is a race, in which other candidates decide who is stopped: begin a new run"

@@ -8,23 +8,23 @@ from pathlib import Path
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.folder.run_folder import FITNESS_NAME
 from envcoder_bench.run.prepare.slow import SlowFiles
-from envcoder_bench.run.spec import CandidateSource, RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.loading import load_candidate, load_source, parse
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.tasks.spec import TaskSpec
 
 
-def read_fitness(cfg: RunConfig) -> CandidateSource | None:
+def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
     """Read the file ``cfg.fitness``, and load it once to check it; return None for the task's own fitness.
 
     Raises:
         UserError: it cannot be read or loaded, or lacks ``compute_fitness`` or a docstring.
     """
     if cfg.fitness is None:
-        if not find_spec(cfg.task.name).task_class.fitness_meaning:
+        if not task.task_class.fitness_meaning:
             raise UserError(
-                f"{cfg.task.name} has no fitness of its own, by which candidates could be ranked: write one and give it"
+                f"{task.name} has no fitness of its own, by which candidates could be ranked: write one and give it"
                 " with --fitness FILE (docs/candidates.md#a-fitness-of-your-own)"
             )
         return None
@@ -48,17 +48,9 @@ def load_fitness(source: CandidateSource, seed: int, keeping: Container[str] = (
     return load_candidate(source.name, source.source, source.file, seed, (FITNESS,), keeping=keeping)
 
 
-def fitness_meaning(cfg: RunConfig, source: CandidateSource | None = None) -> str:
-    """Return in one line what fitness measures, from the file's docstring or the task.
-
-    Args:
-        source: the run's copy of the file; None: read the file that ``cfg`` names.
-
-    Raises:
-        UserError: as ``read_fitness``.
-    """
-    source = source or read_fitness(cfg)
-    return find_spec(cfg.task.name).task_class.fitness_meaning if source is None else _meaning(source)
+def fitness_meaning(spec: RunSpec) -> str:
+    """Return in one line what fitness measures, from the docstring of the run's fitness file, or from its task."""
+    return spec.task.task_class.fitness_meaning if spec.fitness is None else _meaning(spec.fitness)
 
 
 def _meaning(source: CandidateSource) -> str:
@@ -74,9 +66,9 @@ def _meaning(source: CandidateSource) -> str:
     raise CandidateError(message, source.file, line, FITNESS)
 
 
-def fitness_bounds(cfg: RunConfig) -> tuple[float, float]:
+def fitness_bounds(task: TaskSpec, cfg: RunConfig) -> tuple[float, float]:
     """Return the least and the greatest fitness of an episode; infinite if they are not known."""
     if cfg.fitness is not None:
         least, greatest = cfg.fitness_bounds or (-math.inf, math.inf)
         return float(least), float(greatest)
-    return find_spec(cfg.task_source or cfg.task.name).task_class.fitness_bounds
+    return task.task_class.fitness_bounds

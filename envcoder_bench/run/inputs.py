@@ -1,6 +1,7 @@
 """The inputs of a run, its config and its candidates, read and checked before anything is written."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,38 +9,58 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values
+from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.tracking import check_tracking
-from envcoder_bench.run.seeds import refuse_in_race
-from envcoder_bench.run.spec import CandidateSource, RunConfig
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.seeds import refuse_in_race, seed_count
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.tasks.registry import find_spec, get_spec
+from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.tasks.spec import TaskSpec
 
 Candidates = None | str | Path | Sequence[str | Path] | Mapping[str, str]
 
 
-def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> RunConfig:
-    """Return the config of a run, with simulator and device resolved. Raises UserError for invalid values.
+def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:
+    """Return the description of a run without candidates, with simulator and device resolved.
 
-    ``ranks``: whether a fitness is needed; without one only a ``--fitness`` file is checked.
+    Args:
+        task: a task, or its name, its folder or ``module:Class``.
+        overrides: ``key=value`` of the config.
+        ranks: whether a fitness is needed; without one only a ``--fitness`` file is read.
+
+    Raises:
+        UserError: there is no such task, or a value is invalid.
     """
     with user_input():
+        task = find_spec(task) if isinstance(task, str) else task
         cfg = compose_config(task, overrides)
         check_values(cfg)
         refuse_in_race(cfg, overrides)
-        check_task(find_spec(cfg.task.name), cfg.task)
+        check_task(task, cfg.task)
         check_tracking(cfg)
         cfg = pick_device(cfg)
-        check_deterministic(cfg)
-        get_spec(cfg.task.name, cfg.task)  # an Isaac Gym task may refuse the overrides
-    if ranks or cfg.fitness is not None:
-        read_fitness(cfg)
-    return cfg
+        spec = RunSpec.of(cfg)  # an Isaac Gym task may refuse the overrides
+        check_deterministic(spec)
+    fitness = read_fitness(spec.task, cfg) if ranks or cfg.fitness is not None else None
+    return replace(spec, fitness=fitness)
+
+
+def with_candidates(spec: RunSpec, candidates: Sequence[CandidateSource], num_envs: int | None = None) -> RunSpec:
+    """Return the run with these candidates, after the task's baselines if they are evaluated.
+
+    ``num_envs`` is the total number of environments, instead of ``num_envs_per_candidate``.
+    """
+    cfg = spec.config
+    sources = [*baseline_sources(spec.task), *candidates] if cfg.baselines else list(candidates)
+    if num_envs is not None:
+        spec = spec.changed(num_envs_per_candidate=share_out(num_envs, len(sources) * seed_count(cfg)))
+    return replace(spec, sources=tuple(sources))
 
 
 def pick_device(cfg: RunConfig) -> RunConfig:

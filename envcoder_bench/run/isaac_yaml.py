@@ -12,8 +12,8 @@ from envcoder_bench.core.shell import quoted
 from envcoder_bench.core.yaml_files import parse_yaml, read_leaves, read_yaml
 from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, train_defaults
 from envcoder_bench.run.config_checks import check_task
-from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, check_only, covers, ignored_keys, used_keys
+from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.ppo.hyperparameters import check_ranges, check_supported
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _MIXED = "params.config.mixed_precision"
 Leaves = dict[str, Any]
 
 
-def file_overrides(task: str, task_config: str | None, train_config: str | None) -> dict[str, str]:
+def file_overrides(task: TaskSpec, task_config: str | None, train_config: str | None) -> dict[str, str]:
     """Return the values of ``--task_config`` and ``--train_config`` by keys of cfg/, in Hydra's override grammar.
 
     Keys without an effect are listed in a warning.
@@ -61,15 +61,15 @@ def file_overrides(task: str, task_config: str | None, train_config: str | None)
     return {key: _word(value) for key, value in found.items()}
 
 
-def _task_values(task: str, file: str, own: Leaves) -> Leaves:
+def _task_values(task: TaskSpec, file: str, own: Leaves) -> Leaves:
     if not own or any(key.startswith("params.") for key in own):
         raise UserError(f"--task_config {file} is {'not a task YAML: see --train_config' if own else 'empty'}")
-    task_class = find_spec(task).task_class
+    task_class = task.task_class
     foreign = not issubclass(task_class, SimTask)  # it reads its YAML itself
     if foreign:
         own = {key: value for key, value in own.items() if key != "name" and not _refers(value)}
-    if own.get("name", task) != task:
-        raise UserError(f"--task_config {file} is for {own['name']}, and --task is {task}")
+    if own.get("name", task.name) != task.name:
+        raise UserError(f"--task_config {file} is for {own['name']}, and --task is {task.name}")
     if own.get("task.randomize") is True and not foreign:
         raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
     used, ignored = used_keys(task_class), () if foreign else ignored_keys(task_class)
@@ -86,20 +86,19 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
         del values["sim.substeps"]
         without.append("sim.substeps (for PhysX; see task.sim.substeps)")
     _refuse_references(file, "--task_config", values)
-    spec = find_spec(task)
     try:
-        check_task(spec, merged(read_yaml(spec.config), nested(values)))
+        check_task(task, merged(read_yaml(task.config), nested(values)))
     except UserError as error:
         raise UserError(f"--task_config {file}: {error}") from error
     _say_without_effect("--task_config", file, without)
     return values
 
 
-def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
+def _train_values(task: TaskSpec, file: str, num_envs: Any) -> Leaves:
     own = _leaves(file)
     if not any(key.startswith("params.") for key in own):
         raise UserError(f"--train_config {file} is not a train YAML: it has no keys below 'params'")
-    defaults = train_defaults(find_spec(task))
+    defaults = train_defaults(task)
     known = (*OPTIONAL_TRAIN_KEYS, *dotted(defaults))
     values: Leaves = {}
     without: list[str] = []

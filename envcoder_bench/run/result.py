@@ -23,7 +23,7 @@ from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.ranked import bounds_of, rank_run
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunConfig, RunSpec
 
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
 
@@ -137,13 +137,13 @@ class RunResult:
 
 
 def unfinished(
-    folder: RunFolder, cfg: RunConfig, rows: Sequence[Result], stopped_by: int | str | None, stopped_at: str
+    folder: RunFolder, spec: RunSpec, rows: Sequence[Result], stopped_by: int | str | None, stopped_at: str
 ) -> RunResult:
     """Return the result of a stopped run; ``rows`` are used if results.csv does not exist yet."""
     with contextlib.suppress(OSError, ValueError):  # written at every evaluation
         rows = read_results(folder.results)
-    meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
-    return RunResult(folder.path, False, meaning, rows, rank(rows, bounds_of(cfg)), stopped_by, stopped_at)
+    ranked = rank(rows, bounds_of(spec.config))
+    return RunResult(folder.path, False, fitness_meaning(spec), rows, ranked, stopped_by, stopped_at)
 
 
 def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown: Breakdown | None = None) -> RunResult:
@@ -173,8 +173,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
-    fitness = folder.read_fitness(cfg)
-    meaning = _recorded_meaning(folder) or fitness_meaning(cfg, fitness)
+    meaning = _recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=folder.read_fitness(cfg)))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
 
 

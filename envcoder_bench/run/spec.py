@@ -4,9 +4,10 @@ The defaults and comments of cfg/config.yaml are those of the fields here, which
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 from pydantic.fields import FieldInfo
@@ -14,6 +15,10 @@ from pydantic.fields import FieldInfo
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.settings import Settings, plain
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.registry import get_spec
+
+if TYPE_CHECKING:  # it imports torch, which --help does not need
+    from envcoder_bench.tasks.spec import TaskSpec
 
 FILE = "cfg/config.yaml"
 AUTO = "auto"
@@ -226,9 +231,42 @@ class RunConfig(Keys):
             raise UserError(_message(values, error)) from error
 
     @property
+    def address(self) -> str:
+        """The value for ``--task``: the name of the task, or where it is."""
+        return self.task_source or self.task.name
+
+    @property
     def params(self) -> dict[str, Any]:
         """``train.params`` as plain data, as trainers take it."""
         return plain(self.train["params"])
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run: resolved once, where a command or a process begins, and passed on.
+
+    Attributes:
+        task: the task; of a task of Isaac Gym code, as it is with this config.
+        config: the config.
+        sources: the candidates, baselines included.
+        fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
+    """
+
+    task: "TaskSpec"
+    config: RunConfig
+    sources: tuple[CandidateSource, ...] = ()
+    fitness: CandidateSource | None = None
+
+    @classmethod
+    def of(
+        cls, config: RunConfig, sources: Sequence[CandidateSource] = (), fitness: CandidateSource | None = None
+    ) -> "RunSpec":
+        """Find the task of a config. Raises ValueError as ``get_spec``."""
+        return cls(get_spec(config.address, config.task), config, tuple(sources), fitness)
+
+    def changed(self, **keys: Any) -> "RunSpec":
+        """Return the run with other values of keys of its config."""
+        return replace(self, config=self.config.model_copy(update=keys))
 
 
 def fields(model: type[Keys] = RunConfig, prefix: str = "") -> dict[str, FieldInfo]:

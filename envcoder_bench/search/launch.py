@@ -11,11 +11,10 @@ from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.report.words import counted
-from envcoder_bench.run.fitness import fitness_meaning, read_fitness
-from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.prepare.task_place import remedy
+from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.folder.run_folder import RunFolder, remedy
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import AUTO, RunConfig
+from envcoder_bench.run.spec import AUTO, RunSpec
 from envcoder_bench.run.workers.start import shared_ray
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
@@ -61,7 +60,8 @@ def start(
         UserError: for bad input, before anything is written or any request is sent; or as ``Search.run``.
     """
     with user_input():
-        task = find_spec(task).name
+        found = find_spec(task)
+    task, address = found.name, found.address
     if task_description is not None and not task_description.strip():
         raise UserError("--task_description is empty: say what the policy should do, or leave it out")
     settings, words = compose_settings(overrides)
@@ -76,27 +76,25 @@ def start(
         _read_starts(task, candidates),
     )
     try:
-        spec.run_config()
+        spec.run()
     except UserError as error:
         raise explain_unknown(error) from error
     provider = spec.provider()
     seeds_line = spec.settle_seeds()
-    cfg = spec.run_config()
+    run = spec.run()
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
-    spec.check(cfg, provider)
+    spec.check(run, provider)
     path = (output_dir or stamped_folder("searches", task)).resolve()
     files = {f"{PROMPT}/{name}": text for name, text in spec.templates.items()}
     files.update({f"{START}/{name}.py": text for name, text in spec.starts.items()})
-    fitness = read_fitness(cfg)
-    if fitness is not None:
-        files[FITNESS] = fitness.source
+    if run.fitness is not None:
+        files[FITNESS] = run.fitness.source
     config = {name: getattr(spec, name) for name in ("llm", "task_description")}
-    config.update(task=find_spec(task).address, **kept_address(base_url))
+    config.update(task=address, **kept_address(base_url))
     folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
-    cfg = spec.run_config()
-    return _run(folder, spec, cfg, provider, True, view or View(), seeds_line)
+    return _run(folder, spec, spec.run(), provider, True, view or View(), seeds_line)
 
 
 def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | None = None) -> SearchResult:
@@ -137,10 +135,9 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
     )
-    if spec.run_config().seeds == AUTO:
+    if spec.run().config.seeds == AUTO:
         spec.overrides.append("seeds=1")  # the default when the search began, before there was auto
-    cfg = spec.run_config()
-    return _run(folder, spec, cfg, spec.provider() if left else None, left, view or View())
+    return _run(folder, spec, spec.run(), spec.provider() if left else None, left, view or View())
 
 
 def _rounds_left(folder: SearchFolder, count: int) -> bool:
@@ -161,7 +158,7 @@ def _fitness_override(folder: SearchFolder) -> list[str]:
 def _run(
     folder: SearchFolder,
     spec: SearchSpec,
-    cfg: RunConfig,
+    run: RunSpec,
     provider: Provider | None,
     left: bool,
     view: View,
@@ -173,19 +170,19 @@ def _run(
         left: whether there are rounds to propose.
         seeds_line: why the search takes its number of seeds, if it chose it.
     """
-    with RunFolder(folder.path).locked(), shared_ray(cfg):
-        proposer = spec.proposer(cfg, provider, folder.transcript, view) if left else None
+    with RunFolder(folder.path).locked(), shared_ray(run.config):
+        proposer = spec.proposer(run, provider, folder.transcript, view) if left else None
         writer = provider.name if provider is not None else spec.llm
-        view.say(screen.opening(_facts(folder, spec, cfg, seeds_line)))
+        view.say(screen.opening(_facts(folder, spec, run, seeds_line)))
         log_confinement()
-        meta = spec.meta(cfg)
+        meta = spec.meta(run)
         about = {
             **meta,
             "fitness_meaning": meta["fitness"],
             "llm": spec.llm,
             "rounds_planned": spec.settings.num_iters,
         }
-        search = Search(folder, spec.settings, cfg, spec.overrides, proposer, writer, about, view)
+        search = Search(folder, spec.settings, run, spec.overrides, proposer, writer, about, view)
         result = search.run()
         if isinstance(provider, ReplayProvider) and provider.by_label:
             found = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
@@ -193,9 +190,9 @@ def _run(
         return result
 
 
-def _facts(folder: SearchFolder, spec: SearchSpec, cfg: RunConfig, seeds_line: str) -> dict[str, str]:
+def _facts(folder: SearchFolder, spec: SearchSpec, run: RunSpec, seeds_line: str) -> dict[str, str]:
     """Return the facts that are shown before the search begins."""
-    search = spec.settings
+    search, cfg = spec.settings, run.config
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
     size = f"{counted(cfg.num_envs_per_candidate, 'environment')} x {counted(cfg.learning_iterations, 'iteration')}"
     rounds = f"{counted(search.num_iters, 'round')} of {counted(search.shapers_per_iter, 'candidate')}"
@@ -207,7 +204,7 @@ def _facts(folder: SearchFolder, spec: SearchSpec, cfg: RunConfig, seeds_line: s
     ]
     facts = {
         "task": f"{spec.task}: {spec.task_description}",
-        "ranked by": _measure(spec, cfg),
+        "ranked by": _measure(spec, run),
         "candidates": f"{kinds}, by {spec.llm}; what they lack comes from the {cfg.baseline} baseline",
         "search": f"{rounds}, each {size}, {counted(seed_count(cfg), 'seed')}, on {where}",
         "seeds": seeds_line,
@@ -217,10 +214,10 @@ def _facts(folder: SearchFolder, spec: SearchSpec, cfg: RunConfig, seeds_line: s
     return {name: text for name, text in facts.items() if text}
 
 
-def _measure(spec: SearchSpec, cfg: RunConfig) -> str:
+def _measure(spec: SearchSpec, run: RunSpec) -> str:
     """Return what ranks the candidates, and that the description may ask for something else."""
-    meaning = fitness_meaning(cfg)
-    if cfg.fitness is not None or spec.task_description == DESCRIPTION:
+    meaning = fitness_meaning(run)
+    if run.fitness is not None or spec.task_description == DESCRIPTION:
         return meaning
     return f"{meaning.rstrip('.')}; if the description means another measure, give it with --fitness FILE"
 

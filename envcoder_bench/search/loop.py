@@ -19,7 +19,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.limits import MODEL
@@ -53,8 +53,8 @@ class Search:
     Args:
         folder: the search's folder.
         settings: cfg/auto_shape.yaml with the user's overrides.
-        cfg: the config of its runs; each round has its own seeds, from ``cfg.seed`` on.
-        overrides: the overrides that give ``cfg``.
+        spec: its runs; each round has its own seeds, from the config's ``seed`` on.
+        overrides: the overrides that give its config.
         proposer: None if no round is left to be proposed.
         writer: name of the proposer for messages.
         about: facts for the report.
@@ -65,20 +65,22 @@ class Search:
         self,
         folder: SearchFolder,
         settings: Settings,
-        cfg: RunConfig,
+        spec: RunSpec,
         overrides: Sequence[str],
         proposer: Proposer | None,
         writer: str,
         about: Mapping[str, Any],
         view: View,
     ) -> None:
-        self._folder, self._settings, self._cfg, self._overrides = folder, settings, cfg, list(overrides)
+        self._folder, self._settings, self._overrides = folder, settings, list(overrides)
+        self._spec, self._cfg = spec, spec.config
         self._proposer, self._writer, self._about, self._view = proposer, writer, dict(about), view
         self._archive = folder.read_archive()
         if not self._archive.baselines:
-            sources = baseline_sources(cfg.task.name)
+            sources = baseline_sources(spec.task)
             self._archive = Archive([], {b.name: Attempt(b.name, 0, b.source) for b in sources})
-        self._archive.reference, self._archive.bounds = cfg.baseline, fitness_bounds(cfg)
+        self._archive.reference = self._cfg.baseline
+        self._archive.bounds = fitness_bounds(spec.task, self._cfg)
 
     def run(self) -> SearchResult:
         """Run the remaining rounds and the final evaluation.
@@ -121,9 +123,8 @@ class Search:
         count = self._settings.shapers_per_iter
         self._view.say(f"{self._writer} writes {counted(count, 'candidate')}")
         proposals = self._proposer.propose(self._archive, number, count)
-        cfg = self._cfg
-        cfg = cfg.model_copy(update={"seed": cfg.seed + (number - 1) * seed_count(cfg)})
-        checker = Checker(self._folder, cfg, self._archive)
+        first = self._cfg.seed + (number - 1) * seed_count(self._cfg)
+        checker = Checker(self._folder, self._spec.changed(seed=first), self._archive)
         round = check_and_repair(number, proposals, self._proposer, self._archive, checker, self._settings.repair)
         if isinstance(self._proposer, LLMProposer):
             round.usage, round.stopped = self._proposer.usage, self._proposer.stopped

@@ -13,7 +13,7 @@ from string import Template
 from envcoder_bench import torch_utils
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.attempt_words import explain
 from envcoder_bench.search.briefing import baseline_constants, robot, training
 from envcoder_bench.search.feedback import feedback, history
@@ -21,7 +21,6 @@ from envcoder_bench.search.records import Archive
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
-from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import SimTask, read
 
 SYSTEM, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
@@ -165,26 +164,24 @@ def fill(templates: Mapping[str, str], name: str, **values: object) -> str:
 
 def system_prompt(
     templates: Mapping[str, str],
-    task: str,
+    run: RunSpec,
     task_description: str,
     fitness_meaning: str,
     shaper_types: Sequence[str] | None,
-    baseline: str,
-    cfg: RunConfig,
     show_baseline: bool = True,
 ) -> str:
     """Return the system prompt of a search, which does not depend on results.
 
     Args:
         templates: the templates by name.
-        task, task_description, fitness_meaning: the task, the desired behaviour, and the meaning of the fitness.
+        run: the search's runs; their config is the source of all numbers.
+        task_description, fitness_meaning: the desired behaviour, and the meaning of the fitness.
         shaper_types: the functions to write; None for all.
-        baseline: the baseline that fills in the other functions, ``human`` or ``unshaped``.
-        cfg: the run's config, the source of all numbers.
         show_baseline: whether to include the baseline's source and the constants of its formulas.
     """
-    spec = get_spec(task, cfg.task)
-    fields, facts = spec.task_class.fields, task_contract(cfg.task)
+    spec, cfg = run.task, run.config
+    task, baseline = spec.name, cfg.baseline
+    fields, facts = spec.task_class.fields, task_contract(spec, cfg.task)
     numbers = {key: shown(value) for key, value in facts.values.items()}
     formula = spec.task_class.drive_formula
     names = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]

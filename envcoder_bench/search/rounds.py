@@ -10,10 +10,9 @@ from envcoder_bench.core.run_log import muted
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.words import without_folders
-from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import (
     FAILED,
@@ -43,14 +42,14 @@ class Checker:
 
     Args:
         folder: the search's folder.
-        cfg: the round's config; with ``untrusted`` candidates are checked in the jail.
+        spec: the round's run; with ``untrusted`` candidates are checked in the jail.
         archive: attempts of earlier rounds; equal candidates are refused.
     """
 
-    def __init__(self, folder: SearchFolder, cfg: RunConfig, archive: Archive) -> None:
+    def __init__(self, folder: SearchFolder, spec: RunSpec, archive: Archive) -> None:
         self._folder = folder
-        self._cfg = cfg.model_copy(update={"seeds": 1})
-        self._planner = MemoryPlanner(self._cfg)
+        self._spec = replace(spec.changed(seeds=1), fitness=None)
+        self._planner = MemoryPlanner(self._spec)
         self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
 
     def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
@@ -65,14 +64,14 @@ class Checker:
         ]
         if new:
             with muted():  # warnings are shown when the candidate is trained
-                groups, failed = prepare(self._cfg, new)
+                groups, failed = prepare(replace(self._spec, sources=tuple(new)))
             errors.update({name: str(error) for name, error in failed.items()})
             errors.update(self._too_large(groups))
             for source in new:
                 if source.name in errors:  # others may be repaired to this source
                     del self._known[source.source.strip()]
             failed.clear()  # frames of their tracebacks keep memory allocated
-            release(self._cfg.device)
+            release(self._spec.config.device)
         return {name: without_folders(error) for name, error in errors.items()}
 
     def _too_large(self, groups: Sequence[Group]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,13 @@ from envcoder_bench.core.settings import Settings
 from envcoder_bench.jail.probing import confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
-from envcoder_bench.run.fitness import fitness_meaning, read_fitness
-from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, multiprocessors
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import Load, most_seeds, seed_count, settle_seeds
-from envcoder_bench.run.spec import AUTO, RunConfig
+from envcoder_bench.run.spec import AUTO, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices, use_this_machine
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.llm import LLMProposer, Sampling
@@ -54,42 +54,45 @@ class SearchSpec:
     templates: Mapping[str, str]
     starts: Mapping[str, str]
 
-    def run_config(self) -> RunConfig:
-        """Return the config of its runs. Raises UserError if it is invalid."""
-        cfg = run_config(self.task, self.overrides)
+    def run(self) -> RunSpec:
+        """Return the description of its runs, without candidates. Raises UserError if it is invalid."""
+        spec = resolve(self.task, self.overrides)
+        cfg = spec.config
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
         first = cfg.seed + self.settings.num_iters * seed_count(cfg)
         check_values(cfg.model_copy(update={"seed": first, "seeds": self.settings.final_seeds}))
-        return use_this_machine(cfg)  # candidates are checked in this process, wherever they train
+        # candidates are checked in this process, wherever they train
+        return replace(spec, config=use_this_machine(cfg))
 
     def settle_seeds(self) -> str:
         """Replace ``seeds=auto`` by a number for all rounds, in ``overrides``; return the sentence for the user.
 
         A round has its candidates, both baselines and the best so far, which are taken to be as wide as the baselines.
         """
-        cfg = run_config(self.task, self.overrides)
+        spec = resolve(self.task, self.overrides)
+        cfg = spec.config
         if cfg.seeds != AUTO:
             return ""
         asked = requested_devices(cfg)
         devices = 1 if asked is None or asked.count is None else asked.count
-        here = use_this_machine(cfg)
+        here = replace(spec, config=use_this_machine(cfg))
         with contextlib.ExitStack() as stack:
             load = self._load_of_a_round(here, devices, stack)
-            seeds, line = settle_seeds(cfg, load, devices, multiprocessors(here.device))
+            seeds, line = settle_seeds(cfg, load, devices, multiprocessors(here.config.device))
         self.overrides.append(f"seeds={seeds}")
         return line
 
-    def _load_of_a_round(self, cfg: RunConfig, devices: int, stack: contextlib.ExitStack) -> Callable[[int], Load]:
+    def _load_of_a_round(self, spec: RunSpec, devices: int, stack: contextlib.ExitStack) -> Callable[[int], Load]:
         """Return what a device trains in a round, by number of seeds."""
         names = [str(k) for k in range(self.settings.shapers_per_iter + len(BASELINE_FILES) + 1)]
-        if most_seeds(cfg) == 1:  # or the devices are those of other machines, whose memory is unknown
+        if most_seeds(spec.config) == 1:  # or the devices are those of other machines, whose memory is unknown
             return lambda seeds: Load(-(-len(names) * seeds // devices), 1)
         with user_input():
-            planner = MemoryPlanner(cfg)
+            planner = MemoryPlanner(spec)
         stack.callback(planner.close)
-        trusted = cfg.model_copy(update={"untrusted": False})
-        groups, _ = prepare(trusted, baseline_sources(cfg.task.name), None, planner.take_probe())
+        trusted = replace(spec.changed(untrusted=False), sources=tuple(baseline_sources(spec.task)), fitness=None)
+        groups, _ = prepare(trusted, planner.take_probe())
         obs, act = zip(*(group.widths for group in groups))
         widths = dict.fromkeys(names, (max(obs), max(act)))
         return lambda seeds: planner.load(widths, seeds, devices)
@@ -103,62 +106,62 @@ class SearchSpec:
     def budget(self) -> Budget:
         return Budget(self.settings.max_tokens, self.settings.max_cost)
 
-    def meta(self, cfg: RunConfig) -> dict[str, Any]:
+    def meta(self, spec: RunSpec) -> dict[str, Any]:
         """Return the inputs that must agree for a transcript to be reused."""
+        cfg = spec.config
         kinds = None if cfg.shaper_types is None else list(cfg.shaper_types)
         return {
             "task": self.task,
             "task_description": self.task_description,
             "shaper_types": kinds,
             "baseline": cfg.baseline,
-            "fitness": fitness_meaning(cfg),
+            "fitness": fitness_meaning(spec),
         }
 
-    def prompts(self, cfg: RunConfig) -> Prompts:
+    def prompts(self, spec: RunSpec) -> Prompts:
         """Return the prompts. Raises UserError for an invalid template or a limit that is too low for this task."""
-        meta = self.meta(cfg)
-        facts = (self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline)
+        meta = self.meta(spec)
+        facts = (self.task_description, meta["fitness"], meta["shaper_types"])
         with user_input():  # creates the task
-            system = system_prompt(self.templates, *facts, cfg, self.settings.show_baseline)
+            system = system_prompt(self.templates, spec, *facts, self.settings.show_baseline)
         rounds, limit = self.settings.num_iters, self.settings.prompt.max_chars
         return Prompts(self.templates, system, rounds, limit, self.task_description)
 
-    def evolve(self, cfg: RunConfig) -> EvolveProposer:
+    def evolve(self, spec: RunSpec) -> EvolveProposer:
         parents, selection = list(self.settings.parents), self.llm != RANDOM
-        state = task_contract(cfg.task).state
-        return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed, parents, selection, state)
+        state = task_contract(spec.task, spec.config.task).state
+        return EvolveProposer(self.meta(spec)["shaper_types"], self.starts, spec.config.seed, parents, selection, state)
 
-    def check(self, cfg: RunConfig, provider: Provider | None) -> None:
+    def check(self, spec: RunSpec, provider: Provider | None) -> None:
         """Raise UserError for errors that would otherwise occur in the course of the search."""
         if len(self.starts) > self.settings.shapers_per_iter:
             limit = self.settings.shapers_per_iter
             files = counted(len(self.starts), "file")
             raise UserError(f"--candidates gives {files}, and a round has {limit} (--shapers_per_iter)")
-        prompts = self.prompts(cfg)  # also with evolve, so that errors in templates are reported
+        prompts = self.prompts(spec)  # also with evolve, so that errors in templates are reported
         if isinstance(provider, ReplayProvider):
-            provider.check(self.meta(cfg), prompts.system)
+            provider.check(self.meta(spec), prompts.system)
         if provider is None:
-            self.evolve(cfg)
+            self.evolve(spec)
         else:
             self.budget().check_price(provider)
-        check_training(cfg)
+        check_training(spec)
         with user_input():
-            planner = MemoryPlanner(cfg)
+            planner = MemoryPlanner(spec)
         with contextlib.closing(planner):
-            trusted = cfg.model_copy(update={"untrusted": False})
             # this checks the fitness function on a state of the task
-            prepare(trusted, [], read_fitness(cfg), planner.take_probe())
+            prepare(replace(spec.changed(untrusted=False), sources=()), planner.take_probe())
             planner.refuse_too_large()
         confinement()
 
-    def proposer(self, cfg: RunConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:
+    def proposer(self, spec: RunSpec, provider: Provider | None, transcript: Path, view: View) -> Proposer:
         """Return the proposer, which continues from the transcript."""
         if provider is None:
-            return self.evolve(cfg)
+            return self.evolve(spec)
         search = self.settings
         sampling = Sampling(
             search.temperature, search.max_output_tokens, search.concurrency, search.replies_per_request
         )
-        record = Transcript(transcript, self.meta(cfg))
-        kinds = self.meta(cfg)["shaper_types"]
-        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, view.say, kinds)
+        record = Transcript(transcript, self.meta(spec))
+        kinds = self.meta(spec)["shaper_types"]
+        return LLMProposer(provider, record, self.budget(), self.prompts(spec), sampling, self.starts, view.say, kinds)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.registry import make_task
+from envcoder_bench.tasks.spec import TaskSpec
 
 Names = tuple[str, ...]
 
@@ -184,17 +185,18 @@ def contract_of(task: AnyTask) -> TaskContract:
     return task.contract if isinstance(task, TaskSnapshot) else TaskContract.of(task)
 
 
-def task_contract(cfg: Mapping[str, Any]) -> TaskContract:
+def task_contract(spec: TaskSpec, cfg: Mapping[str, Any]) -> TaskContract:
     """Build a task and return its contract.
 
     Args:
+        spec: the task.
         cfg: its YAML, with the user's overrides.
 
     Raises:
         ValueError: as ``make_task``.
     """
     # on the CPU, because all simulators run the same model; some Isaac Gym tasks need two environments
-    return TaskContract.of(make_task(cfg["name"], cfg, 2, "mujoco_cpu", "cpu"))
+    return TaskContract.of(make_task(spec, cfg, 2, "mujoco_cpu", "cpu"))
 
 
 def shown(value: Any) -> str:

@@ -163,18 +163,18 @@ def _unknown(task: str) -> str:
     return f"unknown task '{task}'{hint}; there are {', '.join(task_names())}"
 
 
-def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device: str) -> Task:
+def make_task(spec: TaskSpec, cfg: Mapping[str, Any], num_envs: int, sim: str, device: str) -> Task:
     """Build a task and its simulation.
 
     Args:
-        name: a task, as ``get_spec`` finds it.
+        spec: the task, as ``get_spec`` finds it with this config.
         cfg: its config.
         num_envs: environments.
         sim: the simulator's name, e.g. ``mujoco_cpu``.
         device: torch device.
 
     Raises:
-        ValueError: an unknown task or simulator, or an unknown or missing key of ``cfg``.
+        ValueError: an unknown simulator, or an unknown or missing key of ``cfg``.
     """
     from envcoder_bench.sim import make_simulator  # here, because names of tasks need no torch
     from envcoder_bench.tasks.sim_task import (
@@ -189,7 +189,6 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     )
     from envcoder_bench.tasks.task_code import check_default_state, task_code
 
-    spec = get_spec(name, cfg)
     task_class = spec.task_class
     if not issubclass(task_class, SimTask):
         return task_class(cfg, num_envs, device)  # it brings its own simulation

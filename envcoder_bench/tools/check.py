@@ -10,19 +10,13 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.check import FAILED, SKIPPED, CandidateCheck
-from envcoder_bench.run.config_checks import share_out
-from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.inputs import read_candidates, run_config
+from envcoder_bench.run.inputs import read_candidates, resolve, with_candidates
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
-from envcoder_bench.run.prepare.run_files import baseline_sources, load
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.prepare.run_files import load
 from envcoder_bench.run.prepare.slow import SlowFiles
-from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import BASELINES
@@ -69,36 +63,32 @@ def check_candidates(
     Raises:
         UserError: bad input, or no candidate defines a requested function.
     """
-    cfg = run_config(task, overrides)
-    sources = read_candidates(cfg.task.name, candidates, candidate_idx)
-    own = [source.name for source in sources]
-    if cfg.baselines:
-        sources = baseline_sources(cfg.task.name) + sources
-    if num_envs is not None:
-        share = share_out(num_envs, len(sources) * seed_count(cfg))
-        cfg = cfg.model_copy(update={"num_envs_per_candidate": share})
+    spec = resolve(task, overrides)
+    candidates_read = read_candidates(spec.task.name, candidates, candidate_idx)
+    names = [source.name for source in candidates_read]
+    spec = with_candidates(spec, candidates_read, num_envs)
+    cfg = spec.config
     with SlowFiles() as slow, _one_thread():
-        context = make_context(cfg, sources, read_fitness(cfg), slow)
-        rows, shapings = _check_all(context, cfg, sources)
+        context = make_context(spec, slow)
+        rows, shapings = _check_all(context, spec)
         skipped = {row.name: row.error for row in rows if row.status == SKIPPED}
-        if set(own) <= set(skipped):
-            more = f"; and {len(own) - 1} more of the same kind" if len(own) > 1 else ""
-            raise UserError(f"there is nothing to check: {skipped[own[0]]}{more}")
+        if set(names) <= set(skipped):
+            more = f"; and {len(names) - 1} more of the same kind" if len(names) > 1 else ""
+            raise UserError(f"there is nothing to check: {skipped[names[0]]}{more}")
         by_name = {row.name: row for row in rows}
         most = max(1, MOST_ENVS // cfg.num_envs_per_candidate)
         for first in range(0, len(shapings), most):
             part = dict(list(shapings.items())[first : first + most])
-            _take_a_step(cfg, part, by_name)
+            _take_a_step(spec, part, by_name)
     return CheckResult(rows, context.tracer.on, cfg.num_envs_per_candidate)
 
 
-def _check_all(
-    context: PrepareContext, cfg: RunConfig, sources: Sequence[CandidateSource]
-) -> tuple[list[CandidateCheck], dict[str, Shaping]]:
+def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCheck], dict[str, Shaping]]:
     """Return a row for each source, and the shapings of those that can train by name."""
+    cfg = spec.config
     rows: list[CandidateCheck] = []
     shapings: dict[str, Shaping] = {}
-    for source in sources:
+    for source in spec.sources:
         row = CandidateCheck(source.name, baseline=source.name in BASELINES)
         rows.append(row)
         try:
@@ -125,15 +115,13 @@ def _check_all(
     return rows, shapings
 
 
-def _take_a_step(cfg: RunConfig, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:
+def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:
     """Begin episodes, take one step with random actions, and store rewards and failures in the rows."""
-    layout = GroupLayout(len(shapings), cfg.num_envs_per_candidate)
-    task = build_task(cfg, layout.num_envs)
-    env = GroupedVecTask(task, layout, list(shapings.values()), [cfg.seed] * len(shapings))
+    seed, n = spec.config.seed, spec.config.num_envs_per_candidate
+    env = build_env(spec, list(shapings.values()), [seed] * len(shapings), n)
     env.reset()
-    n, width = layout.envs_per_group, env.actions.shape[1]
-    actions = 2.0 * noise.uniform(cfg.seed, 0, noise.ACTION, n, width, task.device) - 1.0
-    env.step(actions.repeat(layout.num_groups, 1))
+    actions = 2.0 * noise.uniform(seed, 0, noise.ACTION, n, env.actions.shape[1], env.device) - 1.0
+    env.step(actions.repeat(len(shapings), 1))
     env.dispatch.poll()
     spreads = env.dispatch.component_spreads()
     for g, name in enumerate(shapings):

@@ -114,12 +114,12 @@ def _meaning(run: OpenedRun) -> str:
     try:
         return str(json.loads(run.folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
     except (OSError, ValueError, KeyError, TypeError):
-        return fitness_meaning(run.cfg, run.folder.read_fitness(run.cfg))
+        return fitness_meaning(run.spec)
 
 
 def _measured_by(run: OpenedRun) -> str:
     """Return a run's --fitness file without layout, comments and docstrings; empty for the task's own fitness."""
-    source = run.folder.read_fitness(run.cfg)
+    source = run.spec.fitness
     if source is None:
         return ""
     tree = ast.parse(source.source)

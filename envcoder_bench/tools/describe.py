@@ -3,18 +3,18 @@
 import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from string import Template
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.fitness import fitness_meaning, read_fitness
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
-from envcoder_bench.tasks.registry import find_spec, get_spec
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.spec import TaskSpec
 
@@ -29,17 +29,16 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         ValueError: there is no such task.
         UserError: an override is malformed or names an unknown key, or the fitness file or a baseline cannot be used.
     """
-    name = find_spec(name).name
     cfg = compose_config(name, overrides)
-    spec = get_spec(name, cfg.task)
-    task = spec.task_class
-    facts = task_contract(cfg.task)
+    spec = RunSpec.of(cfg)
+    name, task = spec.task.name, spec.task.task_class
+    facts = task_contract(spec.task, cfg.task)
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
-        _wrap(f"fitness: {_fitness(cfg, task)}", width, indent="  "),
+        _wrap(f"fitness: {_fitness(spec)}", width, indent="  "),
         _wrap(f"timing: {timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
-        *_functions(spec, facts, width),
+        *_functions(spec.task, facts, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
         *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in _names(facts)),
@@ -52,10 +51,11 @@ def timing(facts: TaskContract) -> str:
     return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
 
 
-def _fitness(cfg: RunConfig, task: type[SimTask]) -> str:
-    if cfg.fitness is not None:
-        return f"{fitness_meaning(cfg)} ({cfg.fitness})"
-    meaning = task.fitness_meaning
+def _fitness(spec: RunSpec) -> str:
+    file = spec.config.fitness
+    if file is not None:
+        return f"{fitness_meaning(replace(spec, fitness=read_fitness(spec.task, spec.config)))} ({file})"
+    meaning = spec.task.task_class.fitness_meaning
     return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
 
 
@@ -88,13 +88,13 @@ def _returns(kind: Kind, task: type[SimTask], facts: TaskContract) -> str:
     return Template(kind.returns).substitute(joints=joints, keys=", ".join(keys))
 
 
-def function_docs(spec: TaskSpec, baseline: str) -> dict[str, str]:
+def function_docs(task: TaskSpec, baseline: str) -> dict[str, str]:
     """Return the first line of the docstring of each function of a baseline, which is loaded as in a run.
 
     Raises:
         UserError: it cannot be loaded.
     """
-    path = spec.baseline_path(baseline)
+    path = task.baseline_path(baseline)
     try:
         functions = load_candidate(baseline, load_source(path), path).functions
     except CandidateError as error:

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
-from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.session import make_trainer
 from envcoder_bench.trainers.base import Trainer, train_iteration
 
@@ -47,7 +46,7 @@ class Isolation:
         return f"a candidate beside others is not what it is alone: {' and '.join(parts)}{drawn}"
 
 
-def measure_isolation(cfg: RunConfig, group: Group, other: Group, steps: int = 300, iterations: int = 3) -> Isolation:
+def measure_isolation(spec: RunSpec, group: Group, other: Group, steps: int = 300, iterations: int = 3) -> Isolation:
     """Play and train a group alone, and as the second of three; on a CPU.
 
     Args:
@@ -55,17 +54,16 @@ def measure_isolation(cfg: RunConfig, group: Group, other: Group, steps: int = 3
         steps: of random actions, which differ between the groups.
         iterations: of training.
     """
-    alone, among = _environment(cfg, [group], [0]), _environment(cfg, [other, group, group], [0, 0, 1])
+    alone, among = _environment(spec, [group], [0]), _environment(spec, [other, group, group], [0, 0, 1])
     rollout, episodes = _first_difference(alone, among, steps)
-    alone, among = _environment(cfg, [group], [0]), _environment(cfg, [other, group, group], [0, 0, 1])
-    weights = _train(cfg, alone, among, iterations)
+    alone, among = _environment(spec, [group], [0]), _environment(spec, [other, group, group], [0, 0, 1])
+    weights = _train(spec.config, alone, among, iterations)
     shared = getattr(getattr(among.task, "_draws", None), "shared", ())
     return Isolation(rollout, weights, episodes, tuple(sorted(shared)))
 
 
-def _environment(cfg: RunConfig, groups: Sequence[Group], seeds: Sequence[int]) -> GroupedVecTask:
-    layout = GroupLayout(len(groups), cfg.num_envs_per_candidate)
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, [group.shaping for group in groups], seeds)
+def _environment(spec: RunSpec, groups: Sequence[Group], seeds: Sequence[int]) -> GroupedVecTask:
+    return build_env(spec, [group.shaping for group in groups], seeds, spec.config.num_envs_per_candidate)
 
 
 def _first_difference(alone: GroupedVecTask, among: GroupedVecTask, steps: int) -> tuple[int | None, int]:

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.settings import merged, nested, select
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import CandidateError
@@ -25,12 +26,12 @@ from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
-from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.registry import make_task
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.task_code import computed, frozen, frozen_message
 from envcoder_bench.tools.isolation import measure_isolation
 
-FREQUENCY = "task.task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
+FREQUENCY = "task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
 
 
 class TaskProbe:
@@ -46,27 +47,27 @@ class TaskProbe:
     """
 
     def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
-        self.cfg = compose_config(str(task), ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
-        self.spec = get_spec(str(task), self.cfg.task)
-        self.name = self.spec.name
-        self.cfg.sim, self.cfg.device = self.sim, self.device = pick_simulator(sim, device)
-        self.foreign = not issubclass(self.spec.task_class, SimTask)
-        frequency = OmegaConf.select(self.cfg, FREQUENCY)
+        cfg = compose_config(str(task), ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
+        self.sim, self.device = pick_simulator(sim, device)
+        config, frequency = cfg.task, select(cfg.task, FREQUENCY)
         if isinstance(frequency, (int, float)):  # domain randomization must occur within the checks' steps
-            OmegaConf.update(self.cfg, FREQUENCY, min(frequency, 20))
+            config = merged(config, nested({FREQUENCY: min(frequency, 20)}))
+        self.run = RunSpec.of(cfg).changed(task=config, sim=self.sim, device=self.device)
+        self.cfg, self.spec, self.name = self.run.config, self.run.task, self.run.task.name
+        self.foreign = not issubclass(self.spec.task_class, SimTask)
         path = self.spec.baseline_path(HUMAN)
         human = load_candidate(HUMAN, path.read_text(encoding="utf-8"), str(path))
         self.human = replace(assemble(human, human), action_dim=human.action_dim or 0)
 
     def baselines(self) -> Generator[str, None, dict[str, Group]]:
         """Yield the faults of the baselines, and return the groups of those without."""
-        groups, faults = prepare(self.cfg, baseline_sources(self.name))
+        groups, faults = prepare(replace(self.run, sources=tuple(baseline_sources(self.spec))))
         yield from (f"{name}.py: {error}" for name, error in faults.items())
         return {group.name: group for group in groups}
 
     def make(self, num_envs: int) -> Task:
         """Create a task whose commands are those of the human baseline."""
-        task = make_task(self.name, self.cfg.task, num_envs, self.sim, self.device)
+        task = make_task(self.spec, self.cfg.task, num_envs, self.sim, self.device)
         effort = self.human.functions.get("command") is not None and self.human.functions["command"].type == TORQUE
         task.set_drive_mode(torch.full((num_envs,), effort, device=self.device))
         return task
@@ -264,7 +265,7 @@ class TaskCheck(TaskProbe):
         groups = yield from self.baselines()
         if len(groups) == len(BASELINE_FILES):
             n, unshaped = 4, groups[UNSHAPED].shaping
-            task = build_task(self.cfg, 2 * n)
+            task = build_task(self.run, 2 * n)
             env = GroupedVecTask(task, GroupLayout(2, n), [unshaped] * 2, [0, 0])
             env.reset()
             halves = [{key: x[rows] for key, x in task.state.items()} for rows in (slice(0, n), slice(n, 2 * n))]
@@ -279,7 +280,7 @@ class TaskCheck(TaskProbe):
 
     def _played(self, groups: Sequence[Group], steps: int) -> Iterator[str]:
         layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
-        task = build_task(self.cfg, layout.num_envs)
+        task = build_task(self.run, layout.num_envs)
         env = GroupedVecTask(task, layout, [group.shaping for group in groups], [0] * len(groups))
         env.reset()
         ended, generator = 0, torch.Generator().manual_seed(0)
@@ -307,7 +308,7 @@ class TaskCheck(TaskProbe):
             return
         groups = yield from self.baselines()
         if len(groups) == len(BASELINE_FILES):
-            measured = measure_isolation(self.cfg, groups[HUMAN], groups[UNSHAPED])
+            measured = measure_isolation(self.run, groups[HUMAN], groups[UNSHAPED])
             if not measured.clean:
                 yield f"{measured}: use --isolate process"
 
@@ -320,7 +321,7 @@ class TaskCheck(TaskProbe):
             return
         layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
         shapings, seeds = [group.shaping for group in groups.values()], [0] * len(groups)
-        env, other = (GroupedVecTask(build_task(self.cfg, layout.num_envs), layout, shapings, seeds) for _ in "12")
+        env, other = (GroupedVecTask(build_task(self.run, layout.num_envs), layout, shapings, seeds) for _ in "12")
         generator = torch.Generator().manual_seed(0)
         env.reset()
         for step in range(2 * steps):

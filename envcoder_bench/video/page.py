@@ -21,7 +21,7 @@ from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
@@ -92,7 +92,7 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
         return PageVideos(note="There are no videos: no candidate has a fitness.")
     log.info("videos of %s", ", ".join(names))
     players = [player(run, name) for name in names]
-    recording = record(run.cfg, list(run.sources.values()), players, run.folder.read_fitness(run.cfg))
+    recording = record(run.spec, players)
     folder = run.folder.path / VIDEOS
     folder.mkdir(exist_ok=True)
     recording.save(folder / RECORDING)
@@ -104,7 +104,7 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
         " go to its time."
     )
     try:
-        seconds = render(recording, model_bytes(run.cfg, recording), files, CLIP)
+        seconds = render(recording, model_bytes(run.spec, recording), files, CLIP)
         note += f" Videos show the first {seconds:.0f} s."
     except NoVideo as error:
         seconds, files = 0.0, []
@@ -159,10 +159,9 @@ def _episode(recording: Recording, own: Episode, mp4: bytes | None) -> PageEpiso
 def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPage:
     cfg, folder = run.cfg, run.folder
     own = sum(not row.baseline for row in ranked)
-    fitness = folder.read_fitness(cfg)
     return RunPage(
         title=f"{cfg.task.name}: {own} candidate{'s' * (own != 1)}",
-        fitness_meaning=fitness_meaning(cfg, fitness),
+        fitness_meaning=fitness_meaning(run.spec),
         ranked=ranked,
         candidates=_candidates(run),
         facts=_facts(run),
@@ -287,11 +286,11 @@ def _ppo(cfg: RunConfig) -> dict[str, Any]:
 def _command(run: OpenedRun) -> str:
     """Return a command that repeats the run, from the values that differ from the defaults."""
     cfg = run.cfg
-    words = ["eval-shapers", "--task", str(cfg.task_source or cfg.task.name)]
+    words = ["eval-shapers", "--task", cfg.address]
     files = [source.file for name, source in run.sources.items() if name not in BASELINES]
     words += ["--candidates", *files] if files else []
     try:
-        usual = dotted(run_config(cfg.task_source or cfg.task.name, []).plain())
+        usual = dotted(resolve(cfg.address).config.plain())
     except (UserError, ValueError, KeyError):
         return ""
     own = dotted(cfg.plain())

@@ -16,15 +16,13 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.env.evaluation import step_fitness
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group, prepare
-from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.video.recording import Episode, Recording
 
@@ -41,10 +39,8 @@ class Player:
 
 
 def record(
-    cfg: RunConfig,
-    sources: Sequence[CandidateSource],
+    spec: RunSpec,
     players: Sequence[Player],
-    fitness: CandidateSource | None = None,
     seed: int | None = None,
     steps: int | None = None,
     where: tuple[str, str] = ("mujoco_cpu", "cpu"),
@@ -52,10 +48,8 @@ def record(
     """Play one episode with each policy, side by side.
 
     Args:
-        cfg: the run's config.
-        sources: the candidates of the run.
+        spec: the run.
         players: the policies, in the order of the recording.
-        fitness: the run's fitness file, if it has one.
         seed: seed of the episodes; None for that of the run.
         steps: number of control steps at most; None for a full episode.
         where: the simulator and the device, instead of those of the run.
@@ -65,23 +59,22 @@ def record(
     Raises:
         UserError: none can be loaded, or the task has no poses to record.
     """
+    cfg, names = spec.config, {player.name for player in players}
     if (cfg.device == "cpu") != (where[1] == "cpu") and not cfg.untrusted:
-        # kernels for the other device have not been compiled yet
-        cfg = cfg.model_copy(update={"compile_shapers": False})
-    cfg = cfg.model_copy(update={"sim": where[0], "device": where[1]})
-    names = {player.name for player in players}
+        spec = spec.changed(compile_shapers=False)  # kernels for the other device have not been compiled yet
+    spec = replace(
+        spec.changed(sim=where[0], device=where[1]), sources=tuple(x for x in spec.sources if x.name in names)
+    )
     with settings_kept():
         torch.set_num_threads(1)
         with _quiet():
-            groups, failed = prepare(cfg, [own for own in sources if own.name in names], fitness)
+            groups, failed = prepare(spec)
         known = {group.name: group for group in reversed(groups)}
         players = [player for player in players if player.name in known]
         if not players:
             raise UserError("; ".join(f"{name} cannot be played: {error}" for name, error in failed.items()))
         shapings = [_judged(known[player.name]) for player in players]
-        task = build_task(cfg, len(shapings))
-        seeds = [cfg.seed if seed is None else seed] * len(shapings)
-        env = GroupedVecTask(task, GroupLayout(len(shapings), 1), shapings, seeds)
+        env = build_env(spec, shapings, [cfg.seed if seed is None else seed] * len(shapings), 1)
         recording = _play(env, players, steps)
         recording.failed = {name: str(error) for name, error in failed.items()}
         return recording

@@ -7,7 +7,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -17,14 +17,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 from envcoder_bench.core.errors import user_input
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import release
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.train.session import make_trainer
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import Task
@@ -33,8 +32,8 @@ from envcoder_bench.trainers.base import Trainer, train_iteration
 MIN_SECONDS, MIN_ROUNDS = 1.0, 3  # of a measurement of physics
 
 
-def make_config(args: Namespace, **values: Any) -> Any:
-    """The run's config for ``--task`` (ANYmal): ``values``, and the command line's own ``key=value`` over them.
+def make_spec(args: Namespace, **values: Any) -> RunSpec:
+    """The run for ``--task`` (ANYmal): ``values``, and the command line's own ``key=value`` over them.
 
     Raises:
         UserError: there is no such task, it cannot be built here, or an override, simulator or device is invalid.
@@ -42,10 +41,11 @@ def make_config(args: Namespace, **values: Any) -> Any:
     task = getattr(args, "task", "Anymal")
     with user_input():
         cfg = compose_config(task, [*(f"{key}={value}" for key, value in values.items()), *args.overrides])
-        cfg = cfg.model_copy(update=dict(zip(("sim", "device"), pick_simulator(args.sim, args.device))))
-    if cfg.device == "cpu":
+        sim, device = pick_simulator(args.sim, args.device)
+        spec = RunSpec.of(cfg).changed(sim=sim, device=device)
+    if device == "cpu":
         torch.set_num_threads(1)  # as evaluate.py: the threads go to the simulator and to the learners
-    return cfg
+    return spec
 
 
 def now(device: Any) -> float:
@@ -59,7 +59,7 @@ def now(device: Any) -> float:
 class Session:
     """Candidates in training; ``obs`` are the environment's last observations."""
 
-    cfg: Any
+    spec: RunSpec
     groups: list[Group]
     env: GroupedVecTask
     trainer: Trainer
@@ -68,15 +68,18 @@ class Session:
     @classmethod
     def build(cls, args: Namespace, candidates: list[CandidateSource], envs: int, seeds: int = 1) -> Session:
         """Load, check and set up; exit if a candidate fails."""
-        cfg = make_config(args, num_envs_per_candidate=envs, learning_iterations=100_000, seeds=seeds)
-        groups, failed = prepare(cfg, candidates, read_fitness(cfg))
+        spec = make_spec(args, num_envs_per_candidate=envs, learning_iterations=100_000, seeds=seeds)
+        fitness = read_fitness(spec.task, spec.config)
+        groups, failed = prepare(replace(spec, sources=tuple(candidates), fitness=fitness))
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
-        release(cfg.device)  # as remaining.py: memory of the checks
-        layout = GroupLayout(len(groups), envs)
-        shapings, own_seeds = [group.shaping for group in groups], [group.seed for group in groups]
-        env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own_seeds)
-        return cls(cfg, groups, env, make_trainer(cfg, env), env.reset())
+        release(spec.config.device)  # as remaining.py: memory of the checks
+        env = build_env(spec, [group.shaping for group in groups], [group.seed for group in groups], envs)
+        return cls(spec, groups, env, make_trainer(spec.config, env), env.reset())
+
+    @property
+    def cfg(self) -> RunConfig:
+        return self.spec.config
 
     @property
     def steps_per_iteration(self) -> int:

@@ -20,7 +20,7 @@ from envcoder_bench.video.page import page_videos
 from . import records
 from .candidates import write_candidates
 from .records import Record
-from .session import make_config, memory_gib, process_age
+from .session import make_spec, memory_gib, process_age
 
 
 def startup(args: Namespace) -> Iterator[Record]:
@@ -75,7 +75,7 @@ class _Watch(Reporter):
 
 
 def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
-    cfg = make_config(args)
+    cfg = make_spec(args).config
     size = {"candidates": args.candidates, "envs": args.envs}
     stop = StopRequest()
     phases = _Phases([HostClock()])

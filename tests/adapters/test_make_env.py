@@ -13,10 +13,12 @@ from envcoder_bench import UserError, make_env
 from envcoder_bench.adapters.elegantrl import IsaacOneEnv, IsaacVecEnv
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.registry import get_spec
 
 pytestmark = pytest.mark.slow  # loading a candidate compiles, which starts processes
 
@@ -39,14 +41,14 @@ def make(candidate=None, **more):
 
 def reference(seed):
     """A GroupedVecTask with one group, made as a run makes it."""
-    cfg = run_config(
+    cfg = resolve(
         "Cartpole", ["device=cpu", "task.env.episodeLength=40", f"seed={seed}", "num_envs_per_candidate=6"]
-    )
+    ).config
     noisy = envcoder_bench.run.folder.run_folder.CandidateSource("noisy", "noisy.py", NOISY)
-    groups, faults = prepare(cfg, [*baseline_sources("Cartpole"), noisy])
+    groups, faults = prepare(RunSpec.of(cfg, [*baseline_sources(get_spec("Cartpole")), noisy]))
     assert not faults
     layout = GroupLayout(1, NUM_ENVS)
-    return GroupedVecTask(build_task(cfg, NUM_ENVS), layout, [groups[-1].shaping], [seed])
+    return GroupedVecTask(build_task(RunSpec.of(cfg), NUM_ENVS), layout, [groups[-1].shaping], [seed])
 
 
 def random_actions(width, steps=STEPS):
@@ -259,7 +261,7 @@ def test_rl_games_trains_on_the_environment(tmp_path, capsys):
     from envcoder_bench.adapters.rl_games import register
 
     register("noisy-cartpole", "Cartpole", candidate={"noisy": NOISY}, device="cpu", overrides=SHORT)
-    params = run_config("Cartpole", ["device=cpu"]).params
+    params = resolve("Cartpole", ["device=cpu"]).config.params
     params["config"].update(
         env_name="noisy-cartpole", num_actors=8, minibatch_size=64, device="cpu", max_epochs=3, train_dir=str(tmp_path),
         features={}, reward_shaper={"scale_value": 0.1}, print_stats=False,

@@ -6,7 +6,8 @@ import warp as wp
 
 from envcoder_bench.compat import mujoco_warp_memory, warn_once
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.prepare.environments import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import mujoco_warp
 from envcoder_bench.sim.mujoco_model import INTEGRATORS
 
@@ -15,7 +16,7 @@ KINDS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "se
 
 
 def make_sim(task: str, *settings: str):
-    return build_task(compose_config(task, ["device=cpu", "sim=mujoco_warp", *settings]), 3).sim
+    return build_task(RunSpec.of(compose_config(task, ["device=cpu", "sim=mujoco_warp", *settings])), 3).sim
 
 
 def play(sim, steps: int = 2) -> torch.Tensor:

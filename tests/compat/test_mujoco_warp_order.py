@@ -7,7 +7,8 @@ import torch
 from envcoder_bench.compat import mujoco_warp_order
 from envcoder_bench.core.torch_settings import is_deterministic, settings_kept, use_deterministic_algorithms
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.prepare.environments import build_task
+from envcoder_bench.run.spec import RunSpec
 
 pytest.importorskip("mujoco_warp")
 wp = pytest.importorskip("warp")
@@ -25,7 +26,7 @@ def make_sim(task: str, shuffle: int | None):
     """A simulator whose contacts are shuffled after every collision detection, as by threads that race."""
     cfg = compose_config(task)
     cfg = cfg.model_copy(update={"sim": "mujoco_warp", "device": "cpu"})
-    sim = build_task(cfg, ENVS).sim
+    sim = build_task(RunSpec.of(cfg), ENVS).sim
     if shuffle is not None:
         rng = np.random.default_rng(shuffle)
 

@@ -10,13 +10,13 @@ import torch
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.compile import kernels
 from envcoder_bench.core import noise
-from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.registry import get_spec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from scripts.bench.candidates import make_candidates
@@ -40,15 +40,14 @@ def compute_initial_state(dof_pos):
 def prepared(task, sources, compiled=True, sim="mujoco_cpu"):
     cfg = compose_config(task, [f"num_envs_per_candidate={N}", f"compile_shapers={str(compiled).lower()}"])
     cfg = cfg.model_copy(update={"sim": sim, "device": "cpu"})
-    groups, failed = prepare(cfg, sources)
+    groups, failed = prepare(RunSpec.of(cfg, sources))
     assert not failed
     return cfg, groups
 
 
 def make_env(cfg, groups, evaluation=False):
-    layout = GroupLayout(len(groups), N)
     shapings = [group.evaluation if evaluation else group.shaping for group in groups]
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
+    return build_env(RunSpec.of(cfg), shapings, [group.seed for group in groups], N)
 
 
 def stages(env):
@@ -69,7 +68,7 @@ def rollout(env, steps=4):
 
 
 def test_compiled_baselines_and_benchmark_candidates_match_eager():
-    sources = [*baseline_sources("Anymal"), *make_candidates(14)]
+    sources = [*baseline_sources(get_spec("Anymal")), *make_candidates(14)]
     compiled, called = (make_env(*prepared("Anymal", sources, on)) for on in (True, False))
     assert all(not eager for _, eager in stages(compiled).values())
     assert all(not traced for traced, _ in stages(called).values())
@@ -102,7 +101,7 @@ def test_compiled_baselines_and_benchmark_candidates_match_eager():
 
 
 def test_evaluation_uses_the_programs_of_the_unshaped_baseline():
-    sources = [CandidateSource("own", "own.py", OWN), *baseline_sources("Cartpole")]
+    sources = [CandidateSource("own", "own.py", OWN), *baseline_sources(get_spec("Cartpole"))]
     cfg, groups = prepared("Cartpole", sources)
     own = next(group for group in groups if group.name == "own")
     unshaped = next(group for group in groups if group.name == "unshaped")
@@ -167,7 +166,7 @@ def test_refused_compilation_is_logged_once_with_its_line(caplog):
 def test_seeds_share_programs_and_draw_different_random_numbers():
     cfg = compose_config("Anymal", [f"num_envs_per_candidate={N}", "seeds=3"])
     cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
-    groups, _ = prepare(cfg, make_candidates(1))
+    groups, _ = prepare(RunSpec.of(cfg, make_candidates(1)))
     assert [group.seed for group in groups] == [0, 1, 2]
     assert len({id(group.shaping.programs["initial_state"]) for group in groups}) == 1
     env = make_env(cfg, groups)

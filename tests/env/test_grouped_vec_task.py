@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes, run_point
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 
 N = 6
 STATE_AS_REWARD = "def compute_reward(dof_pos):\n    return dof_pos[:, 0] + 10.0 * dof_pos[:, 1]\n"
@@ -29,11 +28,12 @@ def make_env(
 ):
     cfg = compose_config(task, [f"num_envs_per_candidate={N}", f"seeds={seeds}", *overrides])
     cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
-    groups, failed = prepare(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in sources.items()])
+    groups, failed = prepare(
+        RunSpec.of(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in sources.items()])
+    )
     assert not failed
-    layout = GroupLayout(len(groups), N)
     shapings = [group.evaluation if evaluation else group.shaping for group in groups]
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
+    return build_env(RunSpec.of(cfg), shapings, [group.seed for group in groups], N)
 
 
 def test_reward_uses_the_state_after_the_physics_step():

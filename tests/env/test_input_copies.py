@@ -14,8 +14,9 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.env.input_copies import GroupCopies, Inputs, device_copies, no_changes
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 
 CUDA = pytest.param(
     "cuda:0",
@@ -176,10 +177,10 @@ def evaluation(task, *candidates):
     cfg = compose_config(task, [f"num_envs_per_candidate={N}", "compile_shapers=false"])
     cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     sources = [CandidateSource(f"c{i}", f"c{i}.py", text) for i, text in enumerate(candidates)]
-    groups, failed = prepare(cfg, sources, None)
+    groups, failed = prepare(RunSpec.of(cfg, sources, None))
     assert not failed
     layout, shapings = GroupLayout(len(groups), N), [group.evaluation for group in groups]
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [0] * len(groups))
+    return GroupedVecTask(build_task(RunSpec.of(cfg), layout.num_envs), layout, shapings, [0] * len(groups))
 
 
 def played(env):

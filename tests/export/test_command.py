@@ -5,8 +5,9 @@ import torch
 
 from envcoder_bench.export.command import affine_command
 from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.prepare.one_group import build_env, prepare_one
+from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.groups import prepare_one
 
 pytestmark = pytest.mark.slow
 VARYING = {"dof_pos", "dof_vel", "progress_buf"}  # cart_pos and others are views of these
@@ -19,8 +20,10 @@ def compute_torque(action, cart_pos, pole_angle, progress_buf, max_push_effort):
 
 
 def fitted(force, **more):
-    cfg = run_config("Cartpole", ["device=cpu", "compile_shapers=false", *more.get("overrides", [])])
-    env = build_env(cfg, [prepare_one(cfg, CandidateSource("mine", "mine.py", TEXT.format(force)), 0)], 8)
+    spec = resolve("Cartpole", ["device=cpu", "compile_shapers=false", *more.get("overrides", [])])
+    env = build_env(
+        spec, [prepare_one(spec, CandidateSource("mine", "mine.py", TEXT.format(force)), 0).shaping], [0], 8
+    )
     env.reset()
     return affine_command(env, VARYING)
 

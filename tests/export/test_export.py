@@ -21,7 +21,8 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.export.write import export_policy
 from envcoder_bench.run.folder.policies import load_policy, open_run
-from envcoder_bench.run.prepare.one_group import build_env, prepare_one
+from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.groups import prepare_one
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "play_policy.py"
 ROD = f"{Path(__file__).resolve().parents[1] / 'tasks' / 'isaac_task' / 'pendulum.py'}:Rod"
@@ -80,7 +81,8 @@ def test_onnxruntime_and_torch_reproduce_the_actions(trained, tmp_path, name, se
 
 def test_exported_commands_match_the_environment(trained, tmp_path):
     own, policy = open_run(trained), load_policy(trained, "plain")
-    env = build_env(own.cfg, [prepare_one(own.cfg, own.source("plain"), policy.seed)], EPISODES)
+    group = prepare_one(own.spec, own.source("plain"), policy.seed)
+    env = build_env(own.spec, [group.shaping], [policy.seed], EPISODES)
     obs = observations(4)[:EPISODES]
     wanted = env.dispatch.command(policy(obs.clamp(-5.0, 5.0)), 0)
     session = onnxruntime.InferenceSession(export_policy(trained, "plain", output=tmp_path).policy)
@@ -90,8 +92,8 @@ def test_exported_commands_match_the_environment(trained, tmp_path):
 def test_saved_policy_has_the_evaluated_fitness(trained):
     own = open_run(trained)
     for seed in (0, 1):
-        group = prepare_one(own.cfg, own.source("springy"), seed)
-        env = build_env(own.cfg, [group], EPISODES, evaluation=True)
+        group = prepare_one(own.spec, own.source("springy"), seed)
+        env = build_env(own.spec, [group.evaluation], [seed], EPISODES)
         played = run_episodes(env, load_policy(own, "springy", seed), 1, EVALUATION_STEP)
         assert float(played.fitness.mean()) == pytest.approx(own.row("springy", seed).fitness, abs=1e-4)
 
@@ -99,7 +101,8 @@ def test_saved_policy_has_the_evaluated_fitness(trained):
 def test_exported_policy_reaches_the_same_fitness_in_plain_mujoco(trained, tmp_path):
     about = json.loads(export_policy(trained, "plain", output=tmp_path).description.read_text())
     own, policy = open_run(trained), load_policy(trained, "plain")
-    env = build_env(own.cfg, [prepare_one(own.cfg, own.source("plain"), policy.seed)], EPISODES, evaluation=True)
+    group = prepare_one(own.spec, own.source("plain"), policy.seed)
+    env = build_env(own.spec, [group.evaluation], [policy.seed], EPISODES)
     played = run_episodes(env, policy, 1, EVALUATION_STEP).fitness[0]
     env.begin_all(EVALUATION_STEP)
     starts = [(env.state["dof_pos"][k].numpy().copy(), env.state["dof_vel"][k].numpy().copy()) for k in range(EPISODES)]

@@ -12,6 +12,7 @@ from envcoder_bench.core import noise
 from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.report.breakdown import LABELS
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.evolve import Genome
 from envcoder_bench.search.prompt import load_templates, system_prompt
 from envcoder_bench.shaping.contract import Candidate, CandidateError
@@ -58,7 +59,7 @@ def told() -> None:
     assert "  compute_bonus: (n,) float, added to the reward" in describe("Cartpole")
     assert LABELS["bonus"] == "shaping: bonus"
     asked = ["compute_reward", "compute_bonus"]
-    text = system_prompt(load_templates(), "Cartpole", "", "", asked, "human", compose_config("Cartpole"))
+    text = system_prompt(load_templates(), RunSpec.of(compose_config("Cartpole")), "", "", asked)
     assert "- `compute_bonus(state_dict)` returns (n,) float, added to the reward. It is called after the phys" in text
     assert [function.name for function in Genome(f"{BONUS}{PLAIN}", asked).shapers()] == asked
 

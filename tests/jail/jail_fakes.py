@@ -10,16 +10,18 @@ from torch import Tensor
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.results import JailResult, examine
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.registry import get_spec
 
 NUM_ENVS = 8
 
 
 @functools.cache
 def make_task(name: str = "Anymal") -> Task:
-    return build_task(compose_config(name, ["sim=mujoco_cpu", "device=cpu"]), NUM_ENVS)
+    return build_task(RunSpec.of(compose_config(name, ["sim=mujoco_cpu", "device=cpu"])), NUM_ENVS)
 
 
 def state_of(task: Task) -> dict[str, Tensor]:
@@ -29,7 +31,7 @@ def state_of(task: Task) -> dict[str, Tensor]:
 
 
 def baseline_of(task: Task) -> str:
-    return next(source.source for source in baseline_sources(task.name) if source.name == "human")
+    return next(source.source for source in baseline_sources(get_spec(task.name)) if source.name == "human")
 
 
 def judged(

@@ -14,7 +14,9 @@ from envcoder_bench.compile import building, kernels, trace
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare import ahead
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping import checking
+from envcoder_bench.tasks.registry import get_spec
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="waits for processes")
 TEXTS = {
@@ -42,7 +44,7 @@ def sources():
     from envcoder_bench.run.prepare.run_files import baseline_sources
 
     own = [CandidateSource(name, f"{name}.py", text) for name, text in TEXTS.items()]
-    return [*baseline_sources("Cartpole"), *own]
+    return [*baseline_sources(get_spec("Cartpole")), *own]
 
 
 @pytest.mark.slow
@@ -77,18 +79,18 @@ def test_closing_ends_the_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(
         ahead, "launch", lambda *given: started.append((given[0].done, launch(*given))) or started[-1][1]
     )
-    with ahead.start(config(), sources(), None):
+    with ahead.start(RunSpec.of(config(), sources())):
         assert len(started) == 2 and all(process.poll() is None for _, process in started)
     assert all(process.returncode == -signal.SIGKILL and not done.exists() for done, process in started)
     done = started[0][0]
     done.parent.mkdir()
     done.touch()
-    with ahead.start(config(), sources(), None):
+    with ahead.start(RunSpec.of(config(), sources())):
         assert len(started) == 2  # there is nothing left to do
-    with ahead.start(config(), sources()[:-2], None), ahead.start(config(seed=1), sources()[:-2], None):
+    with ahead.start(RunSpec.of(config(), sources()[:-2])), ahead.start(RunSpec.of(config(seed=1), sources()[:-2])):
         assert len(started) == 4
     cores[0] = ahead.CPUS_EACH - 1
-    with ahead.start(config(), sources()[:-3], None):
+    with ahead.start(RunSpec.of(config(), sources()[:-3])):
         assert len(started) == 4
 
 

@@ -5,8 +5,9 @@ from helpers import write_candidates
 
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.report.check import CandidateCheck, render_check
-from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.prepare.environments import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.registry import task_names
 from envcoder_bench.tools.check import check_candidates
 
@@ -102,7 +103,7 @@ def test_every_task_has_candidates_that_pass_the_check(task):
     result = check_candidates(task, [*SMALL, "num_envs_per_candidate=3"], candidate_idx="0,1")
     assert result.passed and len(result.rows) == 4
     assert all(row.reward is not None and row.obs_dim and row.action_dim for row in result.rows)
-    assert build_task(run_config(task, SMALL), 1).num_dofs  # nothing of it stays behind
+    assert build_task(RunSpec.of(resolve(task, SMALL).config), 1).num_dofs  # nothing of it stays behind
 
 
 def test_untrusted_files_are_checked_in_the_jail(checked, capfd):

@@ -14,7 +14,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results, write_results
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
-from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tools.compare import _correlation, compare, render
 from envcoder_bench.tools.compare_page import comparison_page
 
@@ -24,9 +25,11 @@ SOURCE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 def made(path, fitness, seed=0, task="Cartpole", sources=None, overrides=()):
     """A run folder with ``fitness``: by candidate, of each seed; None for a failed one."""
     seeds = max(map(len, fitness.values()))
-    cfg = run_config(task, ["sim=mujoco_cpu", "device=cpu", f"seeds={seeds}", f"seed={seed}", *overrides])
+    cfg = resolve(task, ["sim=mujoco_cpu", "device=cpu", f"seeds={seeds}", f"seed={seed}", *overrides]).config
     texts = {name: (sources or {}).get(name, SOURCE) for name in fitness}
-    folder = RunFolder.create(path, cfg, [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
+    folder = RunFolder.create(
+        path, RunSpec.of(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
+    )
     rows = [
         Result(name, seed + k, "failed", error="broken") if value is None
         else Result(name, seed + k, "ok", value, value - 0.1, value + 0.1, 8, 50.0, 1.0, 100)

@@ -41,7 +41,7 @@ def test_description_has_baselines_and_returns_of_the_functions():
 
 @pytest.mark.parametrize("name", task_names())
 def test_description_has_values_of_constants_and_joint_and_body_names(name):
-    task = make_task(name, compose_config(name).task, 1, "mujoco_cpu", "cpu")
+    task = make_task(get_spec(name), compose_config(name).task, 1, "mujoco_cpu", "cpu")
     flat = " ".join(describe(name).split())
     for key, value in task.constants.items():
         told = shown(value.tolist())

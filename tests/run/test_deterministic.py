@@ -9,8 +9,9 @@ from envcoder_bench.core.torch_settings import deterministic_torch, is_determini
 from envcoder_bench.core.torch_settings import use_deterministic_algorithms as use
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_deterministic
-from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.plan import GroupFacts, MemoryPlanner
+from envcoder_bench.run.spec import RunSpec
 
 CANDIDATES = {
     "cosine": "import torch\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
@@ -142,10 +143,10 @@ def test_settings_kept_restores_the_deterministic_setting():
 
 def test_deterministic_plan_puts_groups_of_equal_padded_widths_together():
     def planned(*overrides):
-        cfg = run_config("Cartpole", ["device=cpu", "num_envs_per_candidate=4", *overrides])
+        cfg = resolve("Cartpole", ["device=cpu", "num_envs_per_candidate=4", *overrides]).config
         widths = [(4, 1), (40, 1), (5, 1), (4, 9), (33, 2)]  # padded to 32 and 8, 64 and 8, 32 and 16
         facts = [GroupFacts(f"c{k}", 0, own) for k, own in enumerate(widths)]
-        return [group.name for wave in MemoryPlanner(cfg).plan(facts).waves for group in wave]
+        return [group.name for wave in MemoryPlanner(RunSpec.of(cfg)).plan(facts).waves for group in wave]
 
     assert planned() == ["c0", "c1", "c2", "c3", "c4"]
     assert planned("deterministic=true") == ["c0", "c2", "c3", "c1", "c4"]
@@ -157,12 +158,12 @@ def test_deterministic_refuses_other_trainers_on_cuda(trainer):
     check_deterministic(cfg.model_copy(update={"device": "cpu"}))
     cfg = cfg.model_copy(update={"device": "cuda:0"})
     if trainer == "a2c_continuous":
-        check_deterministic(cfg)
+        check_deterministic(RunSpec.of(cfg))
     else:
         with pytest.raises(UserError, match="--deterministic on CUDA supports the trainer ppo alone: omit --trainer"):
-            check_deterministic(cfg)
+            check_deterministic(RunSpec.of(cfg))
 
 
 def test_deterministic_value_is_validated():
     with pytest.raises(UserError, match="deterministic must be true or false, got 1"):
-        run_config("Cartpole", ["deterministic=1"])
+        resolve("Cartpole", ["deterministic=1"])

@@ -12,16 +12,15 @@ from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, start_pro
 
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.points import read_points
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, read_fitness
 from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.tasks.registry import get_spec
 
@@ -61,12 +60,11 @@ def evaluation(source, candidates=CANDIDATES, overrides=(), task="Cartpole"):
     cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     sources = [CandidateSource(name, f"{name}.py", text) for name, text in candidates.items()]
     fitness = None if source is None else CandidateSource("(fitness)", "fitness.py", source)
-    groups, failed = prepare(cfg, sources, fitness)
+    groups, failed = prepare(RunSpec.of(cfg, sources, fitness))
     assert not failed
     assert not any("fitness" in group.shaping.functions for group in groups)  # training knows nothing of it
-    layout = GroupLayout(len(groups), N)
     shapings = [group.evaluation for group in groups]
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
+    return build_env(RunSpec.of(cfg), shapings, [group.seed for group in groups], N)
 
 
 def episodes(env, rounds=2):
@@ -362,13 +360,15 @@ def test_bounds_must_be_two_increasing_numbers(tmp_path, capsys, value):
 
 def test_bounds_need_a_fitness_file():
     with pytest.raises(UserError, match="fitness_bounds are those of a --fitness file"):
-        run_config("Cartpole", ["fitness_bounds=[0,1]"])
+        resolve("Cartpole", ["fitness_bounds=[0,1]"])
 
 
 def test_bounds_are_those_of_the_file_or_of_the_task():
-    assert fitness_bounds(compose_config("Cartpole", [])) == (0.0, 1.0)
-    assert fitness_bounds(compose_config("Cartpole", ["fitness=f.py"])) == (-math.inf, math.inf)
-    assert fitness_bounds(compose_config("Cartpole", ["fitness=f.py", "fitness_bounds=[-2,3.5]"])) == (-2.0, 3.5)
+    assert fitness_bounds(get_spec("Cartpole"), compose_config("Cartpole", [])) == (0.0, 1.0)
+    assert fitness_bounds(get_spec("Cartpole"), compose_config("Cartpole", ["fitness=f.py"])) == (-math.inf, math.inf)
+    assert fitness_bounds(
+        get_spec("Cartpole"), compose_config("Cartpole", ["fitness=f.py", "fitness_bounds=[-2,3.5]"])
+    ) == (-2.0, 3.5)
 
 
 # its meaning
@@ -389,17 +389,16 @@ def config(path=None):
 def test_fitness_meaning_is_the_first_paragraph_of_the_docstring(tmp_path, text, meaning):
     path = tmp_path / "f.py"
     path.write_text(text + 'def compute_fitness(pole_angle):\n    """Of the function."""\n    return pole_angle\n')
-    assert fitness_meaning(config(path)) == meaning
-    source = read_fitness(config(path))
+    source = read_fitness(get_spec("Cartpole"), config(path))
     path.unlink()
-    assert fitness_meaning(config(path), source) == meaning
+    assert fitness_meaning(RunSpec.of(config(path), fitness=source)) == meaning
     with pytest.raises(UserError, match=r"f\.py does not exist"):
-        fitness_meaning(config(path))
+        read_fitness(get_spec("Cartpole"), config(path))
 
 
 def test_task_fitness_is_the_default():
-    assert read_fitness(config()) is None
-    assert fitness_meaning(config()) == get_spec("Cartpole").task_class.fitness_meaning
+    assert read_fitness(get_spec("Cartpole"), config()) is None
+    assert fitness_meaning(RunSpec.of(config())) == get_spec("Cartpole").task_class.fitness_meaning
 
 
 def test_candidates_cannot_read_the_fitness():

@@ -1,6 +1,6 @@
 """Changes of the config of a run folder."""
 
-from envcoder_bench.run.folder.folder_config import changes, missing, shown
+from envcoder_bench.run.folder.provenance import changes, missing, shown
 
 
 def test_changes_lists_the_keys_of_differing_leaves():

@@ -9,6 +9,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_task, check_training
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.isaac_yaml import file_overrides
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks import registry
 
 # laid out as IsaacGymEnvs' files are: references to the main config, keys of its engine, and all the rest
@@ -60,9 +61,11 @@ def compose(folder, task="Ant", task_config=None, train_config=None, more=()):
         if text is not None:
             (folder / name).write_text(text)
         paths.append(None if text is None else str(folder / name))
-    cfg = compose_config(task, [*(f"{key}={value}" for key, value in file_overrides(task, *paths).items()), *more])
+    cfg = compose_config(
+        task, [*(f"{key}={value}" for key, value in file_overrides(registry.find_spec(task), *paths).items()), *more]
+    )
     check_task(registry.find_spec(task), cfg.task)
-    check_training(cfg)
+    check_training(RunSpec.of(cfg))
     return cfg
 
 
@@ -154,7 +157,7 @@ def test_bad_train_file_is_reported_with_its_key(tmp_path, old, new, message):
 
 def test_missing_file_is_reported(tmp_path):
     with pytest.raises(UserError, match=r"nowhere\.yaml cannot be read: No such file"):
-        file_overrides("Ant", str(tmp_path / "nowhere.yaml"), None)
+        file_overrides(registry.find_spec("Ant"), str(tmp_path / "nowhere.yaml"), None)
 
 
 def test_unsupported_object_type_of_allegro_hand_is_refused(tmp_path):

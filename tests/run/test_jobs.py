@@ -9,8 +9,7 @@ import pytest
 from envcoder_bench.cli.console import resumable
 from envcoder_bench.core.errors import NoWorker, UserError
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder.folder_errors import at_work
-from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder, at_work
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.prepare.plan import GroupFacts, _counts
 from envcoder_bench.run.workers.devices import Devices, requested_devices
@@ -245,13 +244,12 @@ def test_nodes_with_other_versions_are_refused(others, message):
 
 
 def test_other_registered_tasks_do_not_change_the_code_digest(monkeypatch):
-    cfg = compose_config("Cartpole", [])
-    before = code_digest(cfg)
+    before = code_digest(get_spec("Cartpole"))
     other = dataclasses.replace(get_spec("Ant"), digest="of another task, from outside")
     monkeypatch.setitem(registry._found, "Other", other)
-    assert code_digest(cfg) == before
+    assert code_digest(get_spec("Cartpole")) == before
     monkeypatch.setitem(registry._found, "Cartpole", other)
-    assert code_digest(cfg) != before
+    assert code_digest(get_spec("Cartpole")) != before
 
 
 # devices

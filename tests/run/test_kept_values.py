@@ -7,9 +7,11 @@ import torch
 
 import envcoder_bench
 from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.registry import get_spec
 
 pytestmark = pytest.mark.slow
 
@@ -81,13 +83,13 @@ def test_training_equals_that_of_plain_calls(tmp_path, caplog):
 def test_each_group_draws_from_generators_of_its_own(name, caplog):
     before, draw = GENERATORS[name]
     text = f"{before}\ndef compute_reward(pole_angle):\n    return pole_angle + {draw}\n"
-    human = next(source for source in baseline_sources("Cartpole") if source.name == "human")
+    human = next(source for source in baseline_sources(get_spec("Cartpole")) if source.name == "human")
     human = CandidateSource("human", "human.py", f"{human.source}\n{text}")
     plain = "def compute_observation(pole_angle):\n    return pole_angle.unsqueeze(1)\n"
-    cfg = run_config("Cartpole", ["device=cpu", "seeds=2", "num_envs_per_candidate=4"])
+    cfg = resolve("Cartpole", ["device=cpu", "seeds=2", "num_envs_per_candidate=4"]).config
     sources = [CandidateSource("own", "own.py", text), *(CandidateSource(x, f"{x}.py", plain) for x in ("a", "b"))]
     with caplog.at_level(logging.WARNING, logger="envcoder_bench"):
-        groups, failed = prepare(cfg, [*sources, human])
+        groups, failed = prepare(RunSpec.of(cfg, [*sources, human]))
     assert not failed and len(groups) == 8
     assert sum(NOTE in record.getMessage() for record in caplog.records) == 4
     assert all("reward" not in group.shaping.programs for group in groups)
@@ -101,9 +103,9 @@ def test_each_group_draws_from_generators_of_its_own(name, caplog):
 
 
 def test_fitness_that_keeps_values_is_loaded_for_each_group(caplog):
-    cfg = run_config("Cartpole", ["device=cpu", "seeds=2", "num_envs_per_candidate=4"])
+    cfg = resolve("Cartpole", ["device=cpu", "seeds=2", "num_envs_per_candidate=4"]).config
     sources = [CandidateSource("plain", "plain.py", "def compute_reward(pole_angle):\n    return pole_angle\n")]
-    groups, failed = prepare(cfg, sources, CandidateSource("fitness", "fitness.py", FITNESS))
+    groups, failed = prepare(RunSpec.of(cfg, sources, CandidateSource("fitness", "fitness.py", FITNESS)))
     assert not failed and len(groups) == 2
     own = [group.evaluation.functions["fitness"] for group in groups]
     assert all(function.stateful_line is not None for function in own)
@@ -112,15 +114,15 @@ def test_fitness_that_keeps_values_is_loaded_for_each_group(caplog):
 
 
 def test_baseline_that_keeps_values_is_loaded_for_each_group():
-    cfg = run_config("Cartpole", ["device=cpu", "num_envs_per_candidate=4"])
-    unshaped = next(source for source in baseline_sources("Cartpole") if source.name == "unshaped")
+    cfg = resolve("Cartpole", ["device=cpu", "num_envs_per_candidate=4"]).config
+    unshaped = next(source for source in baseline_sources(get_spec("Cartpole")) if source.name == "unshaped")
     counter = FITNESS.partition("def compute_fitness")[0]
     text = f"{unshaped.source}{counter}ORIGINAL = compute_terminal\n"
     text += "def compute_terminal(pole_angle, cart_pos, reset_dist):\n    count(COUNTER)\n"
     text += "    return ORIGINAL(pole_angle, cart_pos, reset_dist)\n"
     reward = "def compute_reward(pole_angle):\n    return pole_angle\n"
     sources = [CandidateSource(name, f"{name}.py", reward) for name in ("a", "b")]
-    groups, failed = prepare(cfg, [*sources, CandidateSource("unshaped", "unshaped.py", text)])
+    groups, failed = prepare(RunSpec.of(cfg, [*sources, CandidateSource("unshaped", "unshaped.py", text)]))
     assert not failed
     ends = [group.evaluation.functions["terminal"] for group in groups]
     assert all(own.stateful_line is not None for own in ends)

@@ -84,14 +84,15 @@ def threads(monkeypatch):
     faults, local = [lambda message: None], start.workers
 
     @contextlib.contextmanager
-    def workers(cfg, sources, fitness, limit):
-        devices = requested_devices(cfg)
+    def workers(spec, limit):
+        devices = requested_devices(spec.config)
         if devices is None:
-            with local(cfg, sources, fitness, limit) as head:
+            with local(spec, limit) as head:
                 yield head
             return
-        pool = Threads(min(devices.count, limit), WorkerSetup(cfg, fitness), lambda message: faults[-1](message))
-        head = Head(pool, code_digest(cfg))
+        setup = WorkerSetup(spec.config, spec.fitness)
+        pool = Threads(min(devices.count, limit), setup, lambda message: faults[-1](message))
+        head = Head(pool, code_digest(spec.task))
         head.wait_for_workers()
         try:
             yield head

@@ -10,13 +10,14 @@ import torch
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare import plan as memory
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, parse_size, split
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.registry import get_spec
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ class Group:
 def planner(task="Anymal", *overrides):
     cfg = compose_config(task, list(overrides))
     cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
-    return MemoryPlanner(cfg)
+    return MemoryPlanner(RunSpec.of(cfg))
 
 
 GROUPS = [Group(str(k), Width(obs_dim, 12)) for k, obs_dim in enumerate([48, 30, 48, 300, 48, 60, 48, 48, 10])]
@@ -155,12 +156,12 @@ def test_memory_estimate_bounds_the_counted_tensors(task):
     """Counts the tensors of each further environment; the simulator reports its own arrays."""
     cfg = compose_config(task)
     cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
-    groups, _ = prepare(cfg, baseline_sources(task))
+    groups, _ = prepare(RunSpec.of(cfg, baseline_sources(get_spec(task))))
 
     def tensors(num_envs):
         layout = GroupLayout(2, num_envs)
         before = _storages()
-        env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, [g.shaping for g in groups], [0, 0])
+        env = build_env(RunSpec.of(cfg), [g.shaping for g in groups], [0, 0], num_envs)
         env.step(torch.zeros_like(env.actions))
         new = {key: size for key, size in _storages().items() if key not in before}
         return sum(new.values()), env.task.bytes_per_env * layout.num_envs
@@ -168,7 +169,7 @@ def test_memory_estimate_bounds_the_counted_tensors(task):
     (few, simulated_few), (many, simulated_many) = tensors(64), tensors(256)
     counted = (many - few) / (2 * 192)
     widest = [max(getattr(g.shaping, name) for g in groups) for name in ("obs_dim", "action_dim")]
-    estimate = MemoryPlanner(cfg)._environments(*widest) / (256 + 32)
+    estimate = MemoryPlanner(RunSpec.of(cfg))._environments(*widest) / (256 + 32)
     simulator = (simulated_many - simulated_few) / (2 * 192)
     assert counted < estimate < counted + simulator
 
@@ -185,15 +186,15 @@ def test_candidates_are_prepared_while_the_simulators_kernels_are_loaded(monkeyp
     waited, wait = [], mujoco_warp.MujocoWarp._wait
     monkeypatch.setattr(mujoco_warp.MujocoWarp, "_wait", lambda sim: waited.append(sim._loading) or wait(sim))
     cfg = compose_config("Cartpole", ["sim=mujoco_warp", "device=cpu", "num_envs_per_candidate=4"])
-    planner = MemoryPlanner(cfg)
-    groups, faults = prepare(cfg, baseline_sources("Cartpole"), None, planner.take_probe())
+    planner = MemoryPlanner(RunSpec.of(cfg))
+    groups, faults = prepare(RunSpec.of(cfg, baseline_sources(get_spec("Cartpole")), None), planner.take_probe())
     assert len(groups) == 2 and not faults
     assert not any(waited) and not planner.ready
     needed = planner.bytes([groups[0].widths])
     assert any(waited) and planner.ready
     copy = pickle.loads(pickle.dumps(planner))
     assert copy.ready and copy.bytes([groups[0].widths]) == needed
-    waiting = MemoryPlanner(cfg)
+    waiting = MemoryPlanner(RunSpec.of(cfg))
     assert pickle.loads(pickle.dumps(waiting)).ready  # another process cannot measure
     waiting.close()
     assert waiting.bytes([groups[0].widths]) == needed

@@ -17,6 +17,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, split
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train import executor, rungs
 from envcoder_bench.run.train.rungs import decide
 from envcoder_bench.run.workers import worker
@@ -79,8 +80,8 @@ def full(tmp_path_factory):
 def in_waves(full):
     """A limit with which the run begins in several waves."""
     cfg, sources = RunFolder(full).read()
-    groups, _ = prepare(cfg, sources)
-    planner = MemoryPlanner(cfg)
+    groups, _ = prepare(RunSpec.of(cfg, sources))
+    planner = MemoryPlanner(RunSpec.of(cfg))
     return ["--max_memory", f"{max(planner.plan(wave).needed for wave in split(groups, 3))}B"]
 
 

@@ -11,6 +11,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.results import trained
 from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.session import Wave, open_session
 
 SPLIT_AT, ITERATIONS = 3, 6
@@ -83,13 +84,13 @@ def _config(task, *more):
 def _groups(cfg, files: dict[str, str], folder: Path):
     """Each session needs groups of its own."""
     paths = write_candidates(folder / "files", files)
-    groups, faults = prepare(cfg, read_candidates(cfg.task.name, paths))
+    groups, faults = prepare(RunSpec.of(cfg, read_candidates(cfg.task.name, paths)))
     assert not faults
     return {(group.name, group.seed): group for group in groups}
 
 
 def _session(cfg, groups, logs):
-    return open_session(cfg, Wave(groups), logs, lambda _: None, lambda _: None)
+    return open_session(RunSpec.of(cfg), Wave(groups), logs, lambda _: None, lambda _: None)
 
 
 def _train(session, until):

@@ -15,8 +15,9 @@ from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train import session as training
 from envcoder_bench.run.train.profile import RunProfile, count_phases
 from envcoder_bench.tasks.sim_task import SimTask
@@ -197,12 +198,12 @@ def test_resumed_run_measures_the_remaining_iterations(tmp_path):
 def test_candidates_with_seeds_in_several_waves_are_timed_once(tmp_path):
     cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "seeds=2"])
     sources = [CandidateSource(name, f"{name}.py", text) for name, text in CANDIDATES.items()]
-    groups, _ = prepare(cfg, sources)
+    groups, _ = prepare(RunSpec.of(cfg, sources))
     profile = RunProfile(tmp_path / "profile", cfg)
     assert [group.name for group in groups] == ["still", "still", "counting", "counting"]
     for wave in (groups[:1], groups[1:]):  # one candidate's seeds are in both
         layout = GroupLayout(len(wave), 2)
-        task = build_task(cfg, layout.num_envs)
+        task = build_task(RunSpec.of(cfg), layout.num_envs)
         env = GroupedVecTask(task, layout, [group.shaping for group in wave], [group.seed for group in wave])
         env.reset()
         _train(profile, 2, total=2)

@@ -9,6 +9,7 @@ import torch
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.results import trained
+from envcoder_bench.run.spec import RunSpec
 
 
 class Scored:
@@ -29,7 +30,7 @@ def results(task, fitness, complete=True):
         env=SimpleNamespace(stats=SimpleNamespace(last_return=torch.zeros(len(fitness)), **counts)),
         failures=dict,
         complete=complete,
-        cfg=compose_config(task),
+        spec=RunSpec.of(compose_config(task)),
         groups=[SimpleNamespace(name=f"c{g}", seed=0) for g in range(len(fitness))],
         episodes=Episodes(fitness, torch.ones_like(fitness)),
         env_steps=lambda group: 1,

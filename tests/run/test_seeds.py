@@ -17,9 +17,10 @@ from envcoder_bench.run import seeds
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.seeds import RATES, Load, settle_seeds, slowdown, step_time
+from envcoder_bench.run.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE_ON_A_CPU = (
@@ -174,10 +175,10 @@ def test_fewer_multiprocessors_take_fewer_seeds():
 def test_planner_gives_the_waves_of_each_number_of_seeds():
     widths = {"a": (4, 1), "b": (9, 1), "c": (4, 1)}
     cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "seeds=2"])
-    needed = MemoryPlanner(cfg).bytes([own for own in widths.values() for _ in range(2)])
+    needed = MemoryPlanner(RunSpec.of(cfg)).bytes([own for own in widths.values() for _ in range(2)])
     for limit, loads in ((needed, [Load(3, 1), Load(6, 1), Load(5, 2)]), (needed - 1, [Load(3, 1), Load(3, 2)])):
         cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", f"max_memory={limit}B"])
-        planner = MemoryPlanner(cfg)
+        planner = MemoryPlanner(RunSpec.of(cfg))
         assert [planner.load(widths, count) for count in range(1, len(loads) + 1)] == loads
     assert [planner.load(widths, count, devices=2) for count in (1, 2, 3)] == [Load(2, 1), Load(3, 1), Load(5, 1)]
 
@@ -302,13 +303,13 @@ def test_total_of_environments_is_not_divided_among_more_seeds(tmp_path, chooses
 )
 def test_bad_numbers_are_refused(value, shown):
     with pytest.raises(UserError, match=f"^seeds must be a whole number of at least 1, or auto, got {shown}$"):
-        run_config("Cartpole", ["device=cpu", f"seeds={value}"])
+        resolve("Cartpole", ["device=cpu", f"seeds={value}"])
 
 
 def test_auto_is_refused_in_a_race_only_where_it_is_asked_for():
-    assert run_config("Cartpole", ["device=cpu", "race.enabled=true"]).seeds == "auto"
+    assert resolve("Cartpole", ["device=cpu", "race.enabled=true"]).config.seeds == "auto"
     with pytest.raises(UserError, match=r"^seeds=auto with a race: .* give a number, such as --seeds 3, or omit it"):
-        run_config("Cartpole", ["device=cpu", "race.enabled=true", "seeds=auto"])
+        resolve("Cartpole", ["device=cpu", "race.enabled=true", "seeds=auto"])
 
 
 @pytest.mark.slow

@@ -8,17 +8,17 @@ import torch
 from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
 from envcoder_bench.cli import eval_shapers
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.session import Session, Wave, make_trainer
+from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.base import Trainer
 
 CANDIDATES = {
@@ -138,11 +138,13 @@ def test_external_trainer_defines_its_parameters_and_memory(tmp_path, capsys):
     assert eval_shapers.main([*wrong, "--output_dir", str(tmp_path / "run")]) == 2
     assert "train.params.config.horizon_length: random search wants at most 99" in capsys.readouterr().err
     ppo, mine = (
-        MemoryPlanner(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more])).bytes([(500, 9), (3, 1)])
+        MemoryPlanner(RunSpec.of(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more]))).bytes(
+            [(500, 9), (3, 1)]
+        )
         for more in ([], MINE)
     )
     assert ppo > mine
-    larger = MemoryPlanner(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *MINE])).bytes(
+    larger = MemoryPlanner(RunSpec.of(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *MINE]))).bytes(
         [(500, 9), (3, 2)]
     )
     assert larger - mine == 8 * 3
@@ -170,18 +172,15 @@ def make_session(folder, total=6, overrides=(), **more):
     size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
     size += ["evaluation.final_episodes=4", "task.env.episodeLength=60"]
     cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
-    groups, _ = prepare(cfg, baseline_sources("Cartpole"))
-
-    def env(num_envs, shapings):
-        layout = GroupLayout(len(groups), num_envs)
-        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
-
-    training = env(4, [group.shaping for group in groups])
-    evaluation = env(2, [group.evaluation for group in groups])
+    spec = RunSpec.of(cfg, baseline_sources(get_spec("Cartpole")))
+    groups, _ = prepare(spec)
+    seeds = [group.seed for group in groups]
+    training = build_env(spec, [group.shaping for group in groups], seeds, 4)
+    evaluation = build_env(spec, [group.evaluation for group in groups], seeds, 2)
     evaluated, saved = [], []
     folder.mkdir(exist_ok=True)
     session = Session(
-        cfg, Wave(groups), training, evaluation, make_trainer(cfg, training), RunLogs.begin(folder),
+        spec, Wave(groups), training, evaluation, make_trainer(cfg, training), RunLogs.begin(folder),
         lambda own: evaluated.append(own.iteration), lambda state: saved.append(copy.deepcopy(state)), **more,
     )  # fmt: skip
     return session, evaluated, saved

@@ -25,6 +25,7 @@ from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, split
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train import session as session_module
 from envcoder_bench.sim.mujoco_cpu import MujocoCpu
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
@@ -58,8 +59,8 @@ def together(tmp_path_factory):
 def limit(together):
     """The least memory with which the run takes so many waves."""
     cfg, sources = RunFolder(together).read()
-    groups, _ = prepare(cfg, sources)
-    planner = MemoryPlanner(cfg)
+    groups, _ = prepare(RunSpec.of(cfg, sources))
+    planner = MemoryPlanner(RunSpec.of(cfg))
     largest = max(planner.plan(wave).needed for wave in split(groups, WAVES))
     return ["--max_memory", f"{largest}B"]
 
@@ -82,16 +83,16 @@ def _assert_alike(output, together):
 
 
 def test_results_in_waves_equal_one_wave_and_memory_is_released(tmp_path, together, limit, capsys, monkeypatch):
-    alive, modules, build_task = [], [], session_module.build_task
+    alive, modules, build_env = [], [], session_module.build_env
 
     def counting(*args):
         alive.append(_alive())
         modules.append(sum(name.startswith("envcoder_candidate_") for name in sys.modules))
-        return build_task(*args)
+        return build_env(*args)
 
     gc.collect()
     before = _alive()
-    monkeypatch.setattr(session_module, "build_task", counting)
+    monkeypatch.setattr(session_module, "build_env", counting)
     output = run(tmp_path / "run", *_words(tmp_path), *limit)
     told = capsys.readouterr().err
     assert "4 waves, of up to 3 groups" in told

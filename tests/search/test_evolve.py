@@ -17,19 +17,20 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.genome import Genome
 from envcoder_bench.search.records import Archive, Attempt, Proposal
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.tasks.registry import get_spec, task_names
 
 GOOD = "def compute_reward(pole_angle):\n    return 1.0 - 0.3 * torch.abs(pole_angle)\n"
 
 
 def baselines(task, **fitness):
-    return {b.name: Attempt(b.name, 0, b.source, fitness=fitness.get(b.name)) for b in baseline_sources(task)}
+    return {b.name: Attempt(b.name, 0, b.source, fitness=fitness.get(b.name)) for b in baseline_sources(get_spec(task))}
 
 
 def with_shipped(task):
@@ -51,7 +52,7 @@ def test_proposals_pass_the_check_on_every_task(task):
     assert len(made) == 40
     cfg = compose_config(task, ["num_envs_per_candidate=8", "compile_shapers=false"])
     cfg = cfg.model_copy(update=dict(zip(("sim", "device"), pick_simulator("mujoco_cpu", "cpu"))))
-    passed, failed = prepare(cfg, [CandidateSource(p.name, f"{p.name}.py", p.source) for p in made])
+    passed, failed = prepare(RunSpec.of(cfg, [CandidateSource(p.name, f"{p.name}.py", p.source) for p in made]))
     assert len(passed) >= 36, {name: str(error) for name, error in failed.items()}
 
 

@@ -9,6 +9,7 @@ from search_fakes import random_archive
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import prompt
 from envcoder_bench.search.prompt import Prompts, fill, helper_lines, load_templates, system_prompt
 from envcoder_bench.search.records import Archive
@@ -19,9 +20,8 @@ from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 
 def system(task="Cartpole", shaper_types=None, baseline="human", templates=None, show=True, overrides=()):
-    cfg = compose_config(task, overrides)
-    told = (templates or load_templates(), task, "Be quick", "meaning", shaper_types, baseline)
-    return system_prompt(*told, cfg, show)
+    run = RunSpec.of(compose_config(task, [f"baseline={baseline}", *overrides]))
+    return system_prompt(templates or load_templates(), run, "Be quick", "meaning", shaper_types, show)
 
 
 @pytest.mark.parametrize("task", task_names())
@@ -47,7 +47,7 @@ def test_system_prompt_has_only_the_requested_contracts(asked):
 @pytest.mark.parametrize("task", task_names())
 def test_prompt_has_all_constants_joints_and_bodies(task):
     cfg = compose_config(task)
-    made = make_task(task, cfg.task, 3, "mujoco_cpu", "cpu")
+    made = make_task(get_spec(task), cfg.task, 3, "mujoco_cpu", "cpu")
     text = system(task)
     rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
     for key, value in made.constants.items():
@@ -92,7 +92,7 @@ def test_reward_shaper_is_described():
     shaper = {"scale_value": 2.0, "shift_value": -1, "max_val": 3}
     changes = {"params.config.reward_shaper": shaper, "params.config.normalize_value": False}
     cfg = cfg.model_copy(update={"train": merged(cfg.train, nested(changes))})
-    text = system_prompt(load_templates(), "Cartpole", "", "", None, "human", cfg)
+    text = system_prompt(load_templates(), RunSpec.of(cfg), "", "", None)
     assert "PPO learns from it times 2 (and reward_shaper's shift_value -1, max_val 3)." in text
     assert "normalizes" not in text
 
@@ -126,7 +126,7 @@ def test_numbers_of_actions_are_in_every_prompt(task, show):
     """Those that the human baseline's action function uses, or else the task's own drives."""
     text = system(task, ["compute_reward"], show=show)
     rows = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
-    made = make_task(task, compose_config(task).task, 2, "mujoco_cpu", "cpu")
+    made = make_task(get_spec(task), compose_config(task).task, 2, "mujoco_cpu", "cpu")
     action, _ = reduced(get_spec(task).baseline_path("human").read_text(), ACTION_TYPES)
     words = set(re.findall(r"\w+", action + made.drive_formula))
     assert words & set(made.constants) <= rows and words & {*made.constants, "actionScale"}
@@ -138,7 +138,9 @@ def test_action_scale_is_that_of_the_config(task):
     text = system(task, ["compute_reward"], show=False, overrides=["task.env.control.actionScale=0.375"])
     line = "joint position target = default_dof_pos + actionScale * action; actionScale 0.375."
     assert f"- What an action does without action function: {line}\n" in text
-    made = make_task(task, compose_config(task, ["task.env.control.actionScale=0.375"]).task, 2, "mujoco_cpu", "cpu")
+    made = make_task(
+        get_spec(task), compose_config(task, ["task.env.control.actionScale=0.375"]).task, 2, "mujoco_cpu", "cpu"
+    )
     state = {"default_dof_pos": torch.full((2, 12), 0.25)}
     assert (made.default_dof_target(torch.ones(2, 12), state) == 0.25 + 0.375).all()
 

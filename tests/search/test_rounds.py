@@ -8,6 +8,7 @@ from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import FAILED as ROW_FAILED
 from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import screen
 from envcoder_bench.search.attempt_words import history_line, summary
 from envcoder_bench.search.feedback import feedback
@@ -197,7 +198,7 @@ def test_checker_errors_have_no_folders(tmp_path):
         Proposal("r1_01", "def compute_reward(:"),
         Proposal("r1_02", "x = 1"),
     ]
-    errors = Checker(folder, cfg, Archive()).errors(proposals)
+    errors = Checker(folder, RunSpec.of(cfg), Archive()).errors(proposals)
     assert errors["r1_00"] == "r1_00.py: has more than 100000 characters"
     assert errors["r1_01"].startswith("r1_01.py:1: ") and errors["r1_02"].startswith("r1_02.py: ")
     assert not any(str(tmp_path) in error for error in errors.values())

@@ -10,12 +10,13 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.records import Archive, Attempt
 from envcoder_bench.search.terms import draw, quantities
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.contract import Key, task_contract
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.tasks.registry import get_spec, task_names
 
 N, REWARD = 16, ["compute_reward"]
 
@@ -41,11 +42,13 @@ def tensors(keys, seed=0):
 
 
 def proposer(task, seed=7):
-    return EvolveProposer(REWARD, None, seed, ["unshaped"], state=task_contract(compose_config(task).task).state)
+    return EvolveProposer(
+        REWARD, None, seed, ["unshaped"], state=task_contract(get_spec(task), compose_config(task).task).state
+    )
 
 
 def start(task):
-    return Archive([], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(task)})
+    return Archive([], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(get_spec(task))})
 
 
 def test_every_term_has_the_value_computed_by_hand():
@@ -116,13 +119,13 @@ def test_every_term_has_the_value_computed_by_hand():
     ],
 )  # fmt: skip
 def test_quantities_of_shipped_tasks(task, some, none):
-    names = {own.name for own in quantities(task_contract(compose_config(task).task).state)}
+    names = {own.name for own in quantities(task_contract(get_spec(task), compose_config(task).task).state)}
     assert some <= names and not none & names
 
 
 @pytest.mark.parametrize("task", task_names())
 def test_terms_are_finite_on_every_task(task):
-    keys = task_contract(compose_config(task).task).state
+    keys = task_contract(get_spec(task), compose_config(task).task).state
     found, state = quantities(keys), tensors(keys)
     for seed in range(150):
         source = draw(found, Random(seed))
@@ -136,7 +139,7 @@ def test_rewards_with_new_terms_pass_the_check(task):
     made = proposer(task).propose(start(task), 1, 40)
     cfg = compose_config(task, ["num_envs_per_candidate=8", "compile_shapers=false"])
     cfg = cfg.model_copy(update=dict(zip(("sim", "device"), pick_simulator("mujoco_cpu", "cpu"))))
-    passed, failed = prepare(cfg, [CandidateSource(p.name, f"{p.name}.py", p.source) for p in made])
+    passed, failed = prepare(RunSpec.of(cfg, [CandidateSource(p.name, f"{p.name}.py", p.source) for p in made]))
     assert len(made) == 40 and len(passed) >= 38, {name: str(error) for name, error in failed.items()}
     assert sum("of the state" in p.origin for p in made) >= 2  # a tenth, or all where nothing else can be changed
 
@@ -151,7 +154,7 @@ def test_search_finds_the_terms_that_a_fitness_asks_for():
 
     Measured: 0.59 at the start, 0.66 to 0.88 after six rounds with seeds 7 to 14; 0.78, 0.69, 0.75 and 0.66 here.
     """
-    keys = task_contract(compose_config("Ant").task).state
+    keys = task_contract(get_spec("Ant"), compose_config("Ant").task).state
     states = tensors(keys, seed=1)
     wanted = states["potentials"] - states["prev_potentials"] + 2.0 * states["up_vec"][:, 2]
     wanted = wanted - 2.0 * states["dof_vel"].square().mean(dim=-1)

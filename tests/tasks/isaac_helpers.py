@@ -5,13 +5,13 @@ from pathlib import Path
 import torch
 
 import envcoder_bench.isaacgym.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
-from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.registry import get_spec
 
 FOLDER = Path(__file__).parent / "isaac_task"
 PENDULUM = f"{FOLDER}/pendulum.py:Rod"
@@ -25,14 +25,15 @@ def config(task=PENDULUM, *overrides):
 
 def groups(cfg, **texts):
     """The human baseline, and candidates by name; and the faults of those that cannot be used."""
-    sources = baseline_sources(cfg.task.name)[:1]
-    return prepare(cfg, sources + [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
+    sources = baseline_sources(get_spec(cfg.task.name))[:1]
+    return prepare(
+        RunSpec.of(cfg, sources + [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
+    )
 
 
 def environment(cfg, made, seeds=None, evaluation=False):
-    layout = GroupLayout(len(made), cfg.num_envs_per_candidate)
     shapings = [group.evaluation if evaluation else group.shaping for group in made]
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, seeds or [0] * len(made))
+    return build_env(RunSpec.of(cfg), shapings, seeds or [0] * len(made), cfg.num_envs_per_candidate)
 
 
 def played(env, steps, seed=0):

@@ -42,7 +42,7 @@ def test_page_files_define_a_valid_task(files, sim):
     if sim == "mujoco_cpu":
         check_task(files["task.py"].parent, sim, "cpu")
     cfg = yaml.safe_load(files["task.yaml"].read_text(encoding="utf-8"))
-    task = registry.make_task("Pendulum", cfg, 3, sim, "cpu")
+    task = registry.make_task(registry.get_spec("Pendulum"), cfg, 3, sim, "cpu")
     unshaped = Functions(registry.get_spec("Pendulum").baseline_path("unshaped"))
     task.set_drive_mode(torch.ones(3, dtype=torch.bool))
     torch.manual_seed(0)
@@ -65,7 +65,7 @@ def test_page_files_define_a_valid_task(files, sim):
 
 def test_motor_is_too_weak_to_lift_the_rod_directly(files):
     cfg = yaml.safe_load(files["task.yaml"].read_text(encoding="utf-8"))
-    task = registry.make_task("Pendulum", cfg, 1, "mujoco_cpu", "cpu")
+    task = registry.make_task(registry.get_spec("Pendulum"), cfg, 1, "mujoco_cpu", "cpu")
     assert task.constants["max_torque"] < 1.0 * 9.81 * 0.25
     task.set_drive_mode(torch.ones(1, dtype=torch.bool))
     begin(task, Functions(registry.get_spec("Pendulum").baseline_path("unshaped")))

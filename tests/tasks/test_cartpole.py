@@ -7,7 +7,7 @@ import pytest
 import torch
 from task_helpers import baseline, begin, fake, shipped, whole_state
 
-from envcoder_bench.tasks.registry import make_task
+from envcoder_bench.tasks.registry import get_spec, make_task
 
 
 def poles(*rows):
@@ -83,7 +83,7 @@ def test_initial_states_match_isaacgymenvs(name):
 
 @pytest.fixture
 def carts():
-    task = make_task("Cartpole", shipped("Cartpole"), 4, "mujoco_cpu", "cpu")
+    task = make_task(get_spec("Cartpole"), shipped("Cartpole"), 4, "mujoco_cpu", "cpu")
     task.set_drive_mode(torch.ones(4, dtype=torch.bool))
     return task
 
@@ -137,7 +137,7 @@ def test_linear_controller_reaches_full_fitness(carts):
 
 @pytest.fixture(scope="module")
 def swingup():
-    task = make_task("CartpoleSwingup", shipped("CartpoleSwingup"), 3, "mujoco_cpu", "cpu")
+    task = make_task(get_spec("CartpoleSwingup"), shipped("CartpoleSwingup"), 3, "mujoco_cpu", "cpu")
     task.set_drive_mode(torch.ones(3, dtype=torch.bool))
     return task
 

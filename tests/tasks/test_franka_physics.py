@@ -26,7 +26,7 @@ def moved(num_envs=4, **env):
     """A task whose arms take efforts, in the human baseline's first states."""
     cfg = shipped("FrankaCubeStack")
     cfg["env"].update(env)
-    task = make_task("FrankaCubeStack", cfg, num_envs, "mujoco_cpu", "cpu")
+    task = make_task(get_spec("FrankaCubeStack"), cfg, num_envs, "mujoco_cpu", "cpu")
     task.set_drive_mode(torch.ones(num_envs, dtype=torch.bool))
     torch.manual_seed(0)
     begin(task, baseline("FrankaCubeStack", "human"))

@@ -12,7 +12,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.isaacgym.old_code import Missing
 from envcoder_bench.run.config_checks import check_task
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.prepare.environments import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.isaacgym_tasks import groups
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
@@ -45,16 +46,16 @@ def test_legged_gym_fork_is_found_by_its_package_name(fork):
 
 
 def test_config_values_keep_their_types_unless_overridden(fork):
-    own = build_task(config(WALKER), 3).isaac.cfg.init_state
+    own = build_task(RunSpec.of(config(WALKER)), 3).isaac.cfg.init_state
     assert isinstance(own.spread, np.ndarray) and own.signs == (1, -1)
-    own = build_task(config(WALKER, "task.init_state.signs=[1,1]"), 3).isaac.cfg.init_state
+    own = build_task(RunSpec.of(config(WALKER, "task.init_state.signs=[1,1]")), 3).isaac.cfg.init_state
     assert list(own.signs) == [1, 1] and isinstance(own.spread, np.ndarray)
 
 
 def test_lists_of_a_config_can_get_another_length(fork):
     cfg = config(WALKER, "task.init_state.signs=[1,1,-1]")
     check_task(find_spec(WALKER), cfg.task)
-    assert list(build_task(cfg, 3).isaac.cfg.init_state.signs) == [1, 1, -1]
+    assert list(build_task(RunSpec.of(cfg), 3).isaac.cfg.init_state.signs) == [1, 1, -1]
     with pytest.raises(UserError, match=r"task\.init_state\.signs must be a list, such as \[1, -1\], got 5"):
         check_task(find_spec(WALKER), config(WALKER, "task.init_state.signs=5").task)
 

@@ -14,9 +14,10 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.isaacgym_tasks import random_params, randomizer
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
@@ -36,7 +37,7 @@ SETTINGS = (
 
 def prepared(task, *overrides):
     cfg = compose_config(task, [*SETTINGS, *overrides])
-    made, faults = prepare(cfg, baseline_sources(cfg.task.name))
+    made, faults = prepare(RunSpec.of(cfg, baseline_sources(get_spec(cfg.task.name))))
     assert not faults
     return cfg, made
 
@@ -46,14 +47,14 @@ def prepared(task, *overrides):
 def test_isaacgymenvs_task_isolates_candidates(task):
     length = {"Quadcopter": "task.env.maxEpisodeLength=40"}.get(task, "task.env.episodeLength=40")
     cfg, (human, unshaped) = prepared(f"isaacgymenvs:{task}", length)
-    measured = measure_isolation(cfg, human, unshaped, steps=60, iterations=1)
+    measured = measure_isolation(RunSpec.of(cfg), human, unshaped, steps=60, iterations=1)
     assert measured.clean and measured.episodes >= 32, str(measured)
 
 
 @LEGGED
 def test_legged_gym_task_isolates_candidates():
     cfg, (human, unshaped) = prepared("legged_gym:anymal_c_flat", "task.env.episode_length_s=0.8")
-    measured = measure_isolation(cfg, human, unshaped, steps=60, iterations=1)
+    measured = measure_isolation(RunSpec.of(cfg), human, unshaped, steps=60, iterations=1)
     assert measured.clean and measured.episodes >= 32, str(measured)
 
 
@@ -62,9 +63,9 @@ def test_legged_gym_task_isolates_candidates():
 def test_human_baseline_matches_the_step_of_vec_task(task):
     """Compared with the task's own ``step`` from the same state until the first reset."""
     cfg, (human, _) = prepared(f"isaacgymenvs:{task}")
-    env = GroupedVecTask(build_task(cfg, 32), GroupLayout(1, 32), [human.shaping], [0])
+    env = GroupedVecTask(build_task(RunSpec.of(cfg), 32), GroupLayout(1, 32), [human.shaping], [0])
     env.reset()
-    reference = build_task(cfg, 32)
+    reference = build_task(RunSpec.of(cfg), 32)
     reference.attach(env.task._groups)
     reference.set_state(env.task.get_state())
     isaac = reference.isaac
@@ -111,7 +112,7 @@ def test_shipped_fitness_functions_run_on_their_tasks(file):
         pytest.skip("not of IsaacGymEnvs, or with a terrain that takes minutes")
     spec = get_spec(f"isaacgymenvs:{file.stem}")
     assert spec.task_class.fitness_meaning
-    task = make_task(spec.name, read_yaml(spec.config), 2, "mujoco_cpu", "cpu")
+    task = make_task(spec, read_yaml(spec.config), 2, "mujoco_cpu", "cpu")
     value = task.fitness(task.state)
     assert tuple(value.shape) == (2,) and bool(torch.isfinite(value).all())
     assert "compute_reward" in Path(spec.folder / "unshaped.py").read_text()
@@ -195,5 +196,5 @@ def test_randomized_isaacgymenvs_task_isolates_candidates(task):
     lengths = {"Anymal": "task.env.learn.episodeLength_s=0.5", "ShadowHandTest": "task.env.resetTime=1.25"}
     length = lengths.get(task, "task.env.episodeLength=25")
     cfg, (human, unshaped) = prepared(f"isaacgymenvs:{task}", length, *ALL_RANDOM)
-    measured = measure_isolation(cfg, human, unshaped, steps=60, iterations=2)
+    measured = measure_isolation(RunSpec.of(cfg), human, unshaped, steps=60, iterations=2)
     assert measured.clean and measured.episodes >= 32, str(measured)

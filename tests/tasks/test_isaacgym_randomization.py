@@ -13,7 +13,8 @@ from isaac_helpers import FOLDER, environment, played
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.prepare.environments import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.isaacgym_tasks.random_params import read_params
 from envcoder_bench.tools.isolation import measure_isolation
 
@@ -282,9 +283,9 @@ def test_candidate_with_torques_keeps_its_drives_without_stiffness(config):
 def test_randomized_candidates_are_isolated(config):
     cfg = config("num_envs_per_candidate=8", "task.env.episodeLength=20")
     human, falls = groups(cfg, falls=FALLS)
-    measured = measure_isolation(cfg, human, falls, steps=100, iterations=3)
+    measured = measure_isolation(RunSpec.of(cfg), human, falls, steps=100, iterations=3)
     assert measured.clean and measured.episodes >= 8, str(measured)
-    measured = measure_isolation(cfg, falls, human, steps=60, iterations=2)
+    measured = measure_isolation(RunSpec.of(cfg), falls, human, steps=60, iterations=2)
     assert measured.clean and measured.episodes >= 8, str(measured)
 
 
@@ -316,17 +317,19 @@ def changed(path, value):
 def test_invalid_parameters_raise_one_line_errors(config, path, value, told):
     cfg = config(params=changed(path, value))
     with pytest.raises(UserError, match=re.escape(told)) as error:
-        build_task(cfg, 3)
+        build_task(RunSpec.of(cfg), 3)
     assert "\n" not in str(error.value)
 
 
 def test_custom_apply_randomizations_is_refused(config):
     told = r"Own, VecTask defines apply_randomizations\(dr_params, more\).*randomize=false"
     with pytest.raises(UserError, match=told):
-        build_task(config(name="Own"), 3)
-    assert not hasattr(build_task(config(), 3).source.task_class, "randomization_params")  # it was there for a moment
+        build_task(RunSpec.of(config(name="Own")), 3)
+    assert not hasattr(
+        build_task(RunSpec.of(config()), 3).source.task_class, "randomization_params"
+    )  # it was there for a moment
     with pytest.raises(UserError, match=r"the task's YAML has no task\.randomization_params"):
-        build_task(config(params=None), 3)
+        build_task(RunSpec.of(config(params=None)), 3)
 
 
 def test_values_without_effect_are_logged(caplog):

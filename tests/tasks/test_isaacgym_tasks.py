@@ -12,7 +12,8 @@ from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.prepare.environments import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.describe import describe
@@ -23,7 +24,7 @@ COUPLED = f"{FOLDER}/pendulum.py:Coupled"
 
 
 def test_state_has_the_named_tensors_of_the_task():
-    task = build_task(config(), 3)
+    task = build_task(RunSpec.of(config()), 3)
     assert tuple(task.state["dof_pos"].shape) == (3, 1) and tuple(task.state["obs_buf"].shape) == (3, 4)
     assert tuple(task.state["last_angle"].shape) == (3,)
     assert float(task.constants["max_effort"]) == 5.0 and task.constants["weights"].tolist() == pytest.approx(
@@ -110,7 +111,7 @@ def test_groups_of_one_seed_draw_equal_random_numbers():
 def test_candidate_trains_identically_alone_and_with_others():
     cfg = config(PENDULUM, "num_envs_per_candidate=16")
     human, other = groups(cfg, other="def compute_reward(rew_buf):\n    return -rew_buf\n")[0]
-    measured = measure_isolation(cfg, human, other, steps=130, iterations=2)
+    measured = measure_isolation(RunSpec.of(cfg), human, other, steps=130, iterations=2)
     assert measured.clean and measured.episodes >= 16, str(measured)
 
 
@@ -144,7 +145,7 @@ def test_draws_for_some_rows_of_a_reset_are_independent_of_other_groups():
 def test_task_that_mixes_environments_is_detected():
     cfg = config(COUPLED, "num_envs_per_candidate=16")
     human, other = groups(cfg, other="def compute_observation(dof_pos):\n    return dof_pos\n")[0]
-    measured = measure_isolation(cfg, human, other, steps=5, iterations=1)
+    measured = measure_isolation(RunSpec.of(cfg), human, other, steps=5, iterations=1)
     assert not measured.clean and measured.rollout == 1
     assert "differs from step 1" in str(measured)
 
@@ -305,7 +306,7 @@ def compute_terminal(dof_pos):
 
 def test_task_without_fitness_requires_a_fitness_file():
     with pytest.raises(UserError, match=r"has no fitness of its own.*--fitness FILE"):
-        read_fitness(config())
+        read_fitness(get_spec(config().address), config())
 
 
 @pytest.mark.parametrize(
@@ -400,7 +401,10 @@ def test_override_that_the_task_refuses_is_reported_in_one_line(task, capsys):
 def test_tasks_of_two_configs_have_their_own_states(task):
     plain, with_ball = (compose_config(task, [*SETTINGS, f"task.env.ball={own}"]) for own in ("false", "true"))
     get_spec(task, with_ball.task)
-    assert "ball_state" not in build_task(plain, 2).state and "ball_state" in build_task(with_ball, 2).state
+    assert (
+        "ball_state" not in build_task(RunSpec.of(plain), 2).state
+        and "ball_state" in build_task(RunSpec.of(with_ball), 2).state
+    )
     assert get_spec(task).task_class is get_spec(task, with_ball.task).task_class  # the last one asked for
 
 

@@ -24,12 +24,14 @@ from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.launch import start
 from envcoder_bench.search.prompt import load_templates, system_prompt
 from envcoder_bench.search.records import read_archive
 from envcoder_bench.search.screen import View
 from envcoder_bench.tasks import outside, registry
 from envcoder_bench.tasks.contract import TaskContract, task_contract
+from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.check import check_candidates
 from envcoder_bench.tools.describe import describe
 
@@ -59,7 +61,7 @@ def test_task_is_loaded_from_a_folder(folder, tmp_path):
     assert cfg.train.params.config.name == "Pendulum" and cfg.train.params.config.horizon_length == 24
     with pytest.raises(UserError, match=r"unknown key 'task.env.torqe' \(did you mean.*task.env.torque.*task.yaml"):
         compose_config("Pendulum", ["task.env.torqe=2.5"])
-    contract = task_contract(cfg.task)
+    contract = task_contract(get_spec(cfg.address), cfg.task)
     assert contract.values["max_torque"] == 2.5 and contract.joints == ("hinge",) and contract.effort_limits == (1.5,)
     assert TaskContract.from_plain(json.loads(json.dumps(contract.to_plain()))) == contract
 
@@ -85,11 +87,11 @@ def test_train_yaml_of_the_task_overrides_the_default(folder):
 def test_faulty_value_of_train_yaml_names_the_file_and_its_key(folder, text, told):
     (folder / "train.yaml").write_text(f"params: {{config: {text if '{' in text else '{' + text + '}'}}}\n")
     with pytest.raises(UserError) as error:
-        check_training(compose_config("pendulum", ["num_envs_per_candidate=4"]))
+        check_training(RunSpec.of(compose_config("pendulum", ["num_envs_per_candidate=4"])))
     assert str(error.value).startswith(f"{folder / 'train.yaml'}: train.params.config.{told}")
     (folder / "train.yaml").write_text("params: {config: {gamma: 0.5}}\n")
     with pytest.raises(UserError, match=r"^train.params.config.gamma: must be"):  # the file is not at fault
-        check_training(compose_config("pendulum", ["train.params.config.gamma=2"]))
+        check_training(RunSpec.of(compose_config("pendulum", ["train.params.config.gamma=2"])))
 
 
 def test_keys_that_an_initial_state_cannot_have_are_not_offered(folder):
@@ -98,7 +100,7 @@ def test_keys_that_an_initial_state_cannot_have_are_not_offered(folder):
     offered = "compute_initial_state: a dict of some of dof_pos (n, 1), dof_vel (n, 1), a row"
     assert offered in " ".join(describe("pendulum").split())
     cfg = compose_config("Pendulum")
-    prompt = system_prompt(load_templates(), "Pendulum", "Swing up.", "height", None, "human", cfg)
+    prompt = system_prompt(load_templates(), RunSpec.of(cfg), "Swing up.", "height", None)
     assert "`dof_pos` `(n, 1)`, `dof_vel` `(n, 1)`" in prompt and "`root_states` `(n, 13)`" not in prompt
     mine = Path("mine.py")
     mine.write_text("def compute_initial_state(root_states):\n    return {'root_states': root_states}\n")

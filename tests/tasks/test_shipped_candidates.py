@@ -187,7 +187,7 @@ def test_bound_names_run_as_a_script_with_python_numbers():
 @pytest.mark.parametrize("stem", ["003_torque", "006_diagonal_pairs"])
 def test_zero_action_keeps_the_robot_standing(stem):
     """An action space is suitable for learning only if its zero action keeps the robot standing."""
-    task = make_task("Anymal", shipped("Anymal"), 8, "mujoco_cpu", "cpu")
+    task = make_task(get_spec("Anymal"), shipped("Anymal"), 8, "mujoco_cpu", "cpu")
     functions = anymal(stem)
     kind = "compute_torque" if stem == "003_torque" else "compute_dof_target"
     width = functions.candidate.action_dim or 0

@@ -7,17 +7,17 @@ import torch
 from task_helpers import fake, whole_state
 
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import load_fitness, read_fitness
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import FITNESS
+from envcoder_bench.tasks.registry import get_spec
 
 FOLDER = project_folder("user_functions") / "fitness"
 FILES = {"Anymal": FOLDER / "anymal_speed.py", "Humanoid": FOLDER / "humanoid_speed.py"}
@@ -42,7 +42,7 @@ def fitness_of(name, quat, velocity):
     task.state["root_states"][:, 3:7] = torch.tensor(quat)
     task.state["root_states"][:, 7:10] = torch.tensor(velocity)
     task.reset(torch.ones(1, dtype=torch.bool), {"root_states": task.state["root_states"].clone()}, {})
-    source = read_fitness(config(name))
+    source = read_fitness(get_spec(name), config(name))
     assert source is not None
     value = bind(load_fitness(source, 0).functions[FITNESS], whole_state(task))()
     assert isinstance(value, torch.Tensor)
@@ -76,12 +76,9 @@ def test_pitch_scales_the_fitness_of_anymal_but_not_of_the_humanoid():
 def test_fitness_is_compiled_and_averages_the_speed_over_the_episode(name):
     length = "learn.episodeLength_s=0.6" if name == "Anymal" else "episodeLength=12"  # it falls soon
     cfg = config(name, f"task.env.{length}")
-    groups, failed = prepare(cfg, baseline_sources(name), read_fitness(cfg))
+    groups, failed = prepare(RunSpec.of(cfg, baseline_sources(get_spec(name)), read_fitness(get_spec(name), cfg)))
     assert not failed
-    layout = GroupLayout(len(groups), N)
-    env = GroupedVecTask(
-        build_task(cfg, layout.num_envs), layout, [group.evaluation for group in groups], [0] * len(groups)
-    )
+    env = build_env(RunSpec.of(cfg), [group.evaluation for group in groups], [0] * len(groups), N)
     stage = env.dispatch.stages["fitness"]
     assert len(stage.traced) == len(groups)
     seen = []
@@ -111,7 +108,9 @@ def test_flat_candidate_search_excludes_fitness_files(tmp_path):
 
 
 def test_cartpole_counts_steps_upright_in_the_middle():
-    functions = load_fitness(read_fitness(compose_config("Cartpole", [f"fitness='{CENTRE}'"])), 0).functions
+    functions = load_fitness(
+        read_fitness(get_spec("Cartpole"), compose_config("Cartpole", [f"fitness='{CENTRE}'"])), 0
+    ).functions
     state = {
         "pole_angle": torch.tensor([0.0, math.radians(11.9), -math.radians(12.1), 0.0, 0.0]),
         "cart_pos": torch.tensor([0.0, -0.19, 0.0, 0.21, -0.21]),

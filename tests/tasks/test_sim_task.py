@@ -129,12 +129,12 @@ def test_engine_keys_are_applied_to_the_model():
     cfg = shipped("Cartpole")
     assert engine_options(cfg) == {}
     cfg["sim"]["mujoco"] = {"integrator": "discrete", "iterations": 3}
-    task: Any = make_task("Cartpole", cfg, 2, "mujoco_cpu", "cpu")
+    task: Any = make_task(get_spec("Cartpole"), cfg, 2, "mujoco_cpu", "cpu")
     option = task.sim._robot.mj_model.opt
     assert (option.integrator, option.iterations) == (4, 3)  # mjINT_DISCRETE
     cfg["sim"]["mujoco"]["solver"] = "CG"
     with pytest.raises(ValueError, match=r"unknown key 'sim\.mujoco\.solver'"):
-        make_task("Cartpole", cfg, 2, "mujoco_cpu", "cpu")
+        make_task(get_spec("Cartpole"), cfg, 2, "mujoco_cpu", "cpu")
 
 
 def test_control_time_is_physics_time_times_the_frequency_divisor():

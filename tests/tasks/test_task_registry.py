@@ -45,7 +45,7 @@ def test_unknown_task_without_near_match_is_reported_with_all_tasks():
         with pytest.raises(ValueError, match=rf"^unknown task 'Zebra'; there are {', '.join(TASKS)}$"):
             call("Zebra")
     with pytest.raises(ValueError, match="unknown task"):
-        registry.make_task("Zebra", {}, 1, "mujoco_cpu", "cpu")
+        registry.make_task(registry.get_spec("Zebra"), {}, 1, "mujoco_cpu", "cpu")
 
 
 def test_unknown_baseline_is_refused():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import Box, Ground, HeightField, rendering
 from envcoder_bench.sim.ground import crop
 from envcoder_bench.tasks.registry import get_spec
@@ -88,7 +89,7 @@ def test_robots_are_rendered_on_their_terrain(tmp_path, level):
     ones = np.ones(1, np.float32)
     made = Recording("AnymalTerrain", 0.02, 50, False, episodes=[Episode("a", 0, qpos.astype(np.float32), ones, ones)])
     path = tmp_path / "model.mjb"
-    path.write_bytes(model_bytes(cfg, made))
+    path.write_bytes(model_bytes(RunSpec.of(cfg), made))
     model = rendering.load_model(path)
     data = mujoco.MjData(model)
     data.qpos[:] = qpos[0]

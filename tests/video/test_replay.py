@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def folder(tmp_path_factory):
 
 def recorded(folder, names=("calm", "spiky", "human", "unshaped"), **more):
     run = open_run(folder)
-    return run, record(run.cfg, list(run.sources.values()), [player(run, name) for name in names], **more)
+    return run, record(run.spec, [player(run, name) for name in names], **more)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_other_seed_gives_another_episode(folder, recording):
 def test_candidate_that_cannot_be_reloaded_is_omitted(folder, tmp_path):
     run = open_run(folder)
     sources = [own._replace(source="raise OSError") if own.name == "calm" else own for own in run.sources.values()]
-    made = record(run.cfg, sources, [player(run, "calm"), player(run, "human")], steps=2)
+    made = record(replace(run.spec, sources=tuple(sources)), [player(run, "calm"), player(run, "human")], steps=2)
     assert [own.name for own in made.episodes] == ["human"] and "OSError" in made.failed["calm"]
 
 
@@ -102,7 +103,7 @@ def test_videos_have_expected_size_and_frames(folder, recording, tmp_path, toget
 
     files = [tmp_path / f"{k}.mp4" for k in range(1 if together else 4)]
     look = Look(96, 64, fps=5, seconds=0.4, together=together, columns=3)
-    assert draw(recording, model_bytes(open_run(folder).cfg, recording), files, look) == pytest.approx(0.6)
+    assert draw(recording, model_bytes(open_run(folder).spec, recording), files, look) == pytest.approx(0.6)
     for file in files:
         with av.open(str(file)) as video:
             assert video.streams.video[0].codec_context.name == "h264"
@@ -128,7 +129,7 @@ def test_renderer_crash_raises_no_video(folder, recording, tmp_path, monkeypatch
     monkeypatch.setattr(render, "missing", lambda: "")
     monkeypatch.setattr(render, "backend", lambda: "no_such_backend")
     with pytest.raises(NoVideo, match="OpenGL does not work"):
-        model = model_bytes(open_run(folder).cfg, recording)
+        model = model_bytes(open_run(folder).spec, recording)
         draw(recording, model, [tmp_path / f"{k}.mp4" for k in range(4)], Look(64, 64))
     assert list(tmp_path.iterdir()) == []
 

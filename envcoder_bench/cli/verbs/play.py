@@ -96,14 +96,13 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     if not names:
         raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
     players = [player(run, name, args.policy_seed) for name in names]
-    fitness = run.folder.read_fitness(run.cfg)
-    recording = record(run.cfg, list(run.sources.values()), players, fitness, args.seed, where=where)
+    recording = record(run.spec, players, args.seed, where=where)
     for name, error in recording.failed.items():
         print(f"{name} cannot be played: {error}", file=sys.stderr)
     for episode in recording.episodes:
         ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
         print(f"{episode.name} (seed {episode.seed}): fitness {recording.episode_fitness(episode):.3f}{ended}")
-    model = model_bytes(run.cfg, recording)
+    model = model_bytes(run.spec, recording)
     if args.view:
         viewer.view(recording, model)
         return 0

@@ -14,9 +14,8 @@ from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.prepare.task_place import find_task
 from envcoder_bench.run.seeds import run_seeds
-from envcoder_bench.run.spec import CandidateSource, RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -26,14 +25,23 @@ class OpenedRun:
     """A run folder with its config and its candidates as they were when the run began.
 
     Attributes:
-        sources: the candidates by name, baselines included, in the order of the run.
+        spec: the run, with its task as it is now.
         rows: the rows of results.csv; empty before the first evaluation.
     """
 
     folder: RunFolder
-    cfg: RunConfig
-    sources: dict[str, CandidateSource]
+    spec: RunSpec
     rows: list[Result]
+
+    @property
+    def cfg(self) -> RunConfig:
+        """The config of the run."""
+        return self.spec.config
+
+    @cached_property
+    def sources(self) -> dict[str, CandidateSource]:
+        """The candidates by name, baselines included, in the order of the run."""
+        return {source.name: source for source in self.spec.sources}
 
     def source(self, name: str) -> CandidateSource:
         """Return a candidate. Raises UserError with near matches."""
@@ -102,15 +110,14 @@ def open_run(path: str | Path) -> OpenedRun:
         raise UserError(f"{path}: there is no run here: {'it is a file' if path.exists() else 'no such folder'}")
     if not (folder.config.is_file() or folder.run.is_file()):
         raise UserError(f"{path}: there is no run here (no config.yaml)")
-    cfg, sources = folder.read()
-    find_task(folder.config, cfg)
+    spec = folder.resolve(*folder.read())
     rows: list[Result] = []
     if folder.results.is_file():
         with user_input():
             rows = read_results(folder.results)
     elif folder.complete:
         raise UserError(f"{folder.results} is missing, and the run is complete: restore it from a copy")
-    return OpenedRun(folder, cfg, {source.name: source for source in sources}, rows)
+    return OpenedRun(folder, spec, rows)
 
 
 def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tuple[int, Path]:

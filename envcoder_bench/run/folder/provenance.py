@@ -1,4 +1,4 @@
-"""run.json: the software and device of a run, and its config when it began."""
+"""run.json: the software and device of a run, and its config when it began, with which config.yaml is compared."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import envcoder_bench
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.core.settings import select
+from envcoder_bench.core.settings import Settings, merged, plain, select
 from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.run.folder.checkpoint import FORMAT, refuse_newer
 from envcoder_bench.tasks.registry import outside_tasks
@@ -28,6 +30,17 @@ PACKAGES = {  # packages that results depend on bitwise; name in run.json: distr
     "rl_games": "rl-games",
     "numpy": "numpy",
 }
+
+PLACE = "task_source"  # key of config.yaml
+# keys of config.yaml that may be changed when a run is resumed, because they do not change its results
+FREE_KEYS = (
+    "task_source", "max_memory", "checkpoint_minutes", "save_state", "log_points", "profile", "device", "devices",
+    "ray", "wandb.enabled", "wandb.project", "wandb.entity", "wandb.group", "wandb.mode", "wandb.tags",
+)  # fmt: skip
+_SHOWN = 3  # number of changed keys that are named
+_MISSING = object()
+
+Change = tuple[str, Any, Any]  # key, recorded value, present value
 
 
 @dataclass
@@ -95,6 +108,111 @@ def read_provenance(path: Path) -> Provenance:
         raise ValueError(f"{path.name} cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{path.name} is damaged ({error})") from error
+
+
+def read_config(file: Path, provenance: Provenance | None, complete: bool, notes: list[str]) -> Settings:
+    """Return a run's config: that of config.yaml, or if this is damaged, that in run.json.
+
+    Args:
+        file: config.yaml; a damaged one of an unfinished run is restored.
+        provenance: the content of run.json; None if it is damaged, so that changes cannot be detected.
+        complete: whether the run is complete, so that its results are those of the config in run.json.
+        notes: messages for the user are added to it.
+
+    Raises:
+        ValueError: config.yaml is damaged, and there is no other copy.
+        UserError: it was changed so that the run cannot be resumed.
+    """
+    try:
+        text = file.read_text("utf-8")
+        if provenance is not None and text != provenance.config:
+            if provenance.config.startswith(text):
+                raise ValueError("its end is missing")
+            if text in provenance.before:
+                raise ValueError("it is that before the run was extended")
+        present = load_config(text)
+    except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
+        reason = error.strerror if isinstance(error, OSError) else error
+        if provenance is None:
+            raise ValueError(f"config.yaml: {reason}") from error
+        return _recorded(f"config.yaml is damaged ({reason})", file, provenance, complete, notes)
+    if provenance is None:
+        return present
+    found = changes(plain(parse_yaml(provenance.config)), plain(present))
+    lost = [change for change in found if missing(change)]
+    if lost:
+        return _recorded(f"config.yaml is damaged ({lost[0][0]} is missing)", file, provenance, complete, notes)
+    if found and complete:
+        cfg = load_config(provenance.config)
+        if any(key == PLACE for key, *_ in found):  # the task was moved; the results are its own all the same
+            cfg = merged(cfg, {PLACE: present[PLACE]})
+        other = [change for change in found if change[0] != PLACE]
+        if other:
+            what = f"config.yaml was changed after the run ({shown(other)})"
+            notes.append(f"{what}: these are results of the config in run.json")
+        return cfg
+    fixed = [change for change in found if change[0] not in FREE_KEYS]
+    if fixed:
+        raise UserError(
+            f"{file} was changed since the run began ({shown(fixed)}): undo that, or begin a new run;"
+            f" to resume a run, only {', '.join(FREE_KEYS)} may be changed"
+        )
+    if found:
+        notes.append(f"config.yaml was changed since the run began ({shown(found)}): using the new values")
+    return present
+
+
+def _recorded(why: str, file: Path, provenance: Provenance, complete: bool, notes: list[str]) -> Settings:
+    """Return the config in run.json instead of a damaged config.yaml; ``why`` describes the damage."""
+    notes.append(f"{why}: using the config in run.json")
+    if not complete:
+        write_atomic(file, provenance.config)
+    return load_config(provenance.config)
+
+
+def changes(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list[Change]:
+    """Return the dotted keys whose values differ, with both values; the value of a missing key is ``_MISSING``."""
+    old, new = _flat(recorded), _flat(present)
+    pairs = [(key, old.get(key, _MISSING), new.get(key, _MISSING)) for key in dict.fromkeys([*old, *new])]
+    return [(key, a, b) for key, a, b in pairs if a != b or type(a) is not type(b)]
+
+
+def missing(change: Change) -> bool:
+    """Return whether a recorded key is missing now, which suggests a truncated file rather than an edit."""
+    return change[2] is _MISSING
+
+
+def shown(found: list[Change]) -> str:
+    """Return changes as text for the user: ``seeds: 1 -> 3, seed: 0 -> 5``."""
+    parts = [f"{key}: {_text(old)} -> {_text(new)}" for key, old, new in found[:_SHOWN]]
+    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return ", ".join(parts + more)
+
+
+def _text(value: Any) -> str:
+    return "(missing)" if value is _MISSING else "null" if value is None else str(value)
+
+
+def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
+    """Return leaves by dotted keys; empty mappings and lists are leaves."""
+    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    if not items or not len(node):
+        return {prefix[:-1]: node}
+    flat: dict[str, Any] = {}
+    for key, value in items:
+        flat.update(_flat(value, f"{prefix}{key}."))
+    return flat
+
+
+def load_config(text: str) -> Settings:
+    """Return the config of a run. Raises ValueError with a one-line message if the text is not one."""
+    cfg = parse_yaml(text)
+    if not isinstance(cfg.get("candidates"), tuple) or not {"task", "train"} <= cfg.keys():
+        raise ValueError("it is not the config of a run, or its end is missing")
+    for listed in cfg.candidates:
+        if not isinstance(listed, Settings) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):
+            raise ValueError("the end of its list of candidates is missing")
+    return cfg
 
 
 def software(device: str, machines: str | None = None) -> dict[str, str | None]:

@@ -14,6 +14,7 @@ from envcoder_bench.report.statistics import UNBOUNDED
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.tasks.registry import find_spec
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def _points(path: Path, changed: int, size: int) -> list[Point]:
 def bounds_of(cfg: RunConfig) -> tuple[float, float]:
     """Return the bounds of a run's fitness; infinite if its task no longer exists."""
     try:
-        return fitness_bounds(cfg)
+        return fitness_bounds(find_spec(cfg.address), cfg)
     except (UserError, ValueError, OSError):
         return UNBOUNDED
 

@@ -18,9 +18,9 @@ from envcoder_bench.report.statistics import success_interval
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.folder.ranked import rank_run
-from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import run_seeds
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.train.no_fitness import no_fitness
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
@@ -55,17 +55,17 @@ def trained(session: Session) -> list[Result]:
             known.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
             reason = no_fitness(session.evaluation, session.episodes, g)
             if reason is None:
-                known.update(scores(session.cfg, session.episodes, g))
+                known.update(scores(session.spec, session.episodes, g))
             else:  # a later evaluation may be without a fault
                 known.update(status=FAILED if session.complete else RUNNING, error=reason)
         results.append(Result(group.name, group.seed, **known))
     return results
 
 
-def scores(cfg: RunConfig, episodes: Episodes, group: int) -> dict[str, Any]:
+def scores(spec: RunSpec, episodes: Episodes, group: int) -> dict[str, Any]:
     """Return the fields of Result that a group's evaluation episodes give."""
     fitness = episodes.fitness[group].double().tolist()
-    mean, low, high = success_interval(fitness, fitness_bounds(cfg))
+    mean, low, high = success_interval(fitness, fitness_bounds(spec.task, spec.config))
     return {
         "fitness": mean,
         "fitness_ci_low": low,
@@ -121,16 +121,10 @@ def _drop_stale_policies(folder: RunFolder, results: Sequence[Result]) -> None:
             (folder.candidate(result.candidate) / "policy.pth").unlink(missing_ok=True)
 
 
-def finish(
-    folder: RunFolder,
-    cfg: RunConfig,
-    sources: Sequence[CandidateSource],
-    saved: Checkpoint,
-    available: int,
-) -> None:
+def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) -> None:
     """Write the files of a complete run; ``available`` is the memory in bytes."""
-    results = saved.results
-    meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
+    cfg, sources, results = spec.config, spec.sources, saved.results
+    meaning = fitness_meaning(spec)
     save_results(folder, sources, results)
     _drop_stale_policies(folder, results)
     ranked = rank_run(folder, cfg, results)

@@ -28,23 +28,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run.folder import checkpoint
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
-from envcoder_bench.run.folder.folder_config import read_config
-from envcoder_bench.run.folder.provenance import Provenance, read_provenance
-from envcoder_bench.run.spec import CandidateSource, RunConfig
+from envcoder_bench.run.folder.provenance import Provenance, read_config, read_provenance
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.jobs import Job
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
@@ -83,9 +83,7 @@ class RunFolder:
     def create(
         cls,
         path: Path,
-        cfg: RunConfig,
-        sources: list[CandidateSource],
-        fitness: CandidateSource | None = None,
+        spec: RunSpec,
         machines: str | None = None,
     ) -> RunFolder:
         """Create the folder with the config and copies of all candidates and of the fitness file.
@@ -98,19 +96,19 @@ class RunFolder:
         with user_input():
             refuse_taken(path)
         folder = cls(path)
-        listed = [{"name": c.name, "file": c.file} for c in sources]
-        texts = {folder.source(c.name): c.source.encode("utf-8", _BYTES) for c in sources}
-        if fitness is not None:
-            texts[folder.fitness] = fitness.source.encode("utf-8", _BYTES)
+        listed = [{"name": c.name, "file": c.file} for c in spec.sources]
+        texts = {folder.source(c.name): c.source.encode("utf-8", _BYTES) for c in spec.sources}
+        if spec.fitness is not None:
+            texts[folder.fitness] = spec.fitness.source.encode("utf-8", _BYTES)
         there = path.is_dir()
         try:
             path.mkdir(parents=True, exist_ok=True)
             for file, text in texts.items():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(file, text)
-            config = to_yaml({**cfg.plain(), "candidates": listed})
+            config = to_yaml({**spec.config.plain(), "candidates": listed})
             digests = {file.relative_to(path).as_posix(): digest(text) for file, text in texts.items()}
-            folder.provenance = Provenance.new(config, cfg.device, digests, machines)
+            folder.provenance = Provenance.new(config, spec.config.device, digests, machines)
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
@@ -200,6 +198,21 @@ class RunFolder:
         sources = [CandidateSource(x.name, x.file, self._text(self.source(x.name))) for x in content.candidates]
         return cfg, sources
 
+    def resolve(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> RunSpec:
+        """Return the run with its task, from the results of ``read``.
+
+        Raises:
+            UserError: the task is not where config.yaml says, or it is another task; or as ``read_fitness``.
+        """
+        try:
+            spec = RunSpec.of(cfg, sources, self.read_fitness(cfg))
+        except ValueError as error:
+            raise UserError(f"{self.config}: {error}{remedy(cfg.task_source)}") from error
+        if spec.task.name != cfg.task.name:
+            task, place = spec.task.name, cfg.task_source
+            raise UserError(f"{self.config}: the task in {place} is {task}, and the run's is {cfg.task.name}")
+        return spec
+
     def _text(self, file: Path) -> str:
         """The text of a file of user code, which must be as it was when the run began."""
         try:
@@ -261,3 +274,39 @@ class RunFolder:
 
 def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
+
+
+def remedy(place: str | None, key: str = "task_source") -> str:
+    """Say what to do about a task that is not found at ``place``, the value of ``key``; empty if a folder is there.
+
+    Its files are then at fault, not the place. None is a task of an installed package.
+    """
+    if place is None or not (os.sep in place or ":" in place):
+        return f": install its package again, or set {key} in this file to the task's folder"
+    if os.path.isdir(place):
+        return ""
+    return f": move the task back to {place}, or set {key} in this file to its new place"
+
+
+@contextlib.contextmanager
+def stoppable(folder: Path | None) -> Iterator[None]:
+    """Convert Ctrl-C to Stopped, with the current step and the folder."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Stopped(str(stop), folder) from None
+
+
+@contextlib.contextmanager
+def at_work(folder: RunFolder) -> Iterator[None]:
+    """Add the run folder to the errors of Ctrl-C, of the disk and of workers."""
+    try:
+        with stoppable(folder.path):
+            yield
+    except NoWorker as error:
+        raise MachineError(str(error), folder.path) from error
+    except OSError as error:
+        trouble = disk_trouble(error, folder.path)
+        if not trouble:
+            raise
+        raise MachineError(trouble, folder.path) from error

@@ -24,8 +24,7 @@ from typing import NamedTuple
 from envcoder_bench.compile.cache import own_code
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.yaml_files import to_yaml
-from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
@@ -49,8 +48,9 @@ class Order(NamedTuple):
     done: Path
 
 
-def start(cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> contextlib.ExitStack:
+def start(spec: RunSpec) -> contextlib.ExitStack:
     """Start the processes, unless others have done the same work before; closing the result ends them."""
+    cfg, sources, fitness = spec.config, spec.sources, spec.fitness
     stack = contextlib.ExitStack()
     parts = min(MOST, usable_cpus() // CPUS_EACH, -(-len(sources) // FEWEST_EACH))
     if parts > 0 and is_useful(cfg):
@@ -127,23 +127,20 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
     import torch
 
     from envcoder_bench.compile import elsewhere, kernels
-    from envcoder_bench.core.groups import GroupLayout
-    from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+    from envcoder_bench.run.prepare.environments import build_env
     from envcoder_bench.run.prepare.groups import prepare
-    from envcoder_bench.run.prepare.run_task import build_task
-    from envcoder_bench.tasks.registry import get_spec
 
     torch.set_num_threads(1)
     kernels.NATIVE, elsewhere.TARGET = "envcoder_bench.compile.elsewhere", order.target
     cfg = order.cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
-    get_spec(cfg.task_source or cfg.task.name, cfg.task)
+    sources = order.sources if part == 0 else share(order.sources, part - 1, parts - 1)
+    spec = RunSpec.of(cfg, sources, order.fitness)
+    groups, _ = prepare(spec)
     if part > 0:
-        prepare(cfg, share(order.sources, part - 1, parts - 1), order.fitness)
         return
-    groups, _ = prepare(cfg, order.sources, order.fitness)
-    layout, own = GroupLayout(len(groups), 1), [group.seed for group in groups]
+    seeds = [group.seed for group in groups]
     for shapings in ([group.shaping for group in groups], [group.evaluation for group in groups]):
-        GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own)
+        build_env(spec, shapings, seeds, 1)
 
 
 def share(sources: Sequence[CandidateSource], part: int, parts: int) -> list[CandidateSource]:

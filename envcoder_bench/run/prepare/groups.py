@@ -14,17 +14,17 @@ from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.jail.results import examine
-from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.check_cache import CachedCheck
+from envcoder_bench.run.prepare.environments import build_probe
 from envcoder_bench.run.prepare.run_files import RunFiles, baseline_sources, fitness_functions, load_and_assemble
-from envcoder_bench.run.prepare.run_task import build_probe
 from envcoder_bench.run.prepare.slow import SlowFiles
 from envcoder_bench.run.prepare.tracer import Tracer
 from envcoder_bench.run.seeds import run_seeds
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.checking import TrialState, check, check_fitness
@@ -32,7 +32,6 @@ from envcoder_bench.shaping.contract import Candidate, CandidateError, Candidate
 from envcoder_bench.shaping.kinds import KINDS, STAGES
 from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
-from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
 from envcoder_bench.trainers.base import Widths
 
@@ -56,16 +55,13 @@ class Group:
 
 
 def prepare(
-    cfg: RunConfig,
-    sources: Sequence[CandidateSource],
-    fitness: CandidateSource | None = None,
+    spec: RunSpec,
     probe: Task | None = None,
     checked: Callable[[Mapping[str, Widths]], RunConfig] | None = None,
 ) -> tuple[list[Group], Faults]:
-    """Load, assemble, check, trace and group every candidate.
+    """Load, assemble, check, trace and group every candidate of a run.
 
     Args:
-        fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
         probe: a result of ``build_probe`` in its first state; None: created here.
         checked: called with the widths of all candidates that can be trained, before they are grouped by seeds; it
             returns the config with the number of seeds.
@@ -77,9 +73,31 @@ def prepare(
         UserError: the fitness file or a baseline that all candidates need has a fault.
     """
     with SlowFiles() as slow:
-        context = make_context(cfg, sources, fitness, slow, probe)
+        context = make_context(spec, slow, probe)
         with collection_paused():  # programs have a million small long-lived objects
-            return _groups(cfg, sources, context, checked)
+            return _groups(spec, context, checked)
+
+
+def prepare_one(spec: RunSpec, source: CandidateSource, seed: int, baselines: Sequence[CandidateSource] = ()) -> Group:
+    """Load, check and trace one candidate or baseline, outside of a run.
+
+    Args:
+        spec: its seeds and candidates are not used.
+        seed: the seed of the group.
+        baselines: a run's copies of the baselines; by default the task's own files.
+
+    Raises:
+        UserError: the candidate has a fault; the message has file, line and remedy.
+    """
+    sources = (*(one for one in baselines if one.name != source.name), source)
+    spec = replace(spec.changed(seed=seed, seeds=1), sources=sources)
+    with ALONE, settings_kept(), user_input(), SlowFiles() as slow:
+        context = make_context(spec, slow)
+        try:
+            shaping = check_and_trace(source, context, seed)
+        except CandidateError as error:
+            raise UserError(f"candidate {source.name} cannot be used: {error}") from error
+        return make_group(source, shaping, context.unshaped, context.files, seed)
 
 
 @dataclass(frozen=True)
@@ -98,22 +116,17 @@ class PrepareContext:
     unshaped: Shaping
 
 
-def make_context(
-    cfg: RunConfig,
-    sources: Sequence[CandidateSource],
-    fitness: CandidateSource | None,
-    slow: SlowFiles,
-    probe: Task | None = None,
-) -> PrepareContext:
+def make_context(spec: RunSpec, slow: SlowFiles, probe: Task | None = None) -> PrepareContext:
     """Read the task's contract, load the baselines, and examine untrusted files. Arguments as of ``prepare``."""
-    given = {source.name: source for source in sources}
-    baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
+    cfg, sources, fitness = spec.config, spec.sources, spec.fitness
+    by_name = {source.name: source for source in sources}
+    baselines = {shipped.name: by_name.get(shipped.name, shipped) for shipped in baseline_sources(spec.task)}
     files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
     tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
     try:
         with user_input():  # of the task's own code and numbers
-            probe = probe or build_probe(cfg)
-        task, unshaped = _snapshot(probe, files, tracer, cfg.seed, torch.device(cfg.device))
+            probe = probe or build_probe(spec)
+        task, unshaped = _snapshot(spec, probe, files, tracer)
         _check_fitness(files, task, unshaped, cfg.seed)
         if cfg.untrusted:
             files = replace(files, jailed=_jailed(cfg, sources, files, task))
@@ -136,14 +149,12 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
 
 
 def _groups(
-    cfg: RunConfig,
-    sources: Sequence[CandidateSource],
-    context: PrepareContext,
-    checked: Callable[[Mapping[str, Widths]], RunConfig] | None,
+    spec: RunSpec, context: PrepareContext, checked: Callable[[Mapping[str, Widths]], RunConfig] | None
 ) -> tuple[list[Group], Faults]:
+    cfg = spec.config
     first: list[tuple[CandidateSource, Shaping, Group]] = []  # the group of the first seed
     faults: Faults = {}
-    for source in sources:
+    for source in spec.sources:
         try:
             shaping = check_and_trace(source, context, cfg.seed)
             first.append((source, shaping, make_group(source, shaping, context.unshaped, context.files, cfg.seed)))
@@ -191,14 +202,12 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
     return Group(source.name, seed, training, replace(judged, **{**found, **evaluation}))
 
 
-def _snapshot(
-    task: Task, files: RunFiles, tracer: Tracer, seed: int, device: torch.device
-) -> tuple[TaskSnapshot, Shaping]:
+def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tuple[TaskSnapshot, Shaping]:
     """Return a task's contract with a state one step into episodes of the unshaped task, and the unshaped shaping.
 
-    Args:
-        device: of the state; the task may be on another one.
+    The state is on the run's device; the task may be on another one.
     """
+    seed, device = spec.config.seed, torch.device(spec.config.device)
     contract = TaskContract.of(task)
     tracer.begin(task)
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
@@ -213,7 +222,7 @@ def _snapshot(
     env.advance(0.2 * drawn - 0.1)  # with zeros, torques and what is divided by them would be 0
     warn_of_frozen(task, before)
     if files.fitness is None and task.fitness_meaning:
-        with user_input(), task_code(get_spec(task.name).folder):
+        with user_input(), task_code(spec.task.folder):
             check_fitness_value(task, env.views[0])
     state = {key: x.to(device, copy=True) for key, x in env.state.items()}
     snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)

@@ -10,10 +10,10 @@ import psutil  # rl_games' own dependency
 import torch
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.prepare.environments import brings_its_simulation, build_task, probe_envs
 from envcoder_bench.run.prepare.groups import Group
-from envcoder_bench.run.prepare.run_task import brings_its_simulation, build_task, probe_envs
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import in_background
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths
@@ -82,15 +82,15 @@ class MemoryPlanner:
     A simulator's kernels are loaded in the background; the first estimate waits for them.
     """
 
-    def __init__(self, cfg: RunConfig, sharers: int = 1) -> None:
+    def __init__(self, spec: RunSpec, sharers: int = 1) -> None:
         """Begin; ``sharers`` processes like this one share what is free."""
-        self._cfg = cfg
+        self._cfg = cfg = spec.config
         with in_background(cfg.sim):
-            task = build_task(cfg, probe_envs(cfg))
+            task = build_task(spec, probe_envs(cfg))
         self._small: Task | None = task
         self._measured: tuple[int, int] | None = None  # bytes of an environment, and of what may be used
         self._sharers = sharers
-        self._is_probe = cfg.sim == "mujoco_cpu" or brings_its_simulation(cfg)  # as build_probe creates it
+        self._is_probe = cfg.sim == "mujoco_cpu" or brings_its_simulation(spec.task)  # as build_probe creates it
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
         self.expect_seeds(seed_count(cfg))

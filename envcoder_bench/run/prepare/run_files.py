@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envcoder_bench.run.fitness import load_fitness
-from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.shaping.assemble import Shaping, assemble
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import BASELINE_FILES
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.tasks.spec import TaskSpec
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class RunFiles:
                 del self.loaded[key]
 
 
-def baseline_sources(task: str) -> list[CandidateSource]:
+def baseline_sources(task: TaskSpec) -> list[CandidateSource]:
     """Return the task's baselines as candidates."""
-    paths = {name: find_spec(task).baseline_path(name) for name in BASELINE_FILES}
+    paths = {name: task.baseline_path(name) for name in BASELINE_FILES}
     return [CandidateSource(name, str(path), path.read_text(encoding="utf-8")) for name, path in paths.items()]
 
 

@@ -21,13 +21,13 @@ from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import FAILED, STOPPED, Result
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, save_checkpoint
-from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.folder.tracking import finish_tracking, wandb_log
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.plan import GroupFacts, Plan
 from envcoder_bench.run.result import RunResult, finished, unfinished
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.parked import ParkedGroups
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rungs import LEAST, asked_rungs, decide
@@ -64,7 +64,8 @@ class Executor(JobHandler):
     """Trains the remaining groups of a run on the workers of a head, and writes what they send to the run's folder.
 
     Args:
-        folder, cfg, sources: of the run.
+        folder: of the run.
+        spec: the run.
         saved: its last checkpoint, kept up to date.
         head: the workers.
         reporter, stop: the caller's.
@@ -76,21 +77,21 @@ class Executor(JobHandler):
     def __init__(
         self,
         folder: RunFolder,
-        cfg: RunConfig,
-        sources: list[CandidateSource],
+        spec: RunSpec,
         saved: Checkpoint,
         head: Head,
         reporter: Reporter,
         stop: StopRequest,
         resumed: bool = False,
     ) -> None:
-        self._folder, self._cfg, self._sources, self._saved = folder, cfg, sources, saved
+        self._folder, self._spec, self._saved = folder, spec, saved
+        self._cfg = cfg = spec.config
         self._head, self._resumed, self._stop = head, resumed, stop
         self._reporter = reporter
         # a session in this process reports its own progress; several workers are reported together
         self._together = Reporter() if head.is_local else reporter
         self._profile = RunProfile(folder.profile, cfg) if cfg.profile else None
-        self._wandb = wandb_log(folder, cfg, sources)
+        self._wandb = wandb_log(folder, cfg, spec.sources)
         self._parked = ParkedGroups(folder, saved)
         self._waves: dict[str, _Wave] = {}  # by job; those of the rung that are not done
         self._end: int = cfg.learning_iterations  # of the rung
@@ -120,8 +121,8 @@ class Executor(JobHandler):
             self._note_software()
         if stopped_at is None:
             with ALONE:
-                results.finish(self._folder, self._cfg, self._sources, saved, plan.available)
-                finish_tracking(self._folder, self._cfg, self._sources, saved.results, self._wandb)
+                results.finish(self._folder, self._spec, saved, plan.available)
+                finish_tracking(self._folder, self._cfg, self._spec.sources, saved.results, self._wandb)
         breakdown = None if self._profile is None else self._profile.finish()
         if breakdown is not None:
             note("the profile\n" + render_breakdown(breakdown, 100))
@@ -130,7 +131,7 @@ class Executor(JobHandler):
             note("the ranking\n" + result.table())
             return result
         note(f"stopped {stopped_at}")
-        stopped = unfinished(self._folder, self._cfg, saved.results, self._stop.by, stopped_at)
+        stopped = unfinished(self._folder, self._spec, saved.results, self._stop.by, stopped_at)
         return replace(stopped, breakdown=breakdown)
 
     # from rung to rung
@@ -274,7 +275,7 @@ class Executor(JobHandler):
         names = {name for name, _ in job.items} | set(BASELINES)
         request = Train(
             job=job.name,
-            sources=[source for source in self._sources if source.name in names],
+            sources=[source for source in self._spec.sources if source.name in names],
             groups=job.items,
             untrained=due_in(job.items, self._saved.done),
             number=self._num_done + 1,
@@ -439,7 +440,7 @@ class Executor(JobHandler):
         save_checkpoint(self._folder.checkpoint, self._saved)
 
     def _save_results(self) -> None:
-        results.save_results(self._folder, self._sources, [*self._saved.results, *self._running])
+        results.save_results(self._folder, self._spec.sources, [*self._saved.results, *self._running])
 
 
 def _key(group: GroupFacts) -> GroupKey:

@@ -28,13 +28,12 @@ from envcoder_bench.report.physics import PhysicsMonitor
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.words import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
-from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.no_fitness import FitnessMonitor
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rungs import compared_iterations, evaluation_iterations
-from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -94,7 +93,7 @@ class Session:
     """A wave in training: ``while not session.reached: session.iterate()``, as in ``train``.
 
     Args:
-        cfg: the run's config.
+        spec: the run.
         wave: the wave.
         env, evaluation: environments of the wave's groups for training and for evaluation.
         trainer: the trainer of the groups of ``env``.
@@ -116,7 +115,7 @@ class Session:
 
     def __init__(
         self,
-        cfg: RunConfig,
+        spec: RunSpec,
         wave: Wave,
         env: GroupedVecTask,
         evaluation: GroupedVecTask,
@@ -128,7 +127,8 @@ class Session:
         reporter: Reporter | None = None,
         stop: StopRequest | None = None,
     ) -> None:
-        self.cfg, self.wave, self.groups = cfg, wave, wave.groups
+        self.spec, self.wave, self.groups = spec, wave, wave.groups
+        self.cfg = cfg = spec.config
         self.env, self.evaluation, self.trainer = env, evaluation, trainer
         self.logs, self.on_evaluation, self.save, self.profile = logs, on_evaluation, save, profile
         self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
@@ -444,7 +444,7 @@ def _fits(file: Path) -> Iterator[None]:
 
 
 def open_session(
-    cfg: RunConfig,
+    spec: RunSpec,
     wave: Wave,
     logs: RunLogs,
     on_evaluation: Callable[[Session], None],
@@ -454,12 +454,8 @@ def open_session(
     stop: StopRequest | None = None,
 ) -> Session:
     """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
-
-    def env(num_envs: int, shapings: list[Shaping]) -> GroupedVecTask:
-        layout = GroupLayout(len(wave.groups), num_envs)
-        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in wave.groups])
-
-    training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
-    evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
+    cfg, seeds = spec.config, [group.seed for group in wave.groups]
+    training = build_env(spec, [group.shaping for group in wave.groups], seeds, cfg.num_envs_per_candidate)
+    evaluation = build_env(spec, [group.evaluation for group in wave.groups], seeds, cfg.evaluation.num_envs)
     trainer = make_trainer(cfg, training)
-    return Session(cfg, wave, training, evaluation, trainer, logs, on_evaluation, save, profile, reporter, stop)
+    return Session(spec, wave, training, evaluation, trainer, logs, on_evaluation, save, profile, reporter, stop)

@@ -12,15 +12,14 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import FAILED, Result
 from envcoder_bench.report.words import fixed
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.folder.results import scores
+from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
-from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.no_fitness import no_fitness
 from envcoder_bench.run.train.session import make_trainer
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
@@ -36,19 +35,18 @@ def due_in(wave: Iterable[GroupKey], done: Iterable[GroupKey]) -> list[GroupKey]
     return [(name, seed) for name, seed in wave if name == HUMAN and seed not in seeds]
 
 
-def evaluate_untrained(cfg: RunConfig, groups: Sequence[Group], logs: RunLogs) -> list[Result]:
+def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) -> list[Result]:
     """Evaluate the initial policies of groups of the human baseline, and log their episodes at iteration 0.
 
     Returns:
         A row for each group, in their order.
     """
-    seeds = [group.seed for group in groups]
-    layout = GroupLayout(len(groups), cfg.evaluation.num_envs)
+    cfg, seeds = spec.config, [group.seed for group in groups]
     called = [replace(group.evaluation, programs={}) for group in groups]  # for one evaluation compiling takes longer
-    env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, called, seeds)
+    env = build_env(spec, called, seeds, cfg.evaluation.num_envs)
     trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
     rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
-    played = run_episodes(env, trainer.policy(layout), rounds, EVALUATION_STEP).cpu()
+    played = run_episodes(env, trainer.policy(env.layout), rounds, EVALUATION_STEP).cpu()
     episodes = played.first(cfg.evaluation.final_episodes)
     env.dispatch.poll()
     overflows, failures = env.take_contact_overflows().tolist(), env.failures
@@ -58,7 +56,7 @@ def evaluate_untrained(cfg: RunConfig, groups: Sequence[Group], logs: RunLogs) -
         if fault is not None:
             rows.append(Result(UNTRAINED, seed, FAILED, error=str(fault)))
             continue
-        row = Result(UNTRAINED, seed, contact_overflows=overflows[g], **scores(cfg, episodes, g))
+        row = Result(UNTRAINED, seed, contact_overflows=overflows[g], **scores(spec, episodes, g))
         rows.append(row)
         logs.episodes.add(0, 0, UNTRAINED, seed, episodes.fitness[g].tolist())
         note(f"{UNTRAINED}, seed {seed}: fitness {fixed(row.fitness, 3)}")

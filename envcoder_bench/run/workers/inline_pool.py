@@ -3,8 +3,9 @@
 from typing import Any
 
 from envcoder_bench.run.prepare.plan import MemoryPlanner
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.workers.head import Pool
-from envcoder_bench.run.workers.messages import Check, Ready, Request, WorkerSetup
+from envcoder_bench.run.workers.messages import Check, Ready, Request
 from envcoder_bench.run.workers.worker import Worker
 
 
@@ -16,9 +17,9 @@ class InlinePool(Pool):
 
     is_local = True
 
-    def __init__(self, setup: WorkerSetup, planner: MemoryPlanner, code: str) -> None:
-        self._worker = Worker(setup, planner)
-        self._ready: list[tuple[int, Any]] = [(0, Ready(planner, {"device": setup.cfg.device}, code, ""))]
+    def __init__(self, spec: RunSpec, planner: MemoryPlanner, code: str) -> None:
+        self._worker = Worker(spec, planner)
+        self._ready: list[tuple[int, Any]] = [(0, Ready(planner, {"device": spec.config.device}, code, ""))]
 
     @property
     def num_starting(self) -> int:

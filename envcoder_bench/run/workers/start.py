@@ -9,12 +9,11 @@ from typing import Any
 
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.errors import user_input
-from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare import ahead
 from envcoder_bench.run.prepare.groups import Faults
 from envcoder_bench.run.prepare.plan import GroupFacts, MemoryPlanner, split
 from envcoder_bench.run.seeds import run_seeds
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import Devices, requested_devices
 from envcoder_bench.run.workers.head import Head, JobHandler, Pool
 from envcoder_bench.run.workers.inline_pool import InlinePool
@@ -29,22 +28,17 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def workers(
-    cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None, limit: int
-) -> Iterator[Head]:
+def workers(spec: RunSpec, limit: int) -> Iterator[Head]:
     """Start the workers of a run, at most ``limit``; they end with the block.
-
-    Args:
-        sources: the candidates, if the caches of a first run are to be filled for them.
 
     Raises:
         UserError: Ray or the devices are not available, or the software of two machines differs.
     """
-    devices = requested_devices(cfg)
-    start = _start_local(cfg, sources, fitness) if devices is None else _start_remote(cfg, devices, fitness, limit)
+    devices = requested_devices(spec.config)
+    start = _start_local(spec) if devices is None else _start_remote(spec, devices, limit)
     with start as pool:
         try:
-            head = Head(pool, code_digest(cfg))
+            head = Head(pool, code_digest(spec.task))
             head.wait_for_workers()
             if not head.is_local:
                 counts = Counter(head.devices)
@@ -55,19 +49,21 @@ def workers(
 
 
 @contextlib.contextmanager
-def _start_local(cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> Iterator[Pool]:
-    with ahead.start(cfg, sources, fitness):
+def _start_local(spec: RunSpec) -> Iterator[Pool]:
+    with ahead.start(spec):
         with user_input():  # the task's YAML is read here
-            planner = MemoryPlanner(cfg)
+            planner = MemoryPlanner(spec)
         if planner.ready:  # else the plan refuses it
             planner.refuse_too_large()
-        yield InlinePool(WorkerSetup(cfg, fitness), planner, code_digest(cfg))
+        yield InlinePool(spec, planner, code_digest(spec.task))
 
 
 @contextlib.contextmanager
-def _start_remote(cfg: RunConfig, devices: Devices, fitness: CandidateSource | None, limit: int) -> Iterator[Pool]:
+def _start_remote(spec: RunSpec, devices: Devices, limit: int) -> Iterator[Pool]:
     from envcoder_bench.run.workers.ray_cluster import ray_started  # not at the top: runs in one process need no Ray
     from envcoder_bench.run.workers.ray_pool import RayPool
+
+    cfg, fitness = spec.config, spec.fitness
 
     def setup(index: int, sharers: int, neighbours: int) -> WorkerSetup:
         local_cpu = devices.kind == "cpu" and devices.address is None

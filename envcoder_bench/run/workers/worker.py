@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from envcoder_bench.run.folder.provenance import software
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.parked import pack_rung
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.session import Session, Wave, open_session
@@ -51,7 +52,7 @@ from envcoder_bench.run.workers.messages import (
     WorkerSetup,
 )
 from envcoder_bench.run.workers.outbox import Outbox, ProgressReporter, forward_logs
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.tasks.spec import TaskSpec
 
 Send = Callable[[Any], None]
 
@@ -63,18 +64,18 @@ class Worker:
         planner: of the device.
     """
 
-    def __init__(self, setup: WorkerSetup, planner: MemoryPlanner) -> None:
-        self._cfg, self._fitness, self.planner = setup.cfg, setup.fitness, planner
+    def __init__(self, spec: RunSpec, planner: MemoryPlanner) -> None:
+        self._spec, self.planner = spec, planner
         self._groups: dict[GroupKey, Group] = {}  # prepared and not trained yet
 
     def check(self, request: Check, send: Send) -> None:
         """Load, check and trace candidates; send ``Checked``."""
         probe = self.planner.take_probe()
-        groups, faults = prepare(self._cfg, request.sources, self._fitness, probe, request.settle)
+        groups, faults = prepare(replace(self._spec, sources=tuple(request.sources)), probe, request.settle)
         for error in faults.values():  # frames keep tensors alive, and may not be picklable
             error.__traceback__ = error.__cause__ = error.__context__ = None
         del probe
-        release(self._cfg.device)
+        release(self._spec.config.device)
         self._groups.update({(group.name, group.seed): group for group in groups})
         send(Checked(request.job, {group.name: group.widths for group in groups}, faults))
 
@@ -96,7 +97,7 @@ class Worker:
         try:
             self._train_wave(request, send, logs, reporter, stop, profile)
         finally:
-            release(self._cfg.device)
+            release(self._spec.config.device)
 
     def _train_wave(
         self,
@@ -108,7 +109,8 @@ class Worker:
         profile: RunProfile | None,
     ) -> None:
         job, keys = request.job, list(request.groups)
-        self._cfg = cfg = self._cfg.model_copy(update={"seeds": request.seeds})
+        self._spec = spec = self._spec.changed(seeds=request.seeds)
+        cfg = spec.config
         counts: Counter[str] = Counter()  # rows logged since the beginning of the job, by file
 
         def on_evaluation(session: Session) -> None:
@@ -125,10 +127,10 @@ class Worker:
             wave = Wave(groups, request.number, request.total, request.best, request.until)
             untrained = [group for group in groups if (group.name, group.seed) in request.untrained]
             if untrained:
-                rows = evaluate_untrained(cfg, untrained, logs)
+                rows = evaluate_untrained(spec, untrained, logs)
                 send(UntrainedEvaluated(job, rows, logs.take()))
                 release(cfg.device)
-            session = open_session(cfg, wave, logs, on_evaluation, save, profile, reporter, stop)
+            session = open_session(spec, wave, logs, on_evaluation, save, profile, reporter, stop)
             if request.checkpoint is not None:
                 file = Path(request.checkpoint_file)
                 saved, state = load_job(file, request.checkpoint)
@@ -162,7 +164,7 @@ class Worker:
         """
         taken = {key: self._groups.pop(key) for key in request.groups if key in self._groups}
         if len(taken) < len(request.groups):
-            groups, faults = prepare(self._cfg, request.sources, self._fitness)
+            groups, faults = prepare(replace(self._spec, sources=tuple(request.sources)))
             for name, _ in request.groups:
                 if name in faults:
                     raise UserError(f"{name} is valid, but cannot be loaded on {platform.node()}: {faults[name]}")
@@ -213,12 +215,13 @@ class RemoteWorker:
 
     def _start(self) -> None:
         with user_input():
-            code = code_digest(self._cfg)
-            planner = MemoryPlanner(self._cfg, self._setup.sharers)
+            spec = RunSpec.of(self._cfg, fitness=self._setup.fitness)
+            code = code_digest(spec.task)
+            planner = MemoryPlanner(spec, self._setup.sharers)
         planner.measure()  # now, because the messages of this block are forwarded
         planner.close()
         release(self._cfg.device)
-        self._worker = Worker(self._setup, planner)
+        self._worker = Worker(spec, planner)
         self._outbox.put(Ready(planner, software(self._cfg.device), code, platform.node()))
 
     def _check(self, request: Check) -> None:
@@ -242,12 +245,11 @@ def keeps_state(cfg: RunConfig) -> bool:
     return cfg.save_state and not cfg.race.enabled
 
 
-def code_digest(cfg: RunConfig) -> str:
+def code_digest(task: TaskSpec) -> str:
     """Return a digest of the code that a run depends on: this package, and its task if that is outside the package.
 
     Other registered tasks are not included, because the workers do not have them.
     """
-    task = find_spec(cfg.task_source or cfg.task.name)
     return hashlib.sha256(f"{package_code()} {task.digest}".encode()).hexdigest()
 
 

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches, user_input
+from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.checkpoint import Checkpoint
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
 from envcoder_bench.tasks.isaacgym_tasks.groups import make_groups_alike, one_group, tell_unequal_beginnings
-from envcoder_bench.tasks.isaacgym_tasks.making import as_dict, make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer, make_randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
@@ -57,7 +58,7 @@ class IsaacTask(Task):
     only: Mapping[str, tuple[Any, str]] = {}
 
     def __init__(self, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
-        self.cfg = as_dict(cfg)
+        self.cfg = plain(cfg)
         with user_input():  # the config may have been overridden
             self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
         self.num_envs, self.device = num_envs, torch.device(self.isaac.device)

@@ -1,0 +1,46 @@
+"""The environments of a run: its task in full, a small simulation of it for checks, and the groups of candidates."""
+
+from collections.abc import Sequence
+
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.spec import RunConfig, RunSpec
+from envcoder_bench.shaping.contract import Shaping
+from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.registry import make_task
+from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.tasks.spec import TaskSpec
+
+PROBE_ENVS = 64  # most environments of the small simulation on which functions are checked
+
+
+def build_env(spec: RunSpec, shapings: Sequence[Shaping], seeds: Sequence[int], num_envs: int) -> GroupedVecTask:
+    """Create the environment of groups with these shapings and seeds, ``num_envs`` environments each."""
+    layout = GroupLayout(len(shapings), num_envs)
+    return GroupedVecTask(build_task(spec, layout.num_envs), layout, shapings, seeds)
+
+
+def build_task(spec: RunSpec, num_envs: int) -> Task:
+    """Create the run's task with ``num_envs`` environments."""
+    cfg = spec.config
+    return make_task(spec.task, cfg.task, num_envs, cfg.sim, cfg.device)
+
+
+def build_probe(spec: RunSpec) -> Task:
+    """Create the run's task in a small simulation, which gives its contract and a real state.
+
+    It is on the CPU if it can be: all simulators run the same model, and those of a GPU take long to compile.
+    """
+    if not brings_its_simulation(spec.task):
+        spec = spec.changed(sim="mujoco_cpu", device="cpu")
+    return build_task(spec, probe_envs(spec.config))
+
+
+def probe_envs(cfg: RunConfig) -> int:
+    """Return the environments of a small simulation of the run's task."""
+    return min(PROBE_ENVS, cfg.num_envs_per_candidate)
+
+
+def brings_its_simulation(task: TaskSpec) -> bool:
+    """Return whether a task has a simulation of its own, as those of Isaac Gym have."""
+    return not issubclass(task.task_class, SimTask)
