@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.grid.statistics import pairs_of, summarize
+from envcoder_bench.grid.tables import pairs_of, summarize
 from envcoder_bench.report.figures import COLOURS, DARK, DPI, GREY, LIGHT
 from envcoder_bench.terrain.arenas import Arena
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envcoder_bench.report.curves import over_seeds
 from envcoder_bench.report.figures import (
     BLACK,
     COLOURS,
@@ -24,6 +23,7 @@ from envcoder_bench.report.figures import (
     show_message,
     spread,
 )
+from envcoder_bench.report.logs import over_seeds
 from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.words import fixed
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED

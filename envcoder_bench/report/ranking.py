@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.episodes import Evaluation
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.logs import Evaluation
 
 NAN = math.nan
 UNBOUNDED = (-math.inf, math.inf)

@@ -1,18 +1,27 @@
-"""Comparison of several runs of a task: one ranking, and differences of candidates that are in several runs."""
+"""Comparison of several runs of a task: one ranking, and differences of candidates that are in several runs.
+
+``render`` returns it as text, ``comparison_page`` as a page.
+"""
+
+from __future__ import annotations
 
 import ast
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
 from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.certainty import nothing_learnt
-from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.logs import Evaluation, read_curves
+from envcoder_bench.report.page.content import PageCandidate, RunPage
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.shell import Section, parts
 from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import NAN
 from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
@@ -21,6 +30,9 @@ from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
 from envcoder_bench.tasks.base import UNTRAINED
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEAST_RANKED = 3  # candidates in both runs, for a correlation of their rankings
 _NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
@@ -277,3 +289,62 @@ def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
         lines = [f"  {key}: {' | '.join(values)}" for key, values in comparison.settings.items()]
         parts.append("\n".join(["different settings:", *lines]))
     return "\n\n".join(parts) + "\n"
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the comparison as one HTML file, with the parts of a run's page."""
+    runs = comparison.runs
+    first = next(iter(runs.values()))
+    return render_page(
+        RunPage(
+            title=f"{first.cfg.task.name}: comparison of {len(runs)} runs",
+            fitness_meaning=comparison.fitness_meaning,
+            ranked=comparison.ranked,
+            candidates=_sources(comparison),
+            facts=list(runs),
+            curves=_logs(comparison, lambda run: run.folder.curves),
+            components=_logs(comparison, lambda run: run.folder.components),
+            sections=_page_sections(comparison),
+            how={label: str(run.folder.path) for label, run in runs.items()},
+        )
+    )
+
+
+def _sources(comparison: Comparison) -> list[PageCandidate]:
+    """Return the sources of all runs; those that differ from the first run's are compared with it."""
+    first_label, first = next(iter(comparison.runs.items()))
+    candidates = []
+    for label, run in comparison.runs.items():
+        for name, source in run.sources.items():
+            other, against = first.sources.get(name), None
+            if other is not None and other.source != source.source:
+                against = (full_name(first_label, name), other.source)
+            facts = {"run": label}
+            candidates.append(PageCandidate(full_name(label, name), source.file, source.source, facts, against))
+    return candidates
+
+
+def _logs(comparison: Comparison, path_of: Callable[[OpenedRun], Path]) -> pd.DataFrame | None:
+    """Return a log of all runs together, with full names; None if no run has it."""
+    import pandas as pd  # slow to import, and the text does not need it
+
+    tables = []
+    for label, run in comparison.runs.items():
+        if path_of(run).is_file():
+            table = read_curves(path_of(run))
+            tables.append(table.assign(candidate=[full_name(label, name) for name in table["candidate"]]))
+    return pd.concat(tables, ignore_index=True) if tables else None
+
+
+def _page_sections(comparison: Comparison) -> list[Section]:
+    sections = []
+    if comparison.shared:
+        header, rows = shared_table(comparison)
+        lines = [*notes(comparison), *(f"{label}: {words}" for label, words in unlearnt(comparison).items())]
+        table = parts().table(header, rows, ["name", *["number"] * (len(header) - 1)])
+        sections.append(Section("shared-section", "In several runs", table + parts().notes(lines)))
+    if comparison.settings:
+        rows = [[key, *values] for key, values in comparison.settings.items()]
+        table = parts().table(["", *comparison.runs], rows, ["name", *[""] * len(comparison.runs)])
+        sections.append(Section("settings-section", "Different settings", table))
+    return sections

@@ -15,9 +15,10 @@ from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.shell import shown
-from envcoder_bench.report.curves import read_curves
-from envcoder_bench.report.page import PAGE, render_page
-from envcoder_bench.report.page_content import PageCandidate, PageEpisode, PageVideos, RunPage
+from envcoder_bench.report.logs import read_curves
+from envcoder_bench.report.page.content import PageCandidate, PageEpisode, PageVideos, RunPage
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.shell import PAGE
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run

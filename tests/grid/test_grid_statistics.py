@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from envcoder_bench.grid.statistics import as_csv, compare, rank_policies, summarize
+from envcoder_bench.grid.tables import as_csv, compare, rank_policies, summarize
 
 
 def test_names_with_commas_are_quoted() -> None:

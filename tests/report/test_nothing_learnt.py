@@ -6,7 +6,7 @@ import pandas as pd
 from test_table import MEANING, ok
 
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.page_data import add_untrained, curves
+from envcoder_bench.report.page.charts import add_untrained, curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.report.table import render_table

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from envcoder_bench.report import curves_plot, ranking_plot
-from envcoder_bench.report.curves import CurveLog, read_curves
 from envcoder_bench.report.curves_plot import plot_learning_curves
 from envcoder_bench.report.figures import BETTER, DARK, WORSE, renderer, spread
+from envcoder_bench.report.logs import CurveLog, read_curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.ranking_plot import plot_ranking
 from envcoder_bench.report.results import FAILED, Result

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from envcoder_bench.report.certainty import first_place
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, SKIPPED, Result
 from envcoder_bench.report.table import render_failures, render_table, shorten

@@ -15,8 +15,7 @@ from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results, write_results
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.tools.compare import _correlation, compare, render
-from envcoder_bench.tools.compare_page import comparison_page
+from envcoder_bench.tools.compare import _correlation, compare, comparison_page, render
 
 SOURCE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 

@@ -15,7 +15,7 @@ from helpers import PATIENCE
 import envcoder_bench
 from envcoder_bench.__main__ import main
 from envcoder_bench.cli.eval_shapers import main as eval_shapers
-from envcoder_bench.report.page import PAGE
+from envcoder_bench.report.page.shell import PAGE
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.video import render, viewer
 from envcoder_bench.video.models import model_bytes

@@ -12,7 +12,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.logs import Evaluation
 from envcoder_bench.report.statistics import paired_table
 from envcoder_bench.run.seeds import seed_count
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from envcoder_bench.core.run_log import note
-from envcoder_bench.report.episodes import read_episodes
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.logs import RunLogs, read_episodes
 from envcoder_bench.report.results import OK, STOPPED
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.folder import results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 
 if TYPE_CHECKING:
     from envcoder_bench.run.train.session import Session

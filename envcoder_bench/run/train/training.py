@@ -14,9 +14,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.logs import RunLogs, ScalarLog
 from envcoder_bench.report.results import Result
-from envcoder_bench.report.scalars import ScalarLog
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, load_job, pack_job, save_checkpoint
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
