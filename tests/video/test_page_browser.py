@@ -25,7 +25,7 @@ def clip():
     import tempfile
     from pathlib import Path
 
-    from envcoder_bench.video.encode import Encoder
+    from envcoder_bench.video.draw import Encoder
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "clip.mp4"
