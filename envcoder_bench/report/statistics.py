@@ -221,7 +221,7 @@ class FitnessModel:
             return {}
         spread = self._shared
         variance = spread.moderated(spread.own, spread.freedom, spread.pooled) * self._scale / self._count
-        variance = np.maximum(variance, self._floor(shared=True))[own]
+        variance = np.maximum(variance, self._floors[1])[own]
         if not (variance > 0).all():
             return {}
         shares = _shares_of_best(self._mean[own], variance, spread.total)
@@ -275,6 +275,11 @@ class FitnessModel:
         freedom = np.maximum(self._count - 1, 0) * (count - 1) / count
         return _spread(rest, freedom, float(freedom.sum()))
 
+    @cached_property
+    def _floors(self) -> tuple[np.ndarray, np.ndarray]:
+        """``_floor`` of means, and of differences, which leave out what all share."""
+        return self._floor(shared=False), self._floor(shared=True)
+
     def _floor(self, shared: bool) -> np.ndarray:
         """Return ``(candidates,)`` variances of means of independent episodes; ``shared`` leaves out what all share."""
         total = self._total_episodes
@@ -300,7 +305,7 @@ class FitnessModel:
 
         moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)
         moderated = np.maximum(moderated, spread.pooled / 2)  # equal seeds may be luck
-        variance = np.maximum(moderated * self._scale / self._count, self._floor(shared=False))
+        variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
         quantile = stdtrit(spread.degrees(spread.freedom, self._count), 1 - LEVEL / 2)
         if self._bounded:
             return _proportion_interval(self._mean, self._scale / variance, self._count, quantile)
@@ -319,7 +324,7 @@ class FitnessModel:
         scale = 2 * middle * (1 - middle) if self._bounded else 2.0
         freedom = np.maximum(seeds - 1, 0)
         variance = spread.moderated(own, freedom, spread.pooled * scale) / seeds
-        floor = self._floor(shared=True)
+        floor = self._floors[1]
         return max(float(variance), float(floor[a] + floor[b])), float(spread.degrees(freedom, seeds))
 
     def _unpaired(self, a: int, b: int) -> tuple[float, float]:
@@ -329,7 +334,7 @@ class FitnessModel:
             return NAN, NAN
         pair = np.array([a, b])
         moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)[pair]
-        variance = np.maximum(moderated * self._scale[pair] / self._count[pair], self._floor(shared=False)[pair])
+        variance = np.maximum(moderated * self._scale[pair] / self._count[pair], self._floors[0][pair])
         degrees = spread.degrees(spread.freedom[pair], self._count[pair])
         return float(variance.sum()), float(degrees.min())
 

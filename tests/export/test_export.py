@@ -56,8 +56,7 @@ def observations(width):
     return 3.0 * torch.randn(200, width, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("name", ["plain", "springy", "unshaped"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name, seed", [("plain", 0), ("springy", 1), ("unshaped", 0)])
 def test_onnxruntime_and_torch_reproduce_the_actions(trained, tmp_path, name, seed):
     policy = load_policy(trained, name, seed)
     obs = observations(policy.obs_dim)
