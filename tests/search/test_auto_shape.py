@@ -15,10 +15,11 @@ from omegaconf import OmegaConf
 
 from envcoder_bench.cli import auto_shape
 from envcoder_bench.core.shell import resume_command
+from envcoder_bench.run.train import rungs
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
-from envcoder_bench.tasks.registry import baseline_path
+from envcoder_bench.tasks.registry import get_spec
 
 pytestmark = pytest.mark.slow
 
@@ -182,7 +183,7 @@ def test_baseline_can_be_hidden(tmp_path):
 
 
 def human_source():
-    return baseline_path("Cartpole", "human").read_text()
+    return get_spec("Cartpole").baseline_path("human").read_text()
 
 
 def test_search_of_an_earlier_version_resumes(served_search, tmp_path):
@@ -398,8 +399,9 @@ def test_time_limit_of_replies_can_be_set_and_raised_on_resume(tmp_path, capsys,
     assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 4
 
 
-def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys):
-    words = [*QUICK, "--llm", "evolve", "--race", "race.rule=halving", "race.rungs=[2]", "--shapers_per_iter", 5]
+def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(rungs, "learned", lambda *_: True)
+    words = [*QUICK, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5]
     folder = run(tmp_path / "search", *words, "--num_iters", 2)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]
