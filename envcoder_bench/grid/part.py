@@ -52,7 +52,7 @@ class Part:
     def simulator(self, num_envs: int) -> Simulator:
         """Build a simulator of the grid's robot on its arenas."""
         cfg, robot = self._inputs.settings, self._inputs.robot
-        own = cfg["robots"][robot.name]
+        drives = cfg["robots"][robot.name]
         # a grid that an earlier version began does not have the key
         options = {"iterations": cfg["solver_iterations"]} if "solver_iterations" in cfg else None
         return make_simulator(
@@ -62,8 +62,8 @@ class Part:
             1.0 / cfg["control_hz"],
             cfg["physics_hz"] // cfg["control_hz"],
             self._device,
-            stiffness=own["stiffness"],
-            damping=own["damping"],
+            stiffness=drives["stiffness"],
+            damping=drives["damping"],
             options=options,
             ground=self._arenas.ground,
         )
@@ -138,7 +138,7 @@ class Part:
 
     def _save(self, wave: int, batch: Batch | None, length: int) -> None:
         content = io.BytesIO()
-        state: dict[str, Any] = {"wave": wave, "length": length, "waves": [len(own) for own in self._waves]}
+        state: dict[str, Any] = {"wave": wave, "length": length, "waves": [len(specs) for specs in self._waves]}
         if batch is not None:
             state["specs"] = [list(asdict(spec).values()) for spec in batch.specs]
             state["step_count"], state["rows"] = batch.step_count, batch.state()
@@ -152,13 +152,13 @@ class Part:
             return 0, None, 0
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
-            flat, self._waves = [spec for own in self._waves for spec in own], []
+            flat, self._waves = [spec for wave in self._waves for spec in wave], []
             for size in state["waves"]:  # with other memory they would be others now
                 self._waves.append(flat[:size])
                 flat = flat[size:]
             if "rows" not in state:
                 return state["wave"], None, state["length"]
-            specs = [Spec(*own) for own in state["specs"]]
+            specs = [Spec(*row) for row in state["specs"]]
             batch = Batch.resumed(self.scene, specs, state["rows"], state["step_count"])
             return state["wave"], batch, state["length"]
         except (OSError, RuntimeError, KeyError, TypeError, ValueError, EOFError) as error:

@@ -74,9 +74,9 @@ def _bar_figure(colours: dict[str, str], arenas: Sequence[Arena], note: str) -> 
 def _bars(colours: dict[str, str], arenas: Sequence[Arena]) -> Iterator[tuple[tuple[str, str], str, float, float]]:
     """Yield policy and arena, colour, position and width of each bar of ``_bar_figure``."""
     width = min(0.8 / len(colours), 0.3)
-    for place, (policy, colour) in enumerate(colours.items()):
+    for column, (policy, colour) in enumerate(colours.items()):
         for k, arena in enumerate(arenas):
-            yield (policy, arena.name), colour, k + (place - 0.5 * (len(colours) - 1)) * width, width
+            yield (policy, arena.name), colour, k + (column - 0.5 * (len(colours) - 1)) * width, width
 
 
 def _completion(rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:

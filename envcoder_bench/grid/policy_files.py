@@ -82,20 +82,20 @@ def _own(name: str, path: Path) -> nn.Module:
             f"policy {name}: the candidate {candidate.name} has an action function of its own, and a grid's robots have"
             " joint position targets: stance + action_scale * action"
         )
-    own = "compute_observation" in defined and candidate.name != HUMAN
+    observes = "compute_observation" in defined and candidate.name != HUMAN
     env = run.cfg.task.env
     limits = float(env.get("clipObservations", math.inf)), float(env.get("clipActions", math.inf))
-    return RunPolicy(ExportedPolicy(policy.module, *limits), run.cfg.task.name, dict(env.get("control", {})), own)
+    return RunPolicy(ExportedPolicy(policy.module, *limits), run.cfg.task.name, dict(env.get("control", {})), observes)
 
 
 def _rsl_rl(name: str, path: Path, saved: Mapping[str, Any]) -> nn.Module:
     """Build rsl_rl's actor: linear layers with ELU, and the normalizer of observations if there is one."""
     weights = saved.get("actor_state_dict") or saved["model_state_dict"]
     numbers = {
-        int(found[1]): key
+        int(match[1]): key
         for key in weights
-        for found in [_RSL_LAYER.fullmatch(key)]
-        if found and ("actor_state_dict" in saved or key.startswith("actor."))
+        for match in [_RSL_LAYER.fullmatch(key)]
+        if match and ("actor_state_dict" in saved or key.startswith("actor."))
     }
     if not numbers:
         raise UserError(f"policy {name}: {path} is a checkpoint of rsl_rl without an actor of linear layers")
@@ -192,15 +192,15 @@ _PLAIN_ATTRIBUTES = {"alpha", "beta", "transA", "transB", "min", "max", "axis"}
 def supported(model: Any) -> bool:
     """Return whether a graph has one input, and only operators that this module knows."""
     graph = model.graph
-    constants = {own.name for own in graph.initializer}
-    inputs = [own for own in graph.input if own.name not in constants]
-    known = all(
+    constants = {value.name for value in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    all_known = all(
         node.op_type == "Constant"
-        or (node.op_type in _OPERATORS and all(own.name in _PLAIN_ATTRIBUTES for own in node.attribute))
+        or (node.op_type in _OPERATORS and all(value.name in _PLAIN_ATTRIBUTES for value in node.attribute))
         for node in graph.node
     )
     two_sided = all(len(node.input) == 2 for node in graph.node if node.op_type in ("Max", "Min"))
-    return len(inputs) == 1 and known and two_sided
+    return len(inputs) == 1 and all_known and two_sided
 
 
 class OnnxGraph(nn.Module):
@@ -212,10 +212,10 @@ class OnnxGraph(nn.Module):
 
         graph = model.graph
         self._names: dict[str, str] = {}
-        arrays = {own.name: numpy_helper.to_array(own) for own in graph.initializer}
+        arrays = {value.name: numpy_helper.to_array(value) for value in graph.initializer}
         self._nodes: list[tuple[str, list[str], str, dict[str, Any]]] = []
         for node in graph.node:
-            attributes = {own.name: helper.get_attribute_value(own) for own in node.attribute}
+            attributes = {value.name: helper.get_attribute_value(value) for value in node.attribute}
             if node.op_type == "Constant":
                 arrays[node.output[0]] = numpy_helper.to_array(attributes["value"])
             else:
@@ -223,19 +223,19 @@ class OnnxGraph(nn.Module):
         for k, (name, array) in enumerate(arrays.items()):
             self._names[name] = f"constant_{k}"
             self.register_buffer(f"constant_{k}", torch.from_numpy(np.array(array)))
-        self._input = next(own.name for own in graph.input if own.name not in arrays)
+        self._input = next(value.name for value in graph.input if value.name not in arrays)
         self._output = graph.output[0].name
-        shape = next(own for own in graph.input if own.name == self._input).type.tensor_type.shape.dim
+        shape = next(value for value in graph.input if value.name == self._input).type.tensor_type.shape.dim
         self.obs_dim = int(shape[-1].dim_value) or None
 
     def forward(self, obs: Tensor) -> Tensor:
-        values: dict[str, Tensor | None] = {name: getattr(self, own) for name, own in self._names.items()}
+        values: dict[str, Tensor | None] = {name: getattr(self, buffer) for name, buffer in self._names.items()}
         values.update({"": None, self._input: obs})
-        for op, inputs, output, attributes in self._nodes:
-            values[output] = _OPERATORS[op](*(values[name] for name in inputs), **attributes)
-        found = values[self._output]
-        assert found is not None
-        return found
+        for op, inputs, target, attributes in self._nodes:
+            values[target] = _OPERATORS[op](*(values[name] for name in inputs), **attributes)
+        output = values[self._output]
+        assert output is not None
+        return output
 
 
 class OnnxSession(nn.Module):
@@ -248,10 +248,10 @@ class OnnxSession(nn.Module):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        own = self._session.get_inputs()[0]
-        self._input = own.name
-        self.obs_dim = own.shape[-1] if isinstance(own.shape[-1], int) else None
+        value = self._session.get_inputs()[0]
+        self._input = value.name
+        self.obs_dim = value.shape[-1] if isinstance(value.shape[-1], int) else None
 
     def forward(self, obs: Tensor) -> Tensor:
-        found = self._session.run(None, {self._input: obs.cpu().numpy()})[0]
-        return torch.from_numpy(found).to(obs.device)
+        output = self._session.run(None, {self._input: obs.cpu().numpy()})[0]
+        return torch.from_numpy(output).to(obs.device)

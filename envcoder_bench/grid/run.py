@@ -98,13 +98,13 @@ def read_episodes(path: Path) -> list[dict[str, Any]]:
     """Return the lines of episodes.jsonl; a line that a kill cut off is left out."""
     if not path.is_file():
         return []
-    found = []
+    rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            found.append(json.loads(line))
+            rows.append(json.loads(line))
         except ValueError:
             break
-    return found
+    return rows
 
 
 def share_of(specs: Sequence[Spec], worker: int, workers: int) -> list[Spec]:
@@ -134,8 +134,8 @@ def _run_workers(
     """Run a process for each worker and join their episodes; return whether all have ended."""
     total, running = len(inputs.specs), []
     for k, (sim, device) in enumerate(workers):
-        own = folder / PARTS / str(k)
-        own.mkdir(parents=True, exist_ok=True)
+        part = folder / PARTS / str(k)
+        part.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "envcoder_bench.grid.run", str(folder), str(k), str(len(workers))]
         running.append(subprocess.Popen([*command, sim, device], start_new_session=True))
     files = [folder / PARTS / str(k) / EPISODES for k in range(len(workers))]

@@ -86,11 +86,11 @@ def over_seeds(curves: pd.DataFrame, metric: str) -> pd.DataFrame:
     """
     import pandas as pd  # slow to import, and --check does not need it
 
-    known: Any = curves[curves[metric].notna()]
-    wide = known.pivot_table(index=["candidate", "env_steps"], columns="seed", values=metric)
+    measured: Any = curves[curves[metric].notna()]
+    wide = measured.pivot_table(index=["candidate", "env_steps"], columns="seed", values=metric)
     for name in wide[wide.isna().any(axis=1)].index.unique("candidate"):
-        own = wide.loc[name].interpolate(method="index", limit_area="inside")
-        wide.loc[name] = own.to_numpy()
+        filled = wide.loc[name].interpolate(method="index", limit_area="inside")
+        wide.loc[name] = filled.to_numpy()
     # not agg(axis=1): pandas 3.0.0 calls it for each row, and 2.0.0 returns objects
     return pd.DataFrame({"mean": wide.mean(axis=1), "min": wide.min(axis=1), "max": wide.max(axis=1)})
 
@@ -195,14 +195,14 @@ def read_episodes(path: str | Path) -> dict[int, Evaluation]:
     wanted = [*KEYS, *EpisodeLog.columns]
     if header != wanted:
         raise ValueError(f"{path}: not an episodes.csv; its columns must be {', '.join(wanted)}")
-    found: dict[int, Evaluation] = {}
+    evaluations: dict[int, Evaluation] = {}
     for line, row in enumerate(rows, 2):
         try:
             iteration, _, candidate, seed, fitness = row
-            found.setdefault(int(iteration), {})[candidate, int(seed)] = tuple(map(float, fitness.split()))
+            evaluations.setdefault(int(iteration), {})[candidate, int(seed)] = tuple(map(float, fitness.split()))
         except ValueError as error:
             raise ValueError(f"{path}: line {line}: {error}") from error
-    return dict(sorted(found.items()))
+    return dict(sorted(evaluations.items()))
 
 
 # all logs of a run
@@ -328,8 +328,8 @@ class RunLogs:
     @classmethod
     def collect(cls) -> RunLogs:
         """Create logs in memory, whose rows ``take`` returns."""
-        own = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
-        return cls(*own, CollectedScalars(), EpisodeLog.collect())
+        tables = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
+        return cls(*tables, CollectedScalars(), EpisodeLog.collect())
 
     def take(self) -> Rows:
         """Return the rows since the last call. Of logs in files only their number: ``append`` has nothing to add."""

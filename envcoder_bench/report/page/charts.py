@@ -79,10 +79,10 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
     several = len(set(table["seed"])) > 1
     metrics: dict[str, Any] = {}
     for metric in METRICS:
-        known: Any = kept[kept[metric].notna()]
-        points = over_seeds(known, metric) if len(known) else known
+        measured_rows: Any = kept[kept[metric].notna()]
+        points = over_seeds(measured_rows, metric) if len(measured_rows) else measured_rows
         lines: dict[str, Any] = {}
-        for name in dict.fromkeys(known["candidate"]):
+        for name in dict.fromkeys(measured_rows["candidate"]):
             rows = points.loc[name]
             columns = {"mean": "mean", "low": "min", "high": "max"} if several else {"mean": "mean"}
             lines[visible(name)] = {key: _aligned(rows[column], x) for key, column in columns.items()}

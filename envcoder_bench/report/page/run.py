@@ -64,11 +64,11 @@ def _details(row: Ranked, candidate: PageCandidate) -> dict[str, Any]:
     errors: list[str] = []
     faults: set[int] = set()  # lines of its file that are named in errors
     for error in row.errors if row.status != SKIPPED else ():
-        place, message = split_place(error)
-        file, _, line = place.rpartition(":")
+        where, message = split_place(error)
+        file, _, line = where.rpartition(":")
         if line.isdigit() and candidate.file and Path(file).name == Path(candidate.file).name:
             faults.add(int(line))
-        errors.append(f"{place}: {message}" if place else message)
+        errors.append(f"{where}: {message}" if where else message)
     source = candidate.source
     return {
         "facts": {**_results(row), **candidate.facts, "file": candidate.file},
