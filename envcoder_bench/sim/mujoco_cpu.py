@@ -14,20 +14,17 @@ from collections import Counter
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch, SimulationError
+from mujoco.batch import Batch
 from torch import Tensor
 
-from envcoder_bench.compat import mujoco_height_fields
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.sim.base import PoseSource
-from envcoder_bench.sim.mujoco_batch import collected
+from envcoder_bench.sim.mujoco_batch import MAX_COMMAND, collected, make_batch, step_batch
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors, restore, save
 
 # MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 _MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # limits of the 13 numbers of a free body
-_MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
 
 Rows = slice | np.ndarray  # of environments
 _ALL = slice(None)
@@ -39,10 +36,7 @@ class MujocoCpu(MujocoTensors):
     def __init__(self, robot: RobotModel, num_envs: int, device: str = "cpu", num_threads: int | None = None) -> None:
         super().__init__(robot, num_envs, device)
 
-        if robot.mj_model.nhfield:
-            mujoco_height_fields.install()
-        self._batch = Batch(_for_batch(robot), num_envs, num_threads or usable_cpus())
-        self._batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning if its count is 0
+        self._batch = make_batch(_for_batch(robot), num_envs, num_threads)
         self._full = self._batch.warning[:, _FULL, 1]
         self._default_row = self._batch.state[0].copy()
         self._qpos = self._batch.bind("qpos")
@@ -100,14 +94,12 @@ class MujocoCpu(MujocoTensors):
         bad = self._refused.numpy() | ~np.isfinite(command).all(axis=1)
         self._refused.zero_()
         self._ctrl[...] = command[:, self._robot.actuated]
-        np.minimum(np.maximum(self._ctrl, -_MAX_COMMAND, out=self._ctrl), _MAX_COMMAND, out=self._ctrl)
+        np.minimum(np.maximum(self._ctrl, -MAX_COMMAND, out=self._ctrl), MAX_COMMAND, out=self._ctrl)
         if bad.any():
             self._ctrl[bad] = 0.0
-        try:
-            self._batch.step(nstep=self._robot.substeps)
-        except SimulationError as error:  # the others ran to completion
-            bad[error.ids] = True
-            warnings += [self._batch.error(env).split("\n")[0] for env in error.ids]  # then sizes of memory
+        failed = step_batch(self._batch, self._robot.substeps)
+        bad[failed] = True
+        warnings += [self._batch.error(env).split("\n")[0] for env in failed.tolist()]  # then sizes of memory
         bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX", so that NaN counts
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad

@@ -19,7 +19,6 @@ import warp as wp
 from torch import Tensor
 
 from envcoder_bench.compat.warp_start import start_warp
-from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.warp_streams import TorchStream
 from envcoder_bench.isaacgym.engine import cuda_step_kernels as kernels
 from envcoder_bench.isaacgym.engine.base import Engine
@@ -29,8 +28,8 @@ from envcoder_bench.isaacgym.engine.cuda_state import WarpState
 from envcoder_bench.isaacgym.engine.layout import Layout
 from envcoder_bench.isaacgym.engine.numerics import massless_roots, room
 from envcoder_bench.sim.mujoco_tensors import restore, save
-from envcoder_bench.sim.mujoco_warp import DROPPING, put_model
 from envcoder_bench.sim.mujoco_warp_loading import load_kernels
+from envcoder_bench.sim.warp_device import DROPPING, captured, put_model
 
 logger = logging.getLogger("envcoder_bench.isaacgym")
 
@@ -146,14 +145,12 @@ class WarpEngine(Engine):
             self._graph = None
 
     def _capture(self) -> None:
-        """Capture a step without running it. Warp can allocate in a capture only with its memory pool."""
+        """Capture a step without running it."""
         device = self._on_torch_stream.device
-        if not device.is_cuda or not wp.is_mempool_enabled(device):
-            return
-        wp.synchronize_device(device)
-        with wp.ScopedDevice(device), collection_paused(), wp.ScopedCapture(device) as capture:
-            self._advance()
-        self._graph: Any = capture.graph
+        if device.is_cuda:
+            wp.synchronize_device(device)
+            with wp.ScopedDevice(device):
+                self._graph: Any = captured(device, self._advance)
 
     def _advance(self) -> None:
         """Launch one ``simulate``: load commands, run the substeps, compute outputs."""
