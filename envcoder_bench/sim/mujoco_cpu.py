@@ -17,10 +17,10 @@ import torch
 from mujoco.batch import Batch
 from torch import Tensor
 
-from envcoder_bench.sim.base import PoseSource
+from envcoder_bench.sim.base import PoseSource, restore, save
 from envcoder_bench.sim.mujoco_batch import MAX_COMMAND, collected, make_batch, step_batch
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
-from envcoder_bench.sim.mujoco_tensors import MujocoTensors, restore, save
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 
 # MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
@@ -91,12 +91,14 @@ class MujocoCpu(MujocoTensors):
         self.engine_warnings.update(warnings)
 
     def _step(self, command: np.ndarray, warnings: list[str]) -> None:
+        # commands: none where one is not finite, or where a written state was refused
         bad = self._refused.numpy() | ~np.isfinite(command).all(axis=1)
         self._refused.zero_()
         self._ctrl[...] = command[:, self._robot.actuated]
         np.minimum(np.maximum(self._ctrl, -MAX_COMMAND, out=self._ctrl), MAX_COMMAND, out=self._ctrl)
         if bad.any():
             self._ctrl[bad] = 0.0
+        # physics, and which environments became unstable
         failed = step_batch(self._batch, self._robot.substeps)
         bad[failed] = True
         warnings += [self._batch.error(env).split("\n")[0] for env in failed.tolist()]  # then sizes of memory
@@ -107,11 +109,13 @@ class MujocoCpu(MujocoTensors):
             self._overflows += (self._full > 1).any(axis=1) & ~bad
             self._full[...] = 1
 
+        # forces of the last substep
         self._force[...] = self._qfrc_actuator[:, self._joint_vel]
         contact = self._sensordata[:, : self._contact.shape[1]]
         np.subtract(0.0, contact, out=self._contact, casting="same_kind")  # reported as on the other body
         for sensor, body in enumerate(self._robot.sensor_bodies):
             self._refresh_sensor(sensor, body)
+        # unstable environments go on in the default state
         if bad.any():
             self._batch.state[bad] = self._default_row
             self._force[bad] = 0.0
@@ -134,6 +138,7 @@ class MujocoCpu(MujocoTensors):
         arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
         root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in arguments)
         limits = ((root, _MAX_BODY), (pos, MAX_QPOS), (vel, MAX_QVEL), (objects, _MAX_BODY))
+        # environments with a number beyond its limit get nothing of the write
         refused = ~_within_limits(written, *limits)
         ids = written[~refused]
         if root is not None:
@@ -151,6 +156,7 @@ class MujocoCpu(MujocoTensors):
                 self._write_free_body(ids, self._objects[ids, k], *self._object_place(k))
         if refused.any():
             self._put_back(written[refused])
+        # nothing of the steps before remains
         self._warmstart[written] = 0.0
         self._force[written] = 0.0
         self._contact[written] = 0.0

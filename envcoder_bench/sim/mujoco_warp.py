@@ -24,9 +24,9 @@ from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouche
 from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.core.warp_streams import TorchStream
-from envcoder_bench.sim.base import PoseSource
+from envcoder_bench.sim.base import PoseSource, restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
-from envcoder_bench.sim.mujoco_tensors import MujocoTensors, restore, save
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import (
     add_sensor_forces,
     add_sensor_forces_in_order,
@@ -85,6 +85,7 @@ class MujocoWarp(MujocoTensors):
         )
         drop_untouched(self._model, self._data)
 
+        # position drives
         drives = (self.num_envs, model.nu)  # each world has gains of its own, for its drive mode
         self._model.actuator_gainprm = wp.zeros(drives, dtype=self._model.actuator_gainprm.dtype)
         self._model.actuator_biasprm = wp.zeros(drives, dtype=self._model.actuator_biasprm.dtype)
@@ -94,10 +95,12 @@ class MujocoWarp(MujocoTensors):
         self._damping = torch.tensor(robot.damping, dtype=torch.float32, device=self.device)
         self._actuated = wp.array(robot.actuated, dtype=wp.int32)
         self._default_qpos = wp.array(model.qpos0[None], dtype=wp.float32)
+        # torch's state tensors, for Warp's kernels
         objects = self.object_states.view(self.num_envs, 13 * len(robot.object_names))
         self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel, objects)]
         flat = [x.view(self.num_envs, x[0].numel()) for x in (self.dof_force, self.contact_forces, self.sensor_forces)]
         self._forces = [wp.from_torch(x) for x in flat]
+        # contact forces of bodies and sensors
         if self._ordered:
             from envcoder_bench.compat.mujoco_warp_order import RowOrder
 

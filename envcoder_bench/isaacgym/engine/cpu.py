@@ -93,6 +93,7 @@ class CpuEngine(Engine):
                 if substep == self._layout.substeps - 1:
                     self._outputs.collect()
                 limit_velocities(self._layout, self._properties, self._qpos, self._qvel)
+            # failed environments go on in their first state
             inside = (np.abs(self._qpos) <= self._position_limits).all(axis=1)
             bad |= ~(inside & np.isfinite(self._qvel).all(axis=1))
             if bad.any():
@@ -100,6 +101,7 @@ class CpuEngine(Engine):
                 self.blow_ups += int(bad.sum())
             self.blown.copy_(torch.from_numpy(bad))
             self._outputs.clear(bad)
+        # efforts and forces act in one step, and readers get the state at its end
         self._stepped, self._derived = self._batch.state.copy(), False
         self.efforts.zero_()
         self.forces.zero_()

@@ -27,7 +27,7 @@ from envcoder_bench.isaacgym.engine.cuda_properties import WarpProperties
 from envcoder_bench.isaacgym.engine.cuda_state import WarpState
 from envcoder_bench.isaacgym.engine.layout import Layout
 from envcoder_bench.isaacgym.engine.numerics import massless_roots, room
-from envcoder_bench.sim.mujoco_tensors import restore, save
+from envcoder_bench.sim.base import restore, save
 from envcoder_bench.sim.mujoco_warp_loading import load_kernels
 from envcoder_bench.sim.warp_device import DROPPING, captured, put_model
 
@@ -156,6 +156,7 @@ class WarpEngine(Engine):
         """Launch one ``simulate``: load commands, run the substeps, compute outputs."""
         model, data, properties, state = self._model, self._data, self._properties, self._state
         failed, blow_ups, overflows, dof_forces = self._counters
+        # commands and loads
         for name in ("mode", "stiffness", "damping"):
             setattr(self._drives, name, getattr(properties, name))
         wp.launch(
@@ -185,6 +186,7 @@ class WarpEngine(Engine):
                     outputs=[data.qpos, data.qvel],
                 )
             self._step()
+            # outputs that only the last substep has
             if substep == self._layout.substeps - 1:
                 self._outputs.collect()
             wp.launch(
@@ -196,6 +198,7 @@ class WarpEngine(Engine):
                 ],
                 outputs=[data.qpos, data.qvel],
             )
+        # resets of failed worlds, then what readers get
         wp.launch(
             kernels.finish,
             dim=self.num_envs,
