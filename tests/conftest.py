@@ -66,7 +66,6 @@ _PICTURES = (
     "test_race.py",
     "test_search_report.py",
     "test_racing.py",
-    "test_end_to_end.py",
 )
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

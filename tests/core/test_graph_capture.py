@@ -11,8 +11,8 @@ from envcoder_bench.core.graph_capture import capturing, collection_paused
 from envcoder_bench.core.triton_import import Kernel
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.trainers.ppo import triton_linear
-from envcoder_bench.trainers.ppo.capture import CapturedFunction
+from envcoder_bench.trainers.ppo import linear
+from envcoder_bench.trainers.ppo.trainer import CapturedFunction
 
 TWO = [pytest.mark.cuda, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")]
 
@@ -39,7 +39,7 @@ def test_kernels_run_where_their_tensors_are(number: int) -> None:
         with torch.cuda.device(current):
             x = torch.randn(3, 70, 52, device=f"cuda:{number}")
             out = torch.empty(3, 52, 70, device=x.device)
-            triton_linear.transpose(x, out)
+            linear.transpose(x, out)
             assert torch.equal(out, x.mT)
             assert torch.cuda.current_device() == current
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import shutil
 import signal
 import sys
 
@@ -20,6 +21,7 @@ from helpers import (
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, split
@@ -122,6 +124,9 @@ def test_run_killed_in_a_later_wave_resumes_to_the_same_result(tmp_path, togethe
     assert not (output / "summary.json").exists()
     saved = RunFolder(output).load_checkpoint()
     assert saved.waves >= place[0] - 1
+    logs = RunLogs.resume(shutil.copytree(output, tmp_path / "copy"), saved.iterations(), saved.done, {})
+    assert logs.rows == saved.all_rows  # by which a resumed run notices lost rows
+    logs.close()
     policies = [
         output / "candidates" / r.candidate / f"policy_seed_{r.seed}.pth"
         for r in saved.results

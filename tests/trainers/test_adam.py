@@ -2,8 +2,10 @@ import pytest
 import torch
 from kernel_device import DEVICE, compares_kernels
 
-from envcoder_bench.trainers.ppo import triton_kernels
-from envcoder_bench.trainers.ppo.optimizer import GroupedAdam
+from envcoder_bench.trainers.ppo.adam import GroupedAdam
+from envcoder_bench.trainers.ppo.backend import Backend
+
+TORCH = Backend(kernels=False, fixed_order=False)
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
@@ -12,7 +14,7 @@ def test_optimizer_matches_torch_adam_and_clip_grad_norm_for_every_group(weight_
     start = torch.randn(3, 7, generator=rng, dtype=torch.float64)
     rates = [1e-3, 1e-2, 1e-1]
     params = start.clone()
-    adam = GroupedAdam(params, 1.0, weight_decay)
+    adam = GroupedAdam(TORCH, params, 1.0, weight_decay)
     stock = [torch.nn.Parameter(row.clone()) for row in start]
     optimizers = [torch.optim.Adam([p], eps=1e-8, weight_decay=weight_decay) for p in stock]
     clipped = 0
@@ -33,7 +35,7 @@ def test_failed_or_nan_group_leaves_the_others_bitwise_unchanged() -> None:
     rng = torch.Generator().manual_seed(0)
     start, grads = torch.randn(3, 7, generator=rng), torch.randn(5, 3, 7, generator=rng)
     alone, among = start.clone(), start.clone()
-    a, b = GroupedAdam(alone, 1e-2), GroupedAdam(among, 1e-2)
+    a, b = GroupedAdam(TORCH, alone, 1e-2), GroupedAdam(TORCH, among, 1e-2)
     alive = torch.tensor([True, False, True])
     for grad in grads:
         a.step(grad.clone(), max_norm=0.5)
@@ -44,15 +46,15 @@ def test_failed_or_nan_group_leaves_the_others_bitwise_unchanged() -> None:
     assert torch.equal(among[1], start[1])
 
 
-def test_state_dict_restores_the_optimizer() -> None:
+def test_state_restores_the_optimizer() -> None:
     rng = torch.Generator().manual_seed(0)
     params = torch.randn(2, 5, generator=rng)
-    first = GroupedAdam(params, 1e-2)
+    first = GroupedAdam(TORCH, params, 1e-2)
     first.step(torch.randn(2, 5, generator=rng))
     first.learning_rate[1] = 1e-3
     copy = params.clone()
-    second = GroupedAdam(copy, 1.0)
-    second.load_state_dict(first.state_dict())
+    second = GroupedAdam(TORCH, copy, 1.0)
+    second.set_state(first.get_state())
     grad = torch.randn(2, 5, generator=rng)
     first.step(grad.clone())
     second.step(grad.clone())
@@ -61,20 +63,17 @@ def test_state_dict_restores_the_optimizer() -> None:
 
 @compares_kernels
 @pytest.mark.parametrize("weight_decay, max_norm", [(0.0, 1.0), (0.1, None)])
-def test_fused_step_matches_the_cpu(
-    weight_decay: float, max_norm: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernel_matches_torch(weight_decay: float, max_norm: float | None) -> None:
     rng = torch.Generator().manual_seed(0)
     start, alive = torch.randn(3, 3000, generator=rng), torch.tensor([True, False, True])
-    plain, fused = (GroupedAdam(start.to(d, copy=True), 1e-2, weight_decay) for d in ("cpu", DEVICE))
+    plain = GroupedAdam(TORCH, start.clone(), 1e-2, weight_decay)
+    fused = GroupedAdam(Backend.choose(DEVICE), start.to(DEVICE, copy=True), 1e-2, weight_decay)
     for step in range(6):
         grad = torch.randn(3, 3000, generator=rng) * torch.tensor([[0.01], [1.0], [1.0]])
         if step > 2:
             grad[1] = float("nan")
         mask = alive if step > 2 else None
-        with monkeypatch.context() as patch:
-            patch.setattr(triton_kernels, "usable", lambda x: False)
-            plain.step(grad.clone(), max_norm, mask)
+        plain.step(grad.clone(), max_norm, mask)
         fused.step(grad.to(DEVICE), max_norm, None if mask is None else mask.to(DEVICE))
         if step == 2:
             before = fused.params[1].clone()

@@ -1,14 +1,77 @@
-"""Acting of all groups beside the networks' layers: a Triton kernel before them, one after them, one after the step.
+"""Acting of a learner's groups, and the record of what they meet, in torch or in kernels.
 
-Some 20 operations of torch take longer than the layers if groups are few. The first two read the step from the device,
-so that a captured graph counts by itself.
+An action is mu(x) + sigma noise, of the normalized observation x. In torch that is some 20 operations beside the
+networks' layers, which take longer than the layers if groups are few. As kernels it is one before the layers, one after
+them, and one after the environment's step. The first two read the step from the device, so that a captured graph counts
+by itself.
 """
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.core.triton_import import jit, tl, triton
-from envcoder_bench.trainers.ppo.rollout import Rollout
+from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.ppo.normalizer import CLIP
+from envcoder_bench.trainers.ppo.rollout import Rollout, StepIndex, put, take
+
+
+def act(
+    learner: GroupedLearner, rollout: Rollout, t: StepIndex, obs: Tensor, noise: Tensor, draw: Tensor | None,
+    dead: Tensor | None, out: Tensor,
+) -> None:  # fmt: skip
+    """Sample step t's actions, and record the step but for its result.
+
+    Args:
+        rollout: receives the step's ``obs``, ``actions``, ``mus`` and ``values``.
+        t: a tensor where a captured graph counts; only then there are kernels.
+        obs: ``(K, n, d)``; columns beyond the rollout's are ignored, missing ones are 0.
+        noise: ``(seeds, T, n, A)``, standard normal numbers of the whole rollout.
+        draw: ``(K,)`` int64, the index of each group's numbers in ``noise`` (None: all have the first).
+        dead: ``(K, 1, 1)`` bool, groups that do not act (None: all act).
+        out: ``(K, n, W)``, receives the actions; if W is larger than A, the other columns stay.
+    """
+    if learner.backend.kernels and isinstance(t, Tensor) and learner.network.has_plain_outputs:
+        _act_in_kernels(learner, rollout, t, obs, noise, draw, dead, out)
+        return
+    put(rollout.obs[..., : obs.shape[-1]], t, obs)
+    numbers = take(noise, 1, t)
+    result = learner.act(take(rollout.obs, 2, t), numbers if draw is None else numbers.index_select(0, draw))
+    put(rollout.actions, t, result["actions"])
+    put(rollout.mus, t, result["mus"])
+    put(rollout.values, t, result["values"])
+    write_actions(result["actions"], dead, out)
+
+
+def write_actions(actions: Tensor, dead: Tensor | None, out: Tensor) -> None:
+    """Write ``(K, n, A)`` to the first columns of ``(K, n, W)``, with zeros for groups that are ``dead``."""
+    if dead is not None:
+        actions = actions.masked_fill(dead, 0.0)
+    out[..., : actions.shape[-1]] = actions[..., : out.shape[-1]]
+
+
+def record(kernels: bool, reward: Tensor, terminated: Tensor, truncated: Tensor, answers: Tensor, t: int) -> None:
+    """Write step t of ``(3, G, n, T)``: rewards ``(G * n,)``, which episodes ended, and by the time limit."""
+    if kernels:
+        _record_in_kernel(reward, terminated, truncated, answers, t)
+        return
+    for rows, x in zip(answers, (reward, terminated | truncated, truncated)):
+        rows[:, :, t] = x.reshape(rows.shape[:2])
+
+
+# the same in kernels
+
+
+def _act_in_kernels(
+    learner: GroupedLearner, rollout: Rollout, step: Tensor, obs: Tensor, noise: Tensor, draw: Tensor | None,
+    dead: Tensor | None, out: Tensor,
+) -> None:  # fmt: skip
+    normalizer, values = learner.obs_normalizer, learner.value_normalizer
+    factors, clip = (learner.plain_factors, 0.0) if normalizer is None else (normalizer.factors, CLIP)
+    mean, value = learner.network.plain_outputs(_observe_in_kernel(obs, rollout, step, *factors, clip))
+    scale = None if values is None else values.inverse_factors
+    _decide_in_kernel(
+        mean, value, learner.network.sigma, noise, draw, learner.action_dims, dead, scale, CLIP, rollout, step, out
+    )
 
 
 @jit
@@ -18,21 +81,25 @@ def _observe(
 ):  # fmt: skip
     k = tl.program_id(1).to(tl.int64)
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    own, used = (rows < num_rows)[:, None], (columns < width)[None, :]
-    mask = own & (columns < seen)[None, :]
+    # record the observations
+    in_group, used = (rows < num_rows)[:, None], (columns < width)[None, :]
+    mask = in_group & (columns < seen)[None, :]
     x = tl.load(obs + k * obs_k + rows[:, None] * obs_n + columns[None, :], mask=mask, other=0.0)
     row = (k * num_rows + rows)[:, None]
     tl.store(recorded + (row * num_steps + tl.load(step)) * width + columns[None, :], x, mask=mask)
+    # normalize them
     factor = tl.load(scale + k * scale_k + columns[None, :], mask=used, other=0.0)
     summand = tl.load(shift + k * shift_k + columns[None, :], mask=used, other=0.0)
     value = x * factor + summand
     if CLIP > 0:
         value = tl.minimum(value, CLIP, propagate_nan=tl.PropagateNan.ALL)
         value = tl.maximum(value, -CLIP, propagate_nan=tl.PropagateNan.ALL)
-    tl.store(out + row * width + columns[None, :], value, mask=own & used)
+    tl.store(out + row * width + columns[None, :], value, mask=in_group & used)
 
 
-def observe(obs: Tensor, rollout: Rollout, step: Tensor, scale: Tensor, shift: Tensor, clip: float) -> Tensor:
+def _observe_in_kernel(
+    obs: Tensor, rollout: Rollout, step: Tensor, scale: Tensor, shift: Tensor, clip: float
+) -> Tensor:
     """Record a step's observations, and return them normalized.
 
     Args:
@@ -67,14 +134,16 @@ def _decide(
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     in_group, t = rows < num_rows, tl.load(step)
     mask = in_group[:, None] & (columns < num_actions)[None, :]
-    own = columns < tl.load(action_dims + k)
-    deviation = tl.exp(tl.load(log_sigma + k * sigma_k + columns, mask=own, other=0.0))
+    used = columns < tl.load(action_dims + k)
+    # sample the actions
+    deviation = tl.exp(tl.load(log_sigma + k * sigma_k + columns, mask=used, other=0.0))
     mu = tl.load(mean + k * mean_k + rows[:, None] * mean_n + columns[None, :], mask=mask, other=0.0)
-    mu = tl.where(own[None, :], mu, 0.0)
+    mu = tl.where(used[None, :], mu, 0.0)
     index = tl.load(draw + k) if DRAWN else 0
     at = ((index * num_steps + t) * num_rows + rows)[:, None] * num_actions + columns[None, :]
-    drawn = tl.load(noise + at, mask=mask & own[None, :], other=0.0)
+    drawn = tl.load(noise + at, mask=mask & used[None, :], other=0.0)
     action = mu + deviation[None, :] * drawn
+    # record them, and hand them out
     sample = (k * num_rows + rows) * num_steps + t
     at = sample[:, None] * num_actions + columns[None, :]
     tl.store(mus + at, mu, mask=mask)
@@ -83,6 +152,7 @@ def _decide(
         action = tl.where(tl.load(dead + k) != 0, 0.0, action)
     mask = in_group[:, None] & (columns < out_width)[None, :]
     tl.store(out + k * out_k + rows[:, None] * out_n + columns[None, :], action, mask=mask)
+    # values in units of the shaped reward
     v = tl.load(value + k * value_k + rows * value_n, mask=in_group, other=0.0)
     if NORMALIZED:
         v = tl.minimum(v, CLIP, propagate_nan=tl.PropagateNan.ALL)
@@ -91,7 +161,7 @@ def _decide(
     tl.store(values + sample, v, mask=in_group)
 
 
-def decide(
+def _decide_in_kernel(
     mean: Tensor, value: Tensor, log_sigma: Tensor, noise: Tensor, draw: Tensor | None, action_dims: Tensor,
     dead: Tensor | None, scale: tuple[Tensor, Tensor] | None, clip: float, rollout: Rollout, step: Tensor, out: Tensor,
 ) -> None:  # fmt: skip
@@ -101,15 +171,12 @@ def decide(
         mean, value: ``(K, n, A)`` and ``(K, n)``, outputs of the networks; columns that a group does not have are
             ignored.
         log_sigma: ``(K, 1, A)``.
-        noise: ``(seeds, T, n, A)``, standard normal numbers.
-        draw: ``(K,)`` int64, the index of each group's numbers in ``noise`` (None: all have the first).
+        noise, draw, dead, out: as of ``act``.
         action_dims: ``(K, 1)`` float, number of actions of each group.
-        dead: ``(K, 1, 1)`` bool, groups that do not act (None: all act).
         scale: standard deviation and mean of values ``(K, 1, 1)``, to which they are scaled after they are clipped to
             ``clip`` (None: values stay as they are).
         rollout: receives the step's ``actions``, ``mus`` and ``values``.
         step: ``(1,)`` int64.
-        out: ``(K, n, W)``, receives the actions; if W is larger than A, the other columns stay.
     """
     groups, count, steps, width = rollout.actions.shape
     columns = max(16, triton.next_power_of_2(width))
@@ -137,8 +204,7 @@ def _record(reward, terminated, truncated, answers, num_rows, num_steps, t, BLOC
     tl.store(answers + 2 * size + at, late.to(tl.float32), mask=mask)
 
 
-def record(reward: Tensor, terminated: Tensor, truncated: Tensor, answers: Tensor, t: int) -> None:
-    """Write step t of ``(3, G, n, T)``: rewards ``(G * n,)``, which episodes ended, and by the time limit."""
+def _record_in_kernel(reward: Tensor, terminated: Tensor, truncated: Tensor, answers: Tensor, t: int) -> None:
     count, reward = reward.numel(), reward.contiguous()
     terminated, truncated = (x.to(torch.bool).contiguous() for x in (terminated, truncated))
     _record[(triton.cdiv(count, 256),)](

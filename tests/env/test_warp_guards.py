@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.guard_kernels import fused_guard
 from envcoder_bench.env.stages import Stage
+from envcoder_bench.env.warp_guards import fused_guard
 
 GROUPS, ENVS = 5, 3
 CUDA = pytest.param(
@@ -21,9 +21,9 @@ def stage(device, shapes, with_rest):
     layout = GroupLayout(GROUPS, ENVS)
     buffers = {f"b{k}": torch.ones(layout.num_envs, *shape, device=device) for k, shape in enumerate(shapes)}
     rest = {f"b{k}": torch.full_like(x, 7.0 + k) for k, x in enumerate(buffers.values())} if with_rest else None
-    made = Stage("test", layout, torch.device(device), buffers, [1] * GROUPS, rest)
-    made._fused = None
-    return made
+    stage = Stage("test", layout, torch.device(device), buffers, [1] * GROUPS, rest)
+    stage._fused = None
+    return stage
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
@@ -72,12 +72,14 @@ def test_tensors_of_other_types_and_rows_with_gaps_are_left_to_torch():
 def test_results_that_need_not_be_finite_are_kept_and_those_of_dead_groups_cleared(device, fused):
     layout = GroupLayout(GROUPS, ENVS)
     values = torch.ones(layout.num_envs, device=device)
-    own = Stage("fitness", layout, torch.device(device), {"value": values}, [1] * GROUPS, finite=False)
-    own._fused = fused_guard(own.buffers, None, own.fault_step, own.fault_count, finite=False) if fused else None
+    fitness = Stage("fitness", layout, torch.device(device), {"value": values}, [1] * GROUPS, finite=False)
+    fitness._fused = (
+        fused_guard(fitness.buffers, None, fitness.fault_step, fitness.fault_count, finite=False) if fused else None
+    )
     dead = torch.zeros(GROUPS, dtype=torch.bool, device=device)
     dead[1] = True
     values[:6] = math.nan
-    assert own.non_finite() == {}
-    own.guard(dead, torch.zeros((), dtype=torch.int64, device=device))
-    assert dead.tolist() == [False, True, False, False, False] and own.fault_step.tolist() == [-1] * GROUPS
+    assert fitness.non_finite() == {}
+    fitness.guard(dead, torch.zeros((), dtype=torch.int64, device=device))
+    assert dead.tolist() == [False, True, False, False, False] and fitness.fault_step.tolist() == [-1] * GROUPS
     assert values.isnan().tolist() == [True] * 3 + [False] * 12 and not values[3:6].any()
