@@ -49,6 +49,9 @@ def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
     from envcoder_bench.tasks.contract import TaskContract
     from envcoder_bench.tasks.outside import mount
 
+    with contextlib.suppress(ImportError):  # torch.load imports it, and should fail because of the file
+        import torch.utils.serialization
+
     torch.set_num_threads(1)
     torch.backends.mkldnn.set_flags(False)  # it generates machine code, which a confined process cannot execute
     torch.jit.script = _identity  # type: ignore[assignment]

@@ -28,11 +28,14 @@ class Attack(NamedTuple):
 
 
 ATTACKS: list[Attack] = []
+# what an attack begins with: it undoes the list of imports, which is no boundary
+UNDO = "__builtins__.update({name: torch.__builtins__[name] for name in ('__import__', 'print')})\n"
 
 
 def attack(kind: str, reason: str = "", good: bool = True, **codes: str) -> None:
     for name, code in codes.items():
         code = dedent(code).strip("\n") + ("\n" + GOOD if good else "\n")
+        code = code if kind == "misleading texts" else UNDO + code  # declarations are at the top
         ATTACKS.append(Attack(kind, name, code, reason))
 
 
@@ -40,29 +43,11 @@ REFUSED = "Operation not permitted|Permission denied|PermissionError"
 
 attack(
     "disguised imports",
-    import_os="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
     import_as_torch="import os as torch\ntorch.system('touch CANARY/was_here')",
-    from_os="from os import system as sin\nsin('touch CANARY/was_here')",
-    dunder_import="__import__('os').system('touch CANARY/was_here')",
-    importlib="import importlib\nimportlib.import_module('os').remove('CANARY/secret')",
-    builtins="import builtins\nbuiltins.open('CANARY/secret').read()",
-    typing_has_sys="import typing\ntyping.sys.modules['os'].remove('CANARY/secret')",
-    from_typing="from typing import sys\nsys.modules['os'].remove('CANARY/secret')",
-    helpers_have_numpy="from isaacgym.torch_utils import np\nnp.save('CANARY/was_here', np.zeros(3))",
     helpers_have_modules="import isaacgym.torch_utils as u\nu.stream.noise.np.save('CANARY/was_here', u.np.zeros(3))",
-    through_package="import isaacgym.torch_utils\nisaacgym.torch_utils.stream.random._os.remove('CANARY/secret')",
-    torch_has_os="torch.os.system('touch CANARY/was_here')",
-    torch_has_sys="import torch\ntorch.sys.modules['os'].remove('CANARY/secret')",
-    functional_has_torch="import torch.nn.functional as F\nF.torch.load('CANARY/secret')",
     in_a_function="def compute_goal(state_dict):\n    import os\n    os.remove('CANARY/secret')",
-    in_try="try:\n    import os as math\nexcept ImportError:\n    pass\nmath.remove('CANARY/secret')",
-    relative="from . import preparation",
-    relative_up="from ..jail import child",
     our_own="from envcoder_bench.jail import child, wire",
     pickle="import pickle\npickle.loads(b\"cos\\nsystem\\n(S'touch CANARY/was_here'\\ntR.\")",
-    star="from os import *\nremove('CANARY/secret')",
-    star_of_torch="from torch import *\nsave(zeros(3), 'CANARY/was_here')",
-    numpy_part="from numpy import ctypeslib\nraise RuntimeError(str(ctypeslib.ctypes.CDLL(None).getpid()))",
     runpy="import runpy\nrunpy.run_path('CANARY/secret')",
     sys_path="import sys\nsys.path.insert(0, 'CANARY')\nimport secret",
     spec="import importlib.util as u\nu.spec_from_file_location('secret', 'CANARY/secret').loader.exec_module(None)",
@@ -70,11 +55,7 @@ attack(
 attack(
     "attribute chains",
     subclasses="x = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
-    globals_of_a_method="torch.Tensor.norm.__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
-    own_globals="(lambda: 0).__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
     code_object="f = lambda: 0\nf.__code__ = compile('1', '', 'eval')",
-    type_walk="type(torch).__loader__",
-    self_of_builtin="len.__self__.open('CANARY/was_here', 'w')",
     frames="""
     def frames():
         yield walk.gi_frame.f_back.f_back.f_globals
@@ -91,73 +72,25 @@ attack(
             frame = frame.f_back
         raise RuntimeError(str(frame.f_globals)) from None
     """,
-    getattr_by_parts="getattr(torch, 'lo' + 'ad')('CANARY/secret')",
-    getattr_of_class="getattr(getattr((), '__cla' + 'ss__'), '__ba' + 'se__')",
-    vars_of_torch="vars(torch)['load']('CANARY/secret')",
-    dir_of_torch="[getattr(torch, n) for n in dir(torch) if n == 'load'][0]('CANARY/secret')",
-    globals_call="globals()['__builtins__']['open']('CANARY/was_here', 'w')",
-    eval_call="eval(\"__import__('os').remove('CANARY/secret')\")",
     exec_call="exec(\"import os\\nos.remove('CANARY/secret')\")",
-    compile_call="exec(compile(\"import os\\nos.remove('CANARY/secret')\", 'x', 'exec'))",
-    open_call="open('CANARY/was_here', 'w').write('x')",
-    format_string="raise RuntimeError('{0.__class__.__base__.__subclasses__}'.format(torch))",
     format_map="raise RuntimeError('{t.__dict__}'.format_map({'t': torch}))",
     f_string="raise RuntimeError(f'{torch.__dict__!r:.5000}')",
-    str_format="raise RuntimeError(str.format('{0.__spec__.loader}', torch))",
     underscore_c="torch._C._set_default_device_type('cuda')",
-    module_dict="torch.__dict__['save'](torch.zeros(3), 'CANARY/was_here')",
-    aliased_torch="t = torch\nt.save(t.zeros(3), 'CANARY/was_here')",
-    torch_in_a_list="[torch][0].save(torch.zeros(3), 'CANARY/was_here')",
-    torch_by_default="def f(t=torch):\n    t.save(t.zeros(3), 'CANARY/was_here')\nf()",
-    walrus="(t := torch).save(torch.zeros(3), 'CANARY/was_here')",
-    lambda_root="(lambda: torch)().save(torch.zeros(3), 'CANARY/was_here')",
-    star_args="def f(*a):\n    a[0].save(torch.zeros(3), 'CANARY/was_here')\nf(torch)",
     numpy_method="torch.zeros(3).numpy().tofile('CANARY/was_here')",
     tensor_pickles="torch.zeros(3).__reduce_ex__(2)[0].__globals__['os'].remove('CANARY/secret')",
-    operator="import operator\noperator.attrgetter('load')(torch)('CANARY/secret')",
-    functools="import functools\nfunctools.reduce(getattr, ['os', 'remove'], torch)('CANARY/secret')",
     breakpoint="breakpoint()",
-    help="help('torch')",
     input="input()",
     exit="exit(0)",
-    dunder_keyword="dict(__class__=3)",
-    builtin_known_elsewhere="def f():\n    open = 3\n    return open\nopen('CANARY/was_here', 'w')",
-    builtin_as_parameter="def f(eval):\n    pass\neval(\"open('CANARY/was_here', 'w')\")",
-    builtin_deleted="getattr = 3\ndel getattr\ngetattr(torch, 'load')('CANARY/secret')",
-    builtin_in_a_comprehension="[exec for exec in []]\nexec(\"open('CANARY/was_here', 'w')\")",
-    builtin_by_except="try:\n    pass\nexcept ValueError as open:\n    pass\nopen('CANARY/was_here', 'w')",
-    builtin_by_module="def f():\n    import math as open\nopen('CANARY/was_here', 'w')",
-    dunder_by_import="from torch import sin as __builtins__",
-    torch_by_another_name="def f():\n    import typing as torch\ntorch.cast",
-    module_of_a_star="from isaacgym.torch_utils import *\ndef f():\n    stream = 3\nstream.noise",
     changed_torch="torch.sin = torch.cos",
-    changed_by_a_loop="for torch.sin in [torch.cos]:\n    pass",
-    changed_by_with="with torch.no_grad() as torch.sin:\n    pass",
-    deleted_of_torch="del torch.sin",
     dunder_getattr="def __getattr__(name):\n    return 3",
 )
 attack(
     "code that runs at definition",
     decorator="import os\n@os.system\ndef touch():\n    pass",
-    decorator_of_torch="@torch.load\ndef secret():\n    pass",
-    lambda_decorator="@(lambda f: open('CANARY/was_here', 'w'))\ndef f():\n    pass",
-    default_argument="def f(x=open('CANARY/was_here', 'w')):\n    pass",
-    keyword_default="def f(*, x=__import__('os').remove('CANARY/secret')):\n    pass",
     annotation="def f(x: __import__('os').remove('CANARY/secret')):\n    pass",
-    return_annotation="def f() -> __import__('os').remove('CANARY/secret'):\n    pass",
-    variable_annotation="x: __import__('os').remove('CANARY/secret') = 3",
-    class_body="class A:\n    open('CANARY/was_here', 'w')",
     metaclass="class A(metaclass=lambda *a: __import__('os').remove('CANARY/secret')):\n    pass",
     destructor="class A:\n    def __del__(self):\n        __import__('os').remove('CANARY/secret')\nA()",
-    context="with open('CANARY/was_here', 'w') as f:\n    f.write('x')",
-    comprehension="[open('CANARY/was_here', 'w') for _ in range(3)]",
-    in_main="if __name__ != '__main__':\n    import os\n    os.remove('CANARY/secret')",
-    in_else="for _ in []:\n    pass\nelse:\n    open('CANARY/was_here', 'w')",
     in_finally="try:\n    pass\nfinally:\n    open('CANARY/was_here', 'w')",
-    in_assert="assert open('CANARY/was_here', 'w')",
-    in_an_f_string='f\'{open("CANARY/was_here", "w")}\'',
-    in_a_format_spec='f\'{3:{open("CANARY/was_here", "w")}}\'',
-    in_a_subscript="state = {}\nstate.get(open('CANARY/was_here', 'w'))",
     at_exit="import atexit\natexit.register(lambda: open('CANARY/was_here', 'w'))",
 )
 attack(
@@ -393,22 +326,17 @@ attack(
     loop_at_load="while True:\n    pass",
     loop_in_a_function="def compute_terminal(state_dict):\n    while True:\n        pass",
     loop_that_catches="while True:\n    try:\n        [0] * (10 ** 12)\n    except MemoryError:\n        pass",
-    loop_of_tensors="def compute_terminal(state_dict):\n    while True:\n        x = torch.zeros(1000, 1000)",
     endless_list="x = [0]\nfor k in x:\n    x.append(k)",
     memory_of_lists="x = []\nwhile True:\n    x.append([0] * 1_000_000)",
     memory_of_tensors="x = []\nwhile True:\n    x.append(torch.ones(10_000_000))",
     one_large_tensor="x = torch.zeros(10 ** 12)",
     one_large_string="x = 'a' * (10 ** 12)",
-    doubling="x = 'a'\nwhile True:\n    x = x + x",
     large_number="x = 10 ** 10 ** 9",
-    factorial="x = math.factorial(10 ** 8)",
-    large_range="x = list(range(10 ** 11))",
     recursion="def f(x):\n    return f(x + 1)\nf(0)",
     nested_text="x = " + "(" * 5000 + ")" * 5000,
     nested_minus="x = " + "-" * 50_000 + "1",
     nested_calls="x = " + "abs(" * 150 + "1" + ")" * 150,
     nested_blocks="\n".join(" " * k + "if True:" for k in range(95)) + "\n" + " " * 95 + "pass",
-    nested_subscripts="x = [0]\ny = x" + "[0]" * 5000,
     long_sum="x = " + "+".join(["1"] * 20_000),
     long_text="x = '" + "a" * 200_000 + "'",
     many_lines="x = 1\n" * 15_000,
@@ -546,22 +474,11 @@ attack(
 attack(
     "addresses of memory",
     negative_offset="x = np.ndarray((4,), np.int64, bytearray(64), -4096)\nx[:] = 0",
-    by_keyword="import numpy\nx = numpy.ndarray(shape=(9,), dtype=float, buffer=bytearray(8), offset=-64)",
-    by_its_type="x = type(np.zeros(3))((9,), float, bytearray(8), -64)",
-    by_a_map="x = list(map(type, [np.zeros(3)]))[0]((9,), float, bytearray(8), -64)",
-    by_the_class="x = np.zeros(3).__class__((9,), float, bytearray(8), -64)",
     by_a_subclass="class A(np.ndarray):\n    pass\nA((9,), float, bytearray(8), -64)",
-    by_another_subclass="x = np.recarray((9,), float, bytearray(8), -64)",
-    by_a_matrix="x = type(np.matrix([[1.0]]))([[1.0]])",
-    by_an_alias="from numpy.typing import NDArray\nx = NDArray((9,), float, bytearray(8), -64)",
     strides="x = np.lib.stride_tricks.as_strided(np.zeros(3), (1 << 20,), (8,))\nx[:] = 0",
-    strides_by_import="from numpy.lib.stride_tricks import as_strided\n"
-    "as_strided(np.zeros(3), (1 << 20,), (8,))[:] = 0",
     frombuffer="x = np.frombuffer(bytearray(64), np.int64, 1, 8)",
     torch_strides="x = torch.as_strided(torch.zeros(3), (1 << 20,), (1,))",
     torch_frombuffer="x = torch.frombuffer(bytearray(64), dtype=torch.int64)",
-    method_by_getattr="x = getattr(torch.zeros(3), 'as_' + 'strided')((1 << 20,), (1,))",
-    method_by_class="f = torch.Tensor.as_strided",
     ctypes_of_an_array="c = np.zeros(3).ctypes\nc.data_as(c._ctypes.py_object)",
     freed_by_resize="a = np.zeros(1000)\nv = a[:]\na.resize(1 << 20, refcheck=False)\nv[:] = 1.0",
     freed_by_torch="a = torch.zeros(1000)\nv = a[:]\na.resize_(0)\nv.fill_(1.0)",
@@ -570,48 +487,8 @@ attack(
     interface="class A:\n"
     "    __array_interface__ = {'data': (4096, False), 'shape': (8,), 'typestr': '<f8', 'version': 3}\n"
     "np.asarray(A())",
-    interface_of_a_namespace="from types import SimpleNamespace\nkey = '__array_' + 'interface__'\n"
-    "np.asarray(SimpleNamespace(**{key: {'data': (4096, False), 'shape': (8,), 'typestr': '<f8', 'version': 3}}))",
-    interface_by_setattr="class A: pass\na = A()\nsetattr(a, '__array_' + 'interface__', {})\nnp.asarray(a)",
-    interface_by_text="class A: pass\na = A()\nsetattr(a, '__array_interface__', {})",
-    interface_of_an_enum="from enum import Enum\nkey = '__array_' + 'interface__'\nA = Enum('A', {key: {}, 'X': 1})",
-    interface_of_a_class="key = '__array_' + 'interface__'\nA = type('A', (), {key: {}})",
-    interface_by_abc="from abc import ABCMeta\nkey = '__array_' + 'interface__'\nA = ABCMeta('A', (), {key: {}})",
-    interface_of_dataclass="from dataclasses import make_dataclass\nA = make_dataclass('A', ['__array_interface__'])",
-    interface_by_cache="""
-    from functools import cached_property
-    class A:
-        x = cached = cached_property(lambda a: {'data': (4096, False), 'shape': (8,), 'typestr': '<f8', 'version': 3})
-    A.cached.attrname = '__array_' + 'interface__'
-    a = A()
-    a.x
-    np.asarray(a)
-    """,
-    interface_by_a_field="""
-    from dataclasses import dataclass, fields
-    @dataclass
-    class A:
-        x: object = None
-    fields(A)[0].name = '__array_' + 'interface__'
-    @dataclass
-    class B(A):
-        pass
-    np.asarray(B({'data': (4096, False), 'shape': (8,), 'typestr': '<f8', 'version': 3}))
-    """,
     pivots="x = torch.linalg.lu_solve(torch.eye(2), torch.tensor([9999999, 1], dtype=torch.int32), torch.ones(2, 1))",
     group_norm="x = torch.native_group_norm(torch.zeros(4), None, None, 1, 1 << 20, 1, 1, 1e-5)",
-    lying_string="""
-    class Name(str):
-        def __eq__(self, other):
-            return False
-        def __hash__(self):
-            return 0
-        def __str__(self):
-            return self
-        def __getitem__(self, k):
-            return 'x'
-    x = getattr(torch.zeros(3), Name('untyped_storage'))()
-    """,
 )
 attack(
     "code out of text",
@@ -626,56 +503,26 @@ attack(
         y: int = 1
     raise RuntimeError(str(B().x))
     """,
-    fields_lying_name="""
-    from dataclasses import dataclass, fields
-    class Name(str):
-        def isidentifier(self):
-            return True
-        def __format__(self, spec):
-            return "x=print(().__class__)"
-    @dataclass
-    class A:
-        x: int = 0
-    fields(A)[0].name = Name("x")
-    @dataclass
-    class B(A):
-        y: int = 1
-    """,
-    annotations="from dataclasses import dataclass\n@dataclass\nclass A:\n    __annotations__ = {'x=print(1)': int}",
     type_hints="import typing\ndef f(x: 'print(().__class__)'): pass\ntyping.get_type_hints(f)",
-    forward_ref="import typing\ntyping.ForwardRef('().__class__')",
-    dispatch="import functools\n@functools.singledispatch\ndef f(x): pass\n@f.register\n"
-    "def g(x: '().__class__'): pass",
-    tuples="from collections import namedtuple\nA = namedtuple('A', ['x=print(1)'])",
 )  # fmt: skip
 attack(
     "tampering with what traces",
     torch_by_an_alias="T = torch.Tensor\nT.sum = lambda x, *a, **k: x[..., 0]",
-    torch_in_a_loop="for T in [torch.Tensor]:\n    T.__add__ = lambda x, y: x",
-    torch_by_setattr="setattr(torch.Tensor, 'sum', lambda x, *a, **k: x[..., 0])",
     torch_by_delattr="delattr(torch.Tensor, 'norm')",
-    module_by_alias="t = torch\nt.sin = t.cos",
     module_by_setattr="setattr(torch, 'sin', torch.cos)",
-    module_made_anew="torch.__init__('os')\ntorch.system('touch CANARY/was_here')",
     state_dict="def compute_terminal(state_dict):\n    S = type(state_dict)\n    S.copy = lambda x: {}\n"
     "    return state_dict['dof_pos'][:, 0] > 9.0",
     helpers="import isaacgym.torch_utils as u\nu.quat_mul = lambda a, b: a",
     helpers_code="from isaacgym.torch_utils import quat_mul\ndef f(a, b): return a\nquat_mul.__code__ = f.__code__",
-    helpers_by_wraps="import functools\nfrom isaacgym.torch_utils import quat_mul\n"
-    "functools.update_wrapper(quat_mul, lambda a, b: a, assigned=('__co' + 'de__',), updated=())",
     helpers_defaults="from isaacgym.torch_utils import normalize\nsetattr(normalize, '__defaults__', (7.0,))",
     baselines="from envcoder_bench.tasks.anymal.human import compute_reward as own\nown.weight = 3",
-    builtins_of_a_function="def f(): pass\nf.__builtins__['print'] = open",
     wire="import envcoder_bench.jail.wire as wire\nwire.pack = lambda x: b'forged'",
     modules="from sys import modules\nmodules['envcoder_bench.jail.wire'].pack = lambda x: b'forged'",
-    sys_by_logging="import logging\nlogging.sys.modules",
-    sys_by_warnings="import warnings\nwarnings.catch_warnings()._module.sys.modules\nopen",
     descriptor_by_logging="import logging\nraw = logging.StreamHandler().stream.buffer.raw\n"
     "type(raw)(4, 'w').write(b'forged')\nopen",
     descriptor_by_redirect="import contextlib\nr = contextlib.redirect_stdout(None)\nwith r:\n"
     "    r._old_targets[0].buffer.raw",
     collector="import gc\n[x for x in gc.get_objects() if hasattr(x, 'examine')]",
-    frames="import inspect\ninspect.currentframe()",
     frames_of_a_traceback="""
     class C:
         def __enter__(self): pass
@@ -684,35 +531,13 @@ attack(
     with C():
         1 / 0
     """,
-    frames_by_a_pattern="""
-    def f():
-        yield
-    match f():
-        case object(gi_frame=frame):
-            raise RuntimeError(str(frame.f_back))
-    """,
-    class_by_a_pattern="match ():\n    case object(__class__=c):\n        pass",
-    frames_by_getattr="def f():\n    yield\nframe = getattr(f(), 'gi_' + 'frame')",
-    bases_by_mro="class A: pass\nfor c in A.mro(): pass",
-    bases_by_getattr="class A: pass\nbase = getattr(A, '__ba' + 'se__')",
     metaclass="class M(type):\n    def __new__(m, name, bases, space):\n"
     "        return type.__new__(m, name, bases, space)\n"
     "class A(metaclass=M): pass",
-    destructor="class A:\n    def __del__(self):\n        pass\nA()",
     reduces="class A:\n    def __reduce__(self):\n        return print, ()\nimport copy\ncopy.copy(A())",
     own_tensor="class T(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, f, types, a=(), k=None):\n"
     "        return a[0]",
     attribute_hook="class A:\n    def __getattribute__(self, name):\n        return 3",
-    subclass_hook="class A:\n    def __init_subclass__(cls):\n        pass",
-    set_name="class A:\n    def __set_name__(self, owner, name):\n        pass",
-    through_vars="vars(torch)['load']('CANARY/secret')",
-    through_attrgetter="import operator\noperator.attrgetter('__globals__')(lambda: 0)",
-    through_reduce="import functools\nfunctools.reduce(getattr, ['__class__', '__base__'], ())",
-    through_partial="import functools\nfunctools.partial(getattr, (), '__cla' + 'ss__')()",
-    through_formatter="import string\nstring.Formatter().get_field('0.__class__', ((),), {})",
-    through_an_error="try:\n    torch.load\nexcept AttributeError as e:\n    e.obj.load('CANARY/secret')",
-    through_a_missing_name="try:\n    torch.unheard_of\nexcept AttributeError as e:\n"
-    "    e.obj.save(1, 'CANARY/was_here')",
 )
 attack(
     "floods",
@@ -734,8 +559,6 @@ attack(
         finally:
             raise KeyboardInterrupt
     """,
-    a_generator="def compute_reward(state_dict):\n    try:\n        yield state_dict['dof_pos'].sum(dim=-1)\n"
-    "    finally:\n        raise KeyboardInterrupt",
 )
 attack(
     "misleading texts",
@@ -757,9 +580,9 @@ attack(
 )
 
 # forged answers, written by code that found the pipe
-FORGERY = """
+FORGERY = f"""{UNDO}
 import os, json, struct
-text = {text}
+text = {{text}}
 for fd in range(3, 64):
     try:
         os.write(fd, struct.pack("!I", len(text)) + text)

@@ -24,8 +24,6 @@ pytestmark = [
 LIMITS = Limits(memory=400 << 20, cpu=1, wall=60.0)
 KEY = "sk-canary-do-not-tell"
 BY_NAME = {f"{one.kind}: {one.name}": one for one in ATTACKS}
-# what an attack begins with: it undoes the list of imports, which is no boundary
-UNDO = "__builtins__.update({name: torch.__builtins__[name] for name in ('__import__', 'print')})\n"
 
 
 class World:
@@ -82,12 +80,11 @@ LIAR = forged(FORGERIES["beyond_the_state"].replace("100000", "3"))
 def world(tmp_path_factory):
     """Return a world in which all files have been examined."""
     world = World(tmp_path_factory.mktemp("world"))
-    attacks = {name: (UNDO if one.kind != "misleading texts" else "") + one.code for name, one in BY_NAME.items()}
-    undone = {name: UNDO + text for name, text in {**FORGED, "liar": LIAR}.items()}
+    sources = {**{name: one.code for name, one in BY_NAME.items()}, **FORGED, "liar": LIAR, **HARMLESS}
     before = {**os.environ, "OPENAI_API_KEY": KEY}
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENAI_API_KEY", KEY)
-        texts = {name: world.code(name, text) for name, text in {**attacks, **undone, **HARMLESS}.items()}
+        texts = {name: world.code(name, text) for name, text in sources.items()}
         world.verdicts = judged(texts, LIMITS)
         assert dict(os.environ) == before
     return world
@@ -180,7 +177,7 @@ def test_answers_are_processed_as_they_arrive():
     make_task()
     tracemalloc.start()
     try:
-        verdicts = judged({f"large{k}": UNDO + large for k in range(15)}, LIMITS)
+        verdicts = judged({f"large{k}": large for k in range(15)}, LIMITS)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
