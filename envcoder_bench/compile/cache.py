@@ -21,7 +21,7 @@ from envcoder_bench.compile.program import Node, Output, Program
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import CandidateFunction
-from envcoder_bench.shaping.trees import parse, walk
+from envcoder_bench.shaping.scan import parse, walk
 from envcoder_bench.tasks.registry import outside_tasks
 from envcoder_bench.tasks.spec import task_files
 

@@ -36,7 +36,7 @@ def check(
 ) -> Shaping:
     """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
 
-    Functions that stored something in their module have a ``stateful_line``, also where their text does not show it.
+    Functions that stored something in their module have a ``stateful_line``.
 
     Args:
         state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is replaced

@@ -71,7 +71,7 @@ class CandidateFunction:
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
         random_line: the line at which it may draw random numbers; None if it certainly does not.
         generator_line: the line at which it may draw from a generator instead of the group's stream; None if not.
-        stateful_line: the line at which it may store something for its next call; None if no store is known.
+        stateful_line: its line, if it stores something for its next call; None if no store is known.
         module: globals of the file, in which it may store something; None for a function whose code is not in this
             process.
         program: the program that ``call`` interprets, for such a function; else None.

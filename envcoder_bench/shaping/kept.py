@@ -1,7 +1,8 @@
 """Detection of values that a candidate keeps between calls, by comparing its module before and after a call.
 
-The analysis of the text (``scan.py``) finds stores by their form, whether or not a call makes them. This finds what one
-call stores, in whatever form: through a local name, an argument or an attribute of a function.
+This finds what one call stores, in whatever form: in a global variable, through a local name, an argument or an
+attribute of a function. It does not find a store that the call does not reach, behind a branch on numbers of the state;
+such a function cannot be traced, and groups never share the module of a function that is called.
 """
 
 import array
@@ -36,6 +37,7 @@ _SETS: tuple[Any, ...] = (set, frozenset)
 _OPEN = (SimpleNamespace, Namespace, UserDict, UserList, torch.nn.Module, SobolEngine)  # attributes change
 _POSITIONS = {type(iter([])), type(iter(())), type(iter(range(1)))}
 _COUNTS = (itertools.count, itertools.repeat)
+_CACHED: Any = type(functools.cache(len))  # a function that lru_cache or cache decorates
 # random generators, and how to read their states
 _GENERATORS: dict[type, Callable[[Any], Any]] = {
     torch.Generator: lambda x: x.get_state(),
@@ -106,6 +108,9 @@ def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]
         return bytes(x), ()
     if kind is GeneratorType:
         return (id(x), x.gi_frame and x.gi_frame.f_lasti), ()
+    if kind is _CACHED:
+        info = x.cache_info()
+        return (id(x), info.misses, info.currsize), [x.__wrapped__]
     if kind in _POSITIONS:
         return (id(x), x.__length_hint__()), ()
     if issubclass(kind, tuple(_GENERATORS)) and not _is_shared(x):

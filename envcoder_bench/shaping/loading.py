@@ -17,11 +17,12 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise, stream
-from envcoder_bench.shaping import redirect, trees
+from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
+from envcoder_bench.shaping.scan import parse as parse_tree
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
 
 # names that candidate files use without importing
@@ -99,7 +100,7 @@ def load_candidate(
             action_dim=action_dim if KINDS[shaper_type].acts else None,
             random_line=random_line,
             generator_line=None if random_line is None else scan.generator_line(name_in_file),
-            stateful_line=scan.stateful_line(name_in_file) or (line if shaper_type in keeping else None),
+            stateful_line=line if shaper_type in keeping else None,
             module=module,
         )
     _refuse_bad_sets(functions, action_dim, scan, file, types)
@@ -117,7 +118,7 @@ def parse(source: str, file: str) -> ast.Module:
     if fault is not None:
         raise CandidateError(fault.message, file, fault.line)
     try:
-        return trees.parse(source)
+        return parse_tree(source)
     except SyntaxError as error:
         text = (error.text or "").strip()
         message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"
