@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # it imports torch, which --help does not need
 # a2c_continuous is rl_games' name for PPO with continuous actions
 TRAINERS = {
     "a2c_continuous": "envcoder_bench.trainers.ppo.trainer:GroupedPPO",
-    "elegantrl_ppo": "envcoder_bench.trainers.elegantrl.trainer:ElegantPPO",
 }
 SHORT = {"ppo": "a2c_continuous"}  # other names for --trainer
 
@@ -42,9 +41,9 @@ def trainer_class(params: Mapping[str, Any]) -> type[Trainer]:
     name = str(params["algo"].get("name"))
     module, _, attribute = TRAINERS.get(name, name).partition(":")
     try:
-        found = getattr(import_module(module), attribute) if attribute else None
+        trainer = getattr(import_module(module), attribute) if attribute else None
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"params.algo.name: {name} cannot be imported: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Trainer)):
+    if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
         raise ValueError(f"params.algo.name: {name} is not a trainer; use {', '.join(TRAINERS)} or module:Class")
-    return found
+    return trainer
