@@ -29,12 +29,12 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _WHERE = {
     "Reporter": "run.hooks",
-    "RunResult": "run.run_result",
+    "RunResult": "run.result",
     "StopRequest": "run.hooks",
     "UserError": "core.errors",
     "evaluate": "run.evaluate",
     "extend": "run.extend",
-    "load_policy": "run.policies",
+    "load_policy": "run.folder.policies",
     "make_env": "adapters.make",
     "resume": "run.evaluate",
 }

@@ -53,7 +53,7 @@ reward and observation of the DeepMind Control Suite, SpotTerrain has AnymalTerr
 observation. `unshaped.py` is the task without shaping; the fitness of every candidate is measured in its episodes. Ant
 and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of that of `human.py`.
 """
-COMMANDS = {"eval-shapers": "eval_shapers_flags", "auto-shape": "auto_shape", "eval-policies": "eval_policies"}
+COMMANDS = {"eval-shapers": "flags", "auto-shape": "auto_shape", "eval-policies": "eval_policies"}
 CLI_HEADER = f"""\
 # Command line
 
@@ -194,7 +194,7 @@ def flags(parser: argparse.ArgumentParser) -> str:
 def command_section(module: str, name: str, level: str) -> str:
     """Return the section of one command."""
     with mock.patch.object(command_line, "invocation", lambda command: command):  # whoever runs this script
-        parser = import_module(f"envcoder_bench.{module}").build_parser()
+        parser = import_module(f"envcoder_bench.cli.{module}").build_parser()
     epilog = re.sub(r"python (\w+)\.py", lambda match: match[1].replace("_", "-"), parser.epilog or "")
     epilog = epilog.partition("exit codes:")[0].strip()  # docs/reading_a_run.md has them
     description = " ".join((parser.description or "").split())

@@ -16,7 +16,7 @@ from envcoder_bench.tasks import registry
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RESULTS = sorted((ROOT / "benchmarks").glob("*.md"))
 BUILDERS = {
-    "eval-shapers": "eval_shapers_flags",
+    "eval-shapers": "flags",
     "auto-shape": "auto_shape",
     "eval-policies": "eval_policies",
     **{f"envcoder-bench {verb}": f"verbs.{verb.replace('-', '_')}" for verb in VERBS},
@@ -72,7 +72,7 @@ def test_commands_of_the_page_have_flags_that_exist(page):
     for line in command_lines(page.read_text(encoding="utf-8")):
         words = [word for word in line if word != "..."]
         count = 2 if words[0] == "envcoder-bench" else 1
-        parser = import_module(f"envcoder_bench.{BUILDERS[' '.join(words[:count])]}").build_parser()
+        parser = import_module(f"envcoder_bench.cli.{BUILDERS[' '.join(words[:count])]}").build_parser()
         if words[0] == "eval-policies":  # NAME=FILE looks like an override
             words = [*words[:1], *eval_policies._hold(words[1:], ("--policies", "--layouts"))[0]]
         (parser.parse if isinstance(parser, Parser) else parser.parse_args)(words[count:])

@@ -56,7 +56,7 @@ def test_run_folder_has_the_documented_files(finished):
     assert components.groupby("candidate")["iteration"].max().eq(10).all()
     assert set(components["candidate"]) < set(rows["candidate"])  # of those whose reward has components
     record = json.loads((finished / "run.json").read_text())
-    assert record["format"] == 3
+    assert record["format"] == 1
     assert record["software"][0]["torch"] == torch.__version__
     assert {"commit", "python", "mujoco", "warp", "device"} <= set(record["software"][0])
     for name in rows["candidate"]:

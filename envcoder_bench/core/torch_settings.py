@@ -1,4 +1,4 @@
-"""Saving and restoring of torch's process-wide settings."""
+"""Settings and resources of the process: saving and restoring of torch's settings, and a lock."""
 
 import os
 import threading
@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch._tensor_str import PRINT_OPTS
 
+# Hydra, rl_games' registry and redirected streams belong to the process: of several runs in threads, only one at a time
+# may use them. Training on a CPU does not need the lock.
+ALONE = threading.RLock()
 _lock = threading.Lock()
 _inside = 0  # blocks that are open in all threads
 _before: dict[str, Any] = {}  # the settings before the first of them

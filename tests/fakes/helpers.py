@@ -1,5 +1,6 @@
 """Running the command in a test: small, on the CPU, in this process."""
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -10,10 +11,12 @@ from typing import Any
 import pandas as pd
 import torch
 
-from envcoder_bench.cli import eval_shapers
 from envcoder_bench.cli.eval_shapers import main
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folders import PACKAGE
 
 # a run of seconds: short episodes, few of them
+EVAL_SHAPERS, AUTO_SHAPE = ([sys.executable, str(PACKAGE / f"{name}.py")] for name in ("eval_shapers", "auto_shape"))
 QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",
     "evaluation.num_envs=3", "evaluation.final_episodes=6", "evaluation.points=2",
@@ -56,7 +59,7 @@ def run(output: Path, *words: Any, expect: int = 0) -> Path:
 
 def start_process(words: list[Any], output: Path) -> subprocess.Popen:
     """Run eval-shapers in a process of its own, which can be stopped."""
-    command = [sys.executable, eval_shapers.__file__, *map(str, words), "--output_dir", str(output)]
+    command = [*EVAL_SHAPERS, *map(str, words), "--output_dir", str(output)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -64,9 +67,10 @@ def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int)
     """Send a signal once ``reached()``, and wait for the end: exit code, and what was said on stderr."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
-        if reached():
-            process.send_signal(number)
-            break
+        with contextlib.suppress(UserError):  # a file of jobs/ may go while it is read
+            if reached():
+                process.send_signal(number)
+                break
         time.sleep(0.002)
     try:
         told = process.communicate(timeout=PATIENCE)[1]

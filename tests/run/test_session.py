@@ -18,9 +18,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.run.train.session import Session
-from envcoder_bench.run.train.session_start import make_trainer
-from envcoder_bench.run.train.wave import Wave
+from envcoder_bench.run.train.session import Session, Wave, make_trainer
 from envcoder_bench.trainers.base import Trainer
 
 CANDIDATES = {

@@ -2,14 +2,12 @@
 
 import signal
 import subprocess
-import sys
 import threading
 import time
 
 import pytest
-from helpers import PATIENCE, QUICK, write_candidates
+from helpers import EVAL_SHAPERS, PATIENCE, QUICK, write_candidates
 
-from envcoder_bench.cli import eval_shapers
 from envcoder_bench.run.prepare.slow import SlowFiles
 
 pytestmark = pytest.mark.slow
@@ -71,7 +69,7 @@ def test_ctrl_c_in_an_endless_loop_names_the_file_and_writes_nothing(tmp_path, s
     mark = f"__import__('os').mkdir({str(tmp_path / 'here')!r}); "
     indent = "    " if doing == "checking" else ""
     (path,) = write_candidates(tmp_path, {"endless": source.replace("while", f"{mark}\n{indent}while", 1)})
-    command = [sys.executable, eval_shapers.__file__, *QUICK, "--task", "Cartpole", flag, str(path)]
+    command = [*EVAL_SHAPERS, *QUICK, "--task", "Cartpole", flag, str(path)]
     process = subprocess.Popen(
         [*command, "--output_dir", str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -5,16 +5,17 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from unittest.mock import Mock
 
 import pytest
+from helpers import AUTO_SHAPE
 from llm_server import LLMServer, answer, silent, status
 from omegaconf import OmegaConf
 
 from envcoder_bench.cli import auto_shape
 from envcoder_bench.core.shell import resume_command
+from envcoder_bench.run.train import rungs
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
@@ -226,7 +227,7 @@ def reached(folder, moment):
 
 def stop(words, folder, moment, number):
     """Run the command in a process of its own until the moment; returns the exit code and what it said."""
-    command = [sys.executable, auto_shape.__file__, *map(str, words)]
+    command = [*AUTO_SHAPE, *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline and process.poll() is None and not reached(folder, moment):
@@ -398,8 +399,9 @@ def test_time_limit_of_replies_can_be_set_and_raised_on_resume(tmp_path, capsys,
     assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 4
 
 
-def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys):
-    words = [*QUICK, "--llm", "evolve", "--race", "race.rule=halving", "race.rungs=[2]", "--shapers_per_iter", 5]
+def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(rungs, "learned", lambda *_: True)
+    words = [*QUICK, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5]
     folder = run(tmp_path / "search", *words, "--num_iters", 2)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]

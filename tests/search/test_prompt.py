@@ -159,7 +159,7 @@ def test_helpers_are_listed_with_their_signatures():
     lines = helper_lines()
     assert "- `quat_rotate_inverse(q: Tensor, v: Tensor) -> Tensor`: Express vectors" in "\n".join(lines)
     assert any(
-        line.startswith("- `torch_rand_float(lower: float, upper: float, shape: Tuple[int, int]") for line in lines
+        line.startswith("- `torch_rand_float(lower: float, upper: float, shape: tuple[int, int]") for line in lines
     )
     assert not any("_uniform" in line for line in lines)
     assert all(line.count("`") >= 2 and len(line) > 30 for line in lines)

@@ -1,4 +1,4 @@
-"""Preparation of a run on several devices: its workers are started and check the candidates."""
+"""The start of a run's workers, in this process or on several devices, and their check of the candidates."""
 
 import contextlib
 import logging
@@ -10,12 +10,15 @@ from typing import Any
 from omegaconf import DictConfig
 
 from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core.errors import user_input
 from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare import ahead
 from envcoder_bench.run.prepare.groups import Faults
-from envcoder_bench.run.prepare.plan import GroupFacts, split
-from envcoder_bench.run.train.race import all_seeds
+from envcoder_bench.run.prepare.plan import GroupFacts, MemoryPlanner, split
+from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.workers.devices import Devices, requested_devices
-from envcoder_bench.run.workers.head import Head, JobHandler
+from envcoder_bench.run.workers.head import Head, JobHandler, Pool
+from envcoder_bench.run.workers.inline_pool import InlinePool
 from envcoder_bench.run.workers.jobs import Job
 from envcoder_bench.run.workers.messages import Check, Checked, WorkerSetup
 from envcoder_bench.run.workers.worker import code_digest
@@ -27,15 +30,46 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def workers(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, limit: int) -> Iterator[Head]:
-    """Start at most ``limit`` workers, which are killed at the end of the block.
+def workers(
+    cfg: DictConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None, limit: int
+) -> Iterator[Head]:
+    """Start the workers of a run, at most ``limit``; they end with the block.
+
+    Args:
+        sources: the candidates, if the caches of a first run are to be filled for them.
 
     Raises:
         UserError: Ray or the devices are not available, or the software of two machines differs.
     """
-    from envcoder_bench.run.workers.ray_cluster import (
-        ray_started,  # not at the top: runs in one process do not need Ray
-    )
+    devices = requested_devices(cfg)
+    start = _start_local(cfg, sources, fitness) if devices is None else _start_remote(cfg, devices, fitness, limit)
+    with start as pool:
+        try:
+            head = Head(pool, code_digest(cfg))
+            head.wait_for_workers()
+            if not head.is_local:
+                counts = Counter(head.devices)
+                log.info("workers: %s", ", ".join(f"{count} x {name}" for name, count in counts.items()))
+            yield head
+        finally:
+            pool.close()
+
+
+@contextlib.contextmanager
+def _start_local(
+    cfg: DictConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None
+) -> Iterator[Pool]:
+    with ahead.start(cfg, sources, fitness):
+        with user_input():  # the task's YAML is read here
+            planner = MemoryPlanner(cfg)
+        if planner.ready:  # else the plan refuses it
+            planner.refuse_too_large()
+        yield InlinePool(WorkerSetup(cfg, fitness), planner, code_digest(cfg))
+
+
+@contextlib.contextmanager
+def _start_remote(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, limit: int) -> Iterator[Pool]:
+    from envcoder_bench.run.workers.ray_cluster import ray_started  # not at the top: runs in one process need no Ray
     from envcoder_bench.run.workers.ray_pool import RayPool
 
     def setup(index: int, sharers: int, neighbours: int) -> WorkerSetup:
@@ -45,15 +79,7 @@ def workers(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, 
         return WorkerSetup(cfg, fitness, sharers, neighbours=neighbours)
 
     with ray_started(devices):
-        pool = RayPool(devices, limit, setup)
-        try:
-            head = Head(pool, code_digest(cfg))
-            head.wait_for_workers()
-            counts = Counter(head.devices)
-            log.info("workers: %s", ", ".join(f"{count} x {name}" for name, count in counts.items()))
-            yield head
-        finally:
-            pool.close()
+        yield RayPool(devices, limit, setup)
 
 
 @contextlib.contextmanager
@@ -88,26 +114,30 @@ def check(
     """
     candidates = [source.name for source in sources if source.name not in BASELINES]
     parts = split(candidates, max(1, min(len(candidates), len(head.workers))))
-    checking = _Checking(sources)
+    checking = _Checking(sources, checked if head.is_local else None)
     head.run([Job(tuple(part), len(part)) for part in parts], checking)
     names = [source.name for source in sources]
     widths = {name: checking.widths[name] for name in names if name in checking.widths}
-    if checked is not None:
+    if checked is not None and not head.is_local:
         checked(widths)
-    groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in all_seeds(cfg)]
+    groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in run_seeds(cfg)]
     return groups, {name: checking.faults[name] for name in names if name in checking.faults}
 
 
 class _Checking(JobHandler):
     item = "candidate"
 
-    def __init__(self, sources: Sequence[CandidateSource]) -> None:
+    def __init__(
+        self, sources: Sequence[CandidateSource], settle: Callable[[Mapping[str, Widths]], None] | None
+    ) -> None:
+        self._settle = settle
         self.widths: dict[str, Widths] = {}
         self.faults: Faults = {}
         self._sources = {source.name: source for source in sources}
 
     def request(self, job: Job) -> Check:
-        return Check(job.name, [self._sources[name] for name in self._sources if name in (*BASELINES, *job.items)])
+        sources = [source for name, source in self._sources.items() if name in (*BASELINES, *job.items)]
+        return Check(job.name, sources, self._settle)
 
     def handle(self, job: Job, message: Any) -> bool:
         if not isinstance(message, Checked):

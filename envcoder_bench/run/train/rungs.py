@@ -1,4 +1,4 @@
-"""The rules of a race: which candidates are stopped at a rung, from the evaluation episodes so far.
+"""The rule of a race: which candidates are stopped at a rung, from the evaluation episodes so far.
 
 Pure functions of plain data. ``docs/racing.md`` has the formulas, and ``benchmarks/`` what was measured.
 """
@@ -14,33 +14,14 @@ from omegaconf import DictConfig
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.statistics import paired_table
-from envcoder_bench.run.seeds import seed_count
 
-PATIENT, CONFIDENCE, HALVING = RULES = ("patient", "confidence", "halving")
 TOP = 3  # so many of the best candidates are what a race looks for
 LEAST = TOP + 1  # candidates of a race
 SHARES = (0.1, 0.2, 0.4, 0.7)  # of the iterations: the rungs unless given
-ERRORS = 2.0  # standard errors by which the third best must have improved before ``patient`` halves
+ERRORS = 2.0  # standard errors by which the third best must have improved before a share of the candidates is stopped
+LEVEL = 0.05  # before that: the largest probability that one of the best TOP is taken for worse, over all rungs
+REACH = 0.25  # and how fast a candidate may still learn, in units of the third best's pace so far
 EFFECT_PRECISION = 4.0  # of the mixture over effect sizes: narrow intervals for some 20 to 200 episodes
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How candidates are stopped.
-
-    Attributes:
-        rule: one of RULES.
-        keep: of ``patient`` and ``halving``, the share of the candidates that go on from each rung.
-        level: of ``patient`` and ``confidence``, the largest probability that one of the best TOP is taken for worse,
-            over all rungs.
-        reach: of ``patient`` and ``confidence``, how fast a candidate may still learn: in units of the third best's
-            pace so far.
-    """
-
-    rule: str = PATIENT
-    keep: float = 0.5
-    level: float = 0.05
-    reach: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -53,12 +34,10 @@ class Stop:
     reason: str
 
 
-def plan_rungs(
-    asked: Sequence[Any] | None, iterations: int, evaluations: Iterable[int], rule: str = PATIENT
-) -> list[int]:
+def plan_rungs(asked: Sequence[Any] | None, iterations: int, evaluations: Iterable[int]) -> list[int]:
     """Return the iterations of the rungs: those asked for, or SHARES of all, at the next evaluation each.
 
-    The first evaluation is a rung of ``halving`` only: the other rules compare later ones with it.
+    The first evaluation is no rung: later ones are compared with it.
 
     Raises:
         UserError: the rungs are not increasing whole numbers below ``iterations``.
@@ -74,13 +53,7 @@ def plan_rungs(
         before = rung
     ends = sorted(evaluations)
     planned = {next(end for end in ends if end >= rung) for rung in asked}
-    return sorted(planned - {iterations, ends[0] if rule != HALVING else iterations})
-
-
-def all_seeds(cfg: DictConfig) -> range:
-    """Return the seeds that may be trained: those of a run, and the further ones of its race."""
-    further = cfg.race.get("further_seeds", 0) if cfg.race.enabled else 0  # runs of older versions lack it
-    return range(cfg.seed, cfg.seed + seed_count(cfg) + further)
+    return sorted(planned - {iterations, ends[0]})
 
 
 def evaluation_iterations(total: int, points: int) -> set[int]:
@@ -99,35 +72,38 @@ def asked_rungs(cfg: DictConfig) -> list[int]:
     """Return the rungs of a run's config. Raises UserError as ``plan_rungs``."""
     iterations, asked = cfg.learning_iterations, cfg.race.rungs
     planned = evaluation_iterations(iterations, cfg.evaluation.points)
-    return plan_rungs(None if asked is None else list(asked), iterations, planned, cfg.race.rule)
+    return plan_rungs(None if asked is None else list(asked), iterations, planned)
 
 
 def decide(
-    rules: Rules, history: Mapping[int, Evaluation], candidates: Sequence[str], iterations: int, rungs: int
+    keep: float, history: Mapping[int, Evaluation], candidates: Sequence[str], iterations: int, rungs: int
 ) -> list[Stop]:
     """Return the candidates that are stopped at a rung, best first.
+
+    Once the best have learnt something, the share ``keep`` of the candidates goes on. Before that, and where it is 1,
+    only what is surely out of reach of the third best is stopped.
 
     Args:
         history: all evaluations until now by iteration; the last one is the rung's.
         candidates: those still in the race.
         iterations: of the whole training.
-        rungs: number of rungs of the race, over which ``rules.level`` is divided.
+        rungs: number of rungs of the race, over which ``LEVEL`` is divided.
     """
     now = max(history)
     ranked = _ranked(history[now], candidates)
     if len(ranked) < LEAST:
         return []
-    if rules.rule == HALVING or (rules.rule == PATIENT and _learned(history, candidates)):
-        kept = max(TOP, math.ceil(rules.keep * len(ranked) - 1e-9))
+    if keep < 1 and learned(history, candidates):
+        kept = max(TOP, math.ceil(keep * len(ranked) - 1e-9))
         return [
-            Stop(name, fitness, place, f"beyond the best {kept} of {len(ranked)}")
-            for place, (name, fitness) in enumerate(ranked, 1)
-            if place > kept
+            Stop(name, fitness, rank, f"beyond the best {kept} of {len(ranked)}")
+            for rank, (name, fitness) in enumerate(ranked, 1)
+            if rank > kept
         ]
-    margin = _margin(rules, history, candidates, ranked[TOP - 1][1], now, iterations)
+    margin = _margin(history, candidates, ranked[TOP - 1][1], now, iterations)
     if math.isinf(margin):
         return []
-    return _out_of_reach(history[now], ranked, margin, rules.level / (rungs * (len(ranked) - 1)))
+    return _out_of_reach(history[now], ranked, margin, LEVEL / (rungs * (len(ranked) - 1)))
 
 
 def _ranked(evaluation: Evaluation, candidates: Sequence[str]) -> list[tuple[str, float]]:
@@ -140,7 +116,7 @@ def _ranked(evaluation: Evaluation, candidates: Sequence[str]) -> list[tuple[str
     return sorted(finite, key=lambda pair: (-pair[1], pair[0]))
 
 
-def _learned(history: Mapping[int, Evaluation], candidates: Sequence[str]) -> bool:
+def learned(history: Mapping[int, Evaluation], candidates: Sequence[str]) -> bool:
     """Return whether the third best has improved on that of the first evaluation, beyond the noise of episodes.
 
     Before that, the current ranks predict the final ones badly: the differences are those of untrained policies.
@@ -151,16 +127,16 @@ def _learned(history: Mapping[int, Evaluation], candidates: Sequence[str]) -> bo
         if len(ranked) < TOP:  # the others had no finite fitness
             return False
         third = ranked[TOP - 1][0]
-        episodes = np.concatenate([own for (name, _), own in history[iteration].items() if name == third])
+        episodes = np.concatenate([played for (name, _), played in history[iteration].items() if name == third])
         means.append(float(np.mean(episodes)))
         variances.append(float(np.var(episodes, ddof=1)) / len(episodes) if len(episodes) > 1 else math.inf)
     return means[0] - means[1] > ERRORS * math.sqrt(sum(variances))
 
 
 def _margin(
-    rules: Rules, history: Mapping[int, Evaluation], candidates: Sequence[str], third: float, now: int, iterations: int
+    history: Mapping[int, Evaluation], candidates: Sequence[str], third: float, now: int, iterations: int
 ) -> float:
-    """Return how much a candidate may still gain: ``reach`` times what the third best would at its pace so far.
+    """Return how much a candidate may still gain: ``REACH`` times what the third best would at its pace so far.
 
     Infinite while the third best is not better than untrained policies: the median of the first evaluation.
     """
@@ -168,7 +144,7 @@ def _margin(
     gained = third - float(np.median([mean for _, mean in _ranked(history[first], candidates)] or [math.nan]))
     if not gained > 0 or first == now:
         return math.inf
-    return rules.reach * gained * (iterations - now) / (now - first)
+    return REACH * gained * (iterations - now) / (now - first)
 
 
 def _out_of_reach(evaluation: Evaluation, ranked: list[tuple[str, float]], margin: float, level: float) -> list[Stop]:
@@ -176,25 +152,15 @@ def _out_of_reach(evaluation: Evaluation, ranked: list[tuple[str, float]], margi
     names = [name for name, _ in ranked]
     episodes = paired_table(evaluation, names).reshape(len(names), -1)
     stops = []
-    for place, (name, fitness) in enumerate(ranked, 1):
-        if place <= TOP or fitness + margin >= ranked[TOP - 1][1]:
+    for rank, (name, fitness) in enumerate(ranked, 1):
+        if rank <= TOP or fitness + margin >= ranked[TOP - 1][1]:
             continue
-        bounds = sorted(lower_bounds(episodes[: place - 1] - episodes[place - 1], level), reverse=True)
+        bounds = sorted(lower_bounds(episodes[: rank - 1] - episodes[rank - 1], level), reverse=True)
         if bounds[TOP - 1] > margin:
             ahead = ranked[TOP - 1][1] - fitness
             reason = f"{ahead:.3g} behind the third best, surely {bounds[TOP - 1]:.3g}; within reach: {margin:.3g}"
-            stops.append(Stop(name, fitness, place, reason))
+            stops.append(Stop(name, fitness, rank, reason))
     return stops
-
-
-def contenders(evaluation: Evaluation, names: Sequence[str], level: float) -> list[str]:
-    """Return the best candidate and those that it does not surely beat, best first."""
-    ranked = [name for name, _ in _ranked(evaluation, names)]
-    if len(ranked) < 2:
-        return ranked
-    episodes = paired_table(evaluation, ranked).reshape(len(ranked), -1)
-    bounds = lower_bounds(episodes[0] - episodes, level / (len(ranked) - 1))
-    return [name for name, bound in zip(ranked, bounds) if not bound > 0]
 
 
 def lower_bounds(differences: np.ndarray, level: float) -> list[float]:
@@ -202,11 +168,11 @@ def lower_bounds(differences: np.ndarray, level: float) -> list[float]:
 
     -infinity where there are fewer than two.
     """
-    known = np.isfinite(differences)
-    counts = known.sum(axis=1)
+    finite = np.isfinite(differences)
+    counts = finite.sum(axis=1)
     enough = np.maximum(counts, 2)
-    means = np.where(known, differences, 0.0).sum(axis=1) / enough
-    deviations = np.sqrt((np.where(known, differences - means[:, None], 0.0) ** 2).sum(axis=1) / (enough - 1))
+    means = np.where(finite, differences, 0.0).sum(axis=1) / enough
+    deviations = np.sqrt((np.where(finite, differences - means[:, None], 0.0) ** 2).sum(axis=1) / (enough - 1))
     widths = np.array([half_width(n, level) if n > 1 else math.inf for n in counts.tolist()])
     return [
         m - w * s if math.isfinite(w) else -math.inf for m, w, s in zip(means.tolist(), widths, deviations.tolist())
