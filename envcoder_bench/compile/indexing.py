@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.program import Escape, Untraceable, Value, env_axis, kind_of
-from envcoder_bench.compile.rules import Arguments, Result, rule
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import Arguments, Result, Values, rule
 
 _PICKS = "picks single environments of the group"
 _MASKS = ("b", "u8")  # kinds of an index that is a mask

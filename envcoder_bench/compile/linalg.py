@@ -13,8 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.rules import Arguments, Result, rule
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import Arguments, Result, Values, rule
 
 Matrix = list[list[int]]  # nodes, row by row
 MAX_WIDTH = 16  # of a matrix; the number of operations grows with its cube

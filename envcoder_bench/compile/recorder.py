@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from envcoder_bench.compile.decompositions import decomposition
-from envcoder_bench.compile.exits import CALLERS, Exits
+from envcoder_bench import torch_utils
+from envcoder_bench.compat.torch_decompositions import decomposition
 from envcoder_bench.compile.program import (
     FLOATS,
     MAX_NODES,
@@ -25,8 +26,17 @@ from envcoder_bench.compile.program import (
     Untraceable,
     pruned,
 )
-from envcoder_bench.compile.rules import RULES, UNSUPPORTED, Result
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import RULES, UNSUPPORTED, Result, Values
+
+# what takes a tensor's numbers or size to Python without an operator
+CALLERS = ("apply_", "map_", "map2_")
+_EXITS = {getattr(Tensor, name): name for name in ("numpy", "tolist", "__array__", "__dlpack__", *CALLERS)}
+_SIZES = {
+    *(getattr(Tensor, name) for name in ("size", "__len__", "numel", "nelement", "stride", "__iter__", "__repr__")),
+    *(getattr(Tensor, name).__get__ for name in ("shape", "nbytes")),
+    torch.numel,
+}
+_HELPERS = torch_utils.__file__  # these functions use sizes only as shapes
 
 
 class Recorder(Values, TorchDispatchMode):
@@ -273,3 +283,28 @@ def _shape_depends_on_numbers(func: Any) -> bool:
     For an index this is so only if it is a mask, which its rule checks.
     """
     return torch.Tag.dynamic_output_shape in func.tags and func._schema.name != "aten::index"
+
+
+class Exits(TorchFunctionMode):
+    """Reports methods that give a tensor's numbers or size to Python without an operator.
+
+    Args:
+        numbers: called with a tensor and the name of a method that gives its numbers.
+        size: called where a tensor is asked for its size.
+    """
+
+    def __init__(self, numbers: Callable[[Tensor, str], None], size: Callable[[], None]) -> None:
+        super().__init__()
+        self._numbers, self._size = numbers, size
+        self.depth = 0  # of nested calls
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func in _EXITS:
+            self._numbers(args[0], _EXITS[func])
+        elif func in _SIZES and sys._getframe(1).f_code.co_filename != _HELPERS:
+            self._size()
+        self.depth += 1
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.depth -= 1

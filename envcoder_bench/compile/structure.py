@@ -7,8 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import FLOATS, Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.rules import Arguments, Result, rule
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import Arguments, Result, Values, rule
 
 _PICKS = "picks single environments of the group"
 _MIXES = "mixes the axis of environments with others"

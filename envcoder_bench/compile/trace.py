@@ -15,10 +15,8 @@ from torch import Tensor
 from envcoder_bench.compile import (  # noqa: F401  (their rules)
     indexing,
     linalg,
-    ordering,
     pointwise,
     reductions,
-    special,
     structure,
 )
 from envcoder_bench.compile.cache import FunctionCache

@@ -1,4 +1,4 @@
-"""The values of tensors while a function is recorded: the nodes of a program, for one environment."""
+"""The values of tensors while a function is recorded, and the registry of the rules that compute new ones."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.program import (
+    Escape,
     Fault,
     Number,
     Output,
@@ -184,3 +185,41 @@ def result_kind(*operands: Tensor | Number) -> str:
     if len(operands) == 1:
         return kind_of(operands[0].dtype)  # type: ignore[union-attr]
     return kind_of(torch.result_type(operands[0], operands[1]))
+
+
+Result = Value | Sequence[Value | None]  # None: for a tensor that is not accessible
+Arguments = dict[str, Any]
+Rule = Callable[[Values, Arguments, Any], Result]  # (values, arguments by name, torch's result)
+RULES: dict[str, Rule] = {}  # by the name of the ATen operator
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register the rule that records the operators of these names."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            if name in RULES:
+                raise ValueError(f"operator {name} has a rule already")
+            RULES[name] = function
+        return function
+
+    return register
+
+
+_GENERATOR = "draws from a library's generator"
+_VALUES = "lets its control flow or shapes depend on numbers of the state (if, .item(), a mask as index)"
+_GENERATORS = (
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "uniform", "normal", "bernoulli", "random",
+    "randperm", "multinomial", "exponential", "native_dropout",
+)  # fmt: skip
+UNSUPPORTED = {
+    **dict.fromkeys(_GENERATORS, _GENERATOR),
+    **dict.fromkeys(("nonzero", "masked_select", "is_nonzero", "equal", "_is_all_true", "_is_any_true"), _VALUES),
+}
+
+
+@rule("_local_scalar_dense")
+def _item(rec: Values, a: Arguments, result: Any) -> Result:
+    if not rec.is_known(a["self"]):
+        raise Escape(_VALUES)
+    return []

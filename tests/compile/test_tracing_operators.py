@@ -10,10 +10,10 @@ import torch
 from tracing_fakes import Compiled, Result, eager, function, make_state, record
 from tracing_table import SOLVERS, TABLE
 
+from envcoder_bench.compat.torch_decompositions import DECOMPOSED
 from envcoder_bench.compile import recorder
-from envcoder_bench.compile.decompositions import DECOMPOSED
 from envcoder_bench.compile.program import Program
-from envcoder_bench.compile.rules import RULES
+from envcoder_bench.compile.values import RULES
 from envcoder_bench.core.folders import project_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")

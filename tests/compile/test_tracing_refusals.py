@@ -276,7 +276,7 @@ def test_values_per_environment_must_come_from_the_state():
 
 
 def test_try_block_does_not_hide_a_failing_rule(monkeypatch):
-    from envcoder_bench.compile.rules import RULES
+    from envcoder_bench.compile.values import RULES
 
     def broken(*_):
         raise IndexError("a fault of the rule's own")
