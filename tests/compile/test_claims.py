@@ -40,7 +40,7 @@ def test_only_one_takes_a_name_until_it_is_released(own_cache):
     assert again is not None
     again()
     other()
-    assert not list((own_cache / native.FOLDER).iterdir())
+    assert not list((own_cache / native.CLAIMS).iterdir())
 
 
 def test_every_claim_succeeds_where_no_file_can_be_made(own_cache, monkeypatch):
@@ -61,11 +61,11 @@ def test_every_claim_succeeds_on_a_file_system_without_locks(monkeypatch):
 
 
 def test_kernels_of_another_process_are_left_to_it(compiler, monkeypatch):
-    taken = {}
-    monkeypatch.setattr(native, "take", lambda name: taken.setdefault(name, native.take_claim(name)))
+    taken, take_claim = {}, native.take_claim
+    monkeypatch.setattr(native, "take_claim", lambda name: taken.setdefault(name, take_claim(name)))
     assert native.build(["a", "b"], CPU) == ["", ""]
-    held, other = native.take_claim(next(iter(taken))), []  # that of a
-    monkeypatch.setattr(native, "take", native.take)
+    held, other = take_claim(next(iter(taken))), []  # that of a
+    monkeypatch.setattr(native, "take_claim", take_claim)
     compiler.clear()
     thread = threading.Thread(target=lambda: other.append(native.build(["a", "b!", "c"], CPU)))
     thread.start()
@@ -83,7 +83,7 @@ def test_kernels_whose_process_died_are_compiled_here(compiler):
 
 
 def test_kernels_are_compiled_after_waiting_long_for_another_process(compiler, monkeypatch):
-    monkeypatch.setattr(native, "take", lambda name: None)
+    monkeypatch.setattr(native, "take_claim", lambda name: None)
     monkeypatch.setattr(native, "WAIT", 0.05)
     assert native.build(["a"], CPU) == [""] and compiler == [["a"]]
 
@@ -95,7 +95,7 @@ def test_at_most_some_kernels_are_claimed_at_once(compiler, monkeypatch):
 
 
 def test_waiting_for_another_process_is_told(compiler, monkeypatch, caplog):
-    monkeypatch.setattr(native, "take", lambda name: None)
+    monkeypatch.setattr(native, "take_claim", lambda name: None)
     monkeypatch.setattr(native, "WAIT", 0.1)
     monkeypatch.setattr(building, "TELL_AFTER", 0.0)
     compiler.append(["b"])
