@@ -50,9 +50,9 @@ class SingleCandidateEnv:
         has other random numbers: with a seed always the same ones, without one the next ones.
         """
         if seed is not None:
-            own = seed == self.env.group_seeds[0]
+            is_group_seed = seed == self.env.group_seeds[0]
             # beyond the counters of training and evaluation; noise has room for 2^59 steps
-            first = 0 if own else 2 * EVALUATION_STEP + stream_seed(seed, 0, 0) % (1 << 57)
+            first = 0 if is_group_seed else 2 * EVALUATION_STEP + stream_seed(seed, 0, 0) % (1 << 57)
             obs = self.env.begin_all(first)
         else:
             self.env.step_count += int(self._begun)

@@ -29,7 +29,7 @@ def build(codes: Sequence[str], device: torch.device) -> list[str]:
     return build_for(codes, target(str(wp.device_from_torch(device))))
 
 
-def build_for(codes: Sequence[str], own: str) -> list[str]:
+def build_for(codes: Sequence[str], target: str) -> list[str]:
     """Compile kernels that are not in Warp's cache; return the error of each, or an empty text.
 
     Kernels that another process of this machine is compiling are left to it.
@@ -40,14 +40,14 @@ def build_for(codes: Sequence[str], own: str) -> list[str]:
     errors: dict[str, str] = {}
     began = time.monotonic()
     until, tell_at = began + WAIT, began + building.TELL_AFTER
-    missing = _missing(codes, own)
+    missing = _missing(codes, target)
     while missing:
         with contextlib.ExitStack() as claims:
             mine = _claim(missing, claims) if time.monotonic() < until else missing
-            wanted = _missing(mine, own)  # another process may have compiled them meanwhile
+            wanted = _missing(mine, target)  # another process may have compiled them meanwhile
             if wanted:
-                errors.update(zip(wanted, building.build(wanted, own)))
-        missing = _missing([code for code in missing if code not in set(mine)], own)
+                errors.update(zip(wanted, building.build(wanted, target)))
+        missing = _missing([code for code in missing if code not in set(mine)], target)
         if missing and not mine:
             if time.monotonic() >= tell_at:
                 waited, tell_at = time.monotonic() - began, tell_at + building.TELL_EVERY
@@ -57,8 +57,8 @@ def build_for(codes: Sequence[str], own: str) -> list[str]:
     return [errors.get(code, "") for code in codes]
 
 
-def _missing(codes: Sequence[str], own: str) -> list[str]:
-    return [code for code in codes if not is_built(make_kernel(code), own)]
+def _missing(codes: Sequence[str], target: str) -> list[str]:
+    return [code for code in codes if not is_built(make_kernel(code), target)]
 
 
 def _claim(codes: Sequence[str], claims: contextlib.ExitStack) -> list[str]:

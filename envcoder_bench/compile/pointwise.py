@@ -39,11 +39,11 @@ def define(names: Sequence[str], operands: Sequence[str], make: Make, kind: str 
 
     @rule(*names)
     def _(rec: Values, a: Arguments, result: Tensor) -> Result:
-        given = [a[name] for name in operands if a.get(name) is not None]
-        own = kind_of(result.dtype)
-        inner = result_kind(*given) if kind == "operands" else kind or own
-        arrays = [rec.nodes(x, inner) for x in given]
-        return rec.elementwise(arrays, own, lambda *nodes: make(rec.program, inner, a, *nodes), result)
+        tensors = [a[name] for name in operands if a.get(name) is not None]
+        result_dtype = kind_of(result.dtype)
+        inner = result_kind(*tensors) if kind == "operands" else kind or result_dtype
+        arrays = [rec.nodes(x, inner) for x in tensors]
+        return rec.elementwise(arrays, result_dtype, lambda *nodes: make(rec.program, inner, a, *nodes), result)
 
 
 def direct(op: str, result: str | None = None) -> Make:
@@ -149,8 +149,8 @@ def _shrink(p: Program, k: str, a: Arguments, x: int) -> int:
 
 
 def _clamp(p: Program, k: str, a: Arguments, x: int, *limits: int) -> int:
-    given = [name for name in ("min", "max") if a.get(name) is not None]
-    for name, limit in zip(given, limits):
+    bounds = [name for name in ("min", "max") if a.get(name) is not None]
+    for name, limit in zip(bounds, limits):
         x = p.add("maximum" if name == "min" else "minimum", k, x, limit)
     return x
 
@@ -266,8 +266,8 @@ def _log1p(p: Program, k: str, x: int) -> int:
     total = p.add("add", k, p.const(1, k), x)
     above = p.add("sub", k, total, p.const(1, k))
     small = p.add("div", k, p.add("mul", k, p.add("log", k, total), x), above)
-    known = _select(p, k, p.add("eq", "b", total, x), p.add("log", k, total), small)
-    return _select(p, k, _compare(p, "eq", k, above, 0), x, known)
+    exact = _select(p, k, p.add("eq", "b", total, x), p.add("log", k, total), small)
+    return _select(p, k, _compare(p, "eq", k, above, 0), x, exact)
 
 
 def _expm1(p: Program, k: str, x: int) -> int:
@@ -277,9 +277,9 @@ def _expm1(p: Program, k: str, x: int) -> int:
     power = p.add("exp", k, x)
     above = p.add("sub", k, power, p.const(1, k))
     small = p.add("div", k, p.add("mul", k, above, x), p.add("log", k, power))
-    known = _select(p, k, p.add("eq", "b", power, above), power, small)
-    known = _select(p, k, _compare(p, "eq", k, above, -1), above, known)
-    return _select(p, k, _compare(p, "eq", k, power, 1), x, known)
+    exact = _select(p, k, p.add("eq", "b", power, above), power, small)
+    exact = _select(p, k, _compare(p, "eq", k, above, -1), above, exact)
+    return _select(p, k, _compare(p, "eq", k, power, 1), x, exact)
 
 
 def _is_negative(p: Program, k: str, x: int) -> int:
@@ -308,8 +308,8 @@ def _known_wins(op: str) -> Any:
 
 def _xlogy(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
     product = p.add("mul", k, x, p.add("log", k, y))
-    known = p.add("and", "b", _compare(p, "eq", k, x, 0), p.add("eq", "b", y, y))
-    return _select(p, k, known, p.const(0, k), product)
+    is_zero = p.add("and", "b", _compare(p, "eq", k, x, 0), p.add("eq", "b", y, y))
+    return _select(p, k, is_zero, p.const(0, k), product)
 
 
 def _asinh(p: Program, k: str, a: Arguments, x: int) -> int:
@@ -379,10 +379,10 @@ def _isin(rec: Values, a: Arguments, result: Tensor) -> Result:
     options: list[int] = rec.nodes(a["test_elements"], kind).reshape(-1).tolist()
 
     def make(x: int) -> int:
-        found = p.const(False, "b")
+        is_member = p.const(False, "b")
         for option in options:
-            found = p.add("or", "b", found, p.add("eq", "b", x, option))
-        return p.add("not", "b", found) if a.get("invert") else found
+            is_member = p.add("or", "b", is_member, p.add("eq", "b", x, option))
+        return p.add("not", "b", is_member) if a.get("invert") else is_member
 
     return rec.elementwise([rec.nodes(a["elements"], kind)], "b", make, result)
 
@@ -390,14 +390,14 @@ def _isin(rec: Values, a: Arguments, result: Tensor) -> Result:
 @rule("bucketize")
 def _bucketize(rec: Values, a: Arguments, result: Tensor) -> Result:
     """Count the boundaries below (or, with ``right``, not above) each number."""
-    kind, p, own = kind_of(a["self"].dtype), rec.program, kind_of(result.dtype)
+    kind, p, index_kind = kind_of(a["self"].dtype), rec.program, kind_of(result.dtype)
     edges: list[int] = rec.nodes(a["boundaries"], kind).tolist()
 
     def make(x: int) -> int:
-        count = p.const(0, own)
+        count = p.const(0, index_kind)
         for edge in edges:
             passed = p.add("not", "b", p.add("gt" if a["right"] else "ge", "b", edge, x))  # NaN passes all
-            count = p.add("add", own, count, p.cast(passed, own))
+            count = p.add("add", index_kind, count, p.cast(passed, index_kind))
         return count
 
-    return rec.elementwise([rec.nodes(a["self"], kind)], own, make, result)
+    return rec.elementwise([rec.nodes(a["self"], kind)], index_kind, make, result)

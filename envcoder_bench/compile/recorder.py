@@ -70,16 +70,16 @@ class Recorder(Values, TorchDispatchMode):
     def finished(self, outputs: dict[str, Output]) -> Program | Fault:
         """Return the program of these outputs, without other nodes, or the fault that prevents it."""
         fault = self.fault or self.unknown(outputs.values())
-        count = sum(len(own.nodes) for own in outputs.values())
+        count = sum(len(output.nodes) for output in outputs.values())
         if fault is None and count > MAX_NODES:
             fault = None, f"returns {count} numbers for one environment; programs have at most {MAX_NODES}"
         self._raise_as_nan(outputs)
         self.program.outputs = outputs
         if fault is not None:
             return fault
-        made = pruned(self.program)
-        made.sized = self._sized
-        return made
+        program = pruned(self.program)
+        program.sized = self._sized
+        return program
 
     def _raise_as_nan(self, outputs: dict[str, Output]) -> None:
         """Make all floating-point outputs NaN where an index is beyond its tensor.
@@ -91,13 +91,13 @@ class Recorder(Values, TorchDispatchMode):
         if not tests:
             return
         raises = functools.reduce(lambda x, y: p.add("or", "b", x, y), tests)
-        for own in outputs.values():
-            for i, node in enumerate(own.nodes):
+        for output in outputs.values():
+            for i, node in enumerate(output.nodes):
                 kind = p.nodes[node].kind
                 if kind in FLOATS:
                     inf = p.const(math.inf, kind)
                     nan = p.add("sub", kind, inf, inf)  # as a constant, NaN would differ from itself
-                    own.nodes[i] = p.add("select", kind, raises, nan, node)
+                    output.nodes[i] = p.add("select", kind, raises, nan, node)
 
     # recording
 
@@ -124,10 +124,10 @@ class Recorder(Values, TorchDispatchMode):
         self._attempt(func._schema.name, lambda: self._record(func, args, kwargs, result), (*args, *kwargs.values()))
         return result
 
-    def _attempt(self, name: str, write: Callable[[], None], given: Sequence[Any]) -> None:
+    def _attempt(self, name: str, write: Callable[[], None], arguments: Sequence[Any]) -> None:
         """Record a step, or the reason why it cannot be recorded; the traced function must not see the exception.
 
-        If one of the ``given`` tensors is unknown, the reason is that of the tensor.
+        If one of the tensors in ``arguments`` is unknown, the reason is that of the tensor.
         """
         if self.fault is not None or self._writing:
             return
@@ -135,7 +135,7 @@ class Recorder(Values, TorchDispatchMode):
         try:
             write()
         except Exception as error:
-            self.fault = self.cause(given) or (self.program.line, _reason(name, error))
+            self.fault = self.cause(arguments) or (self.program.line, _reason(name, error))
         finally:
             self._writing = False
 
@@ -157,21 +157,24 @@ class Recorder(Values, TorchDispatchMode):
         self._attempt(name, check, [tensor])
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        # arguments by name, and the tensor that is written to, if any
         name, parameters, defaults = _signature(func)
-        given = {**defaults, **dict(zip(parameters, args)), **kwargs}
-        target = given.get("out")
+        arguments = {**defaults, **dict(zip(parameters, args)), **kwargs}
+        target = arguments.get("out")
         if isinstance(target, Tensor):
             self.value(target)
         elif name.endswith("_") and not name.endswith("__") and name not in RULES:
-            name, target = name[:-1], given["self"]
+            name, target = name[:-1], arguments["self"]
+        # constants if all inputs are known, else the operator's rule, else the operators that it consists of
         try:
-            made = self._folded(func, given, result)
-            if made is None:
-                own = RULES.get(name)
-                made = own(self, given, result) if own else self._decomposed(func, name, args, kwargs)
-            self._keep(func, target, result, made)
+            value = self._folded(func, arguments, result)
+            if value is None:
+                rule = RULES.get(name)
+                value = rule(self, arguments, result) if rule else self._decomposed(func, name, args, kwargs)
+            self._keep(func, target, result, value)
         except Escape:
             raise
+        # no value: an unknown number, which is a fault only where an output or the control flow depends on it
         except Exception as error:
             cause = self.cause((*args, *kwargs.values()))
             self.program.line, reason = cause or (self.program.line, _reason(func._schema.name, error))
@@ -186,27 +189,28 @@ class Recorder(Values, TorchDispatchMode):
         self._writing = False
         super().__enter__()
         try:
-            made = steps(*args, **{name: x for name, x in kwargs.items() if name != "out"})
+            tensors = steps(*args, **{name: x for name, x in kwargs.items() if name != "out"})
         finally:
             super().__exit__(None, None, None)
             self._writing = True
         if self.fault is not None:
             (_, reason), self.fault = self.fault, None
             raise Untraceable(reason)
-        return self.value(made) if isinstance(made, Tensor) else [self.value(x) for x in made]
+        return self.value(tensors) if isinstance(tensors, Tensor) else [self.value(x) for x in tensors]
 
-    def _keep(self, func: Any, target: Any, result: Any, made: Result) -> None:
+    def _keep(self, func: Any, target: Any, result: Any, values: Result) -> None:
         """Store the values of an operator's results, or of the ``target`` it wrote to."""
         if isinstance(target, Tensor):
-            own = self.value(target)
+            # in place or out=: write through to the storage, which other tensors may share
+            stored = self.value(target)
             if torch.Tag.inplace_view in func.tags:  # changes the view, not the storage
-                self.store(target, self.checked(target, made))  # type: ignore[arg-type]
+                self.store(target, self.checked(target, values))  # type: ignore[arg-type]
                 return
-            own.write(self.cast(made, own.kind).nodes)  # type: ignore[arg-type]
+            stored.write(self.cast(values, stored.kind).nodes)  # type: ignore[arg-type]
             return
         if isinstance(result, Tensor):
-            result, made = (result,), (made,)  # type: ignore[assignment]
-        for tensor, value in zip(result, made) if isinstance(result, (tuple, list)) else ():  # type: ignore[arg-type]
+            result, values = (result,), (values,)  # type: ignore[assignment]
+        for tensor, value in zip(result, values) if isinstance(result, (tuple, list)) else ():  # type: ignore[arg-type]
             if value is not None and not self.has_value(tensor):
                 self.store(tensor, self.checked(tensor, value))
 
@@ -219,12 +223,12 @@ class Recorder(Values, TorchDispatchMode):
         if isinstance(target, Tensor):
             result = target
         self._sized = True  # the number of results may be that of environments
-        made = list(result) if isinstance(result, (tuple, list)) else [result]
-        only_tensors = bool(made) and all(isinstance(x, Tensor) for x in made)
+        tensors = list(result) if isinstance(result, (tuple, list)) else [result]
+        only_tensors = bool(tensors) and all(isinstance(x, Tensor) for x in tensors)
         if not only_tensors or torch.Tag.inplace_view in func.tags or _shape_depends_on_numbers(func):
             raise Escape(reason)
         try:
-            for tensor in made:
+            for tensor in tensors:
                 if isinstance(target, Tensor):
                     self.value(tensor).write(np.array(self.program.unknown(self.value(tensor).kind, reason)))
                 elif not self.has_value(tensor):
@@ -232,15 +236,17 @@ class Recorder(Values, TorchDispatchMode):
         except Untraceable as error:  # neither its shape nor its kind is traceable
             raise Escape(reason) from error
 
-    def _folded(self, func: Any, given: dict[str, Any], result: Any) -> Result | None:
+    def _folded(self, func: Any, arguments: dict[str, Any], result: Any) -> Result | None:
         """Return the numbers of ``result`` as constants if it is computed from known numbers only."""
+        # all tensor arguments, none of which may have an axis of environments
         sources: list[Tensor] = []
-        for x in given.values():
+        for x in arguments.values():
             for y in x if isinstance(x, (tuple, list)) else (x,):
                 if isinstance(y, Tensor):
                     if self.axis(y) is not None:  # the usual case
                         return None
                     sources.append(y)
+        # random operators, views and results with environments are recorded as such
         many = result is None or isinstance(result, (tuple, list))
         returned: list[Any] = list(result or ()) if many else [result]
         if torch.Tag.nondeterministic_seeded in func.tags or not sources:
@@ -251,8 +257,8 @@ class Recorder(Values, TorchDispatchMode):
             return None  # a view: writes to it must reach its base
         if not all(self.is_known(x) for x in sources):
             return None
-        made = [self.numbers(x) for x in returned]
-        return made if many else made[0]
+        constants = [self.numbers(x) for x in returned]
+        return constants if many else constants[0]
 
 
 @functools.cache

@@ -110,8 +110,8 @@ class JailClient:
             "sizes": list(sizes) or [next(iter(state.values())).shape[0]],
             "limits": self.limits._asdict(),
         }
-        own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control = own
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = ours
         try:
             with theirs:
                 self._process = _start(theirs.fileno(), _setup(header, state, task.constants))

@@ -61,7 +61,7 @@ class Examiner:
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
         self._trial = TrialState(state, constants, self._task)
-        self._memo, self._given = Memo(incomplete=True), names_given(_baseline_modules(outside))
+        self._memo, self._namespace = Memo(incomplete=True), names_given(_baseline_modules(outside))
         self._other_state, self._sizes = _perturb(state), sorted({min(size, MAX_ROWS) for size in sizes})
 
     def warm_up(self) -> None:
@@ -84,13 +84,15 @@ class Examiner:
     def _candidate(self, source: str) -> dict[str, Any]:
         if len(source) > MAX_CHARACTERS:
             raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
-        candidate = load_candidate("candidate", source, FILE, self._seed, given=self._given)
+        candidate = load_candidate("candidate", source, FILE, self._seed, namespace=self._namespace)
+        # call each function once, which also finds the widths
         shaping = assemble(candidate, self._baseline, self._types)
         shaping = check(shaping, self._state, self._constants, self._task, self._trial)
         # the baseline's functions are traced elsewhere
-        own = {stage: function for stage, function in shaping.functions.items() if function.file == FILE}
-        shaping = replace(shaping, functions=own)
+        functions = {stage: function for stage, function in shaping.functions.items() if function.file == FILE}
+        shaping = replace(shaping, functions=functions)
         traced, refused = trace(shaping, self._state, self._constants, self._task, self._memo)
+        # without code, a function that cannot be traced is a fault
         if refused:
             first = min(refused, key=lambda refusal: refusal.line)
             message = f"untrusted code must be traceable: {first.reason}"
@@ -111,11 +113,11 @@ class Examiner:
 
 def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: SampleState) -> None:
     """Raise CandidateError if a function and its program return different numbers."""
-    given, action = sample.given(), sample.action.clone()
+    state, action = sample.given(), sample.action.clone()
     try:
         with torch.no_grad(), shared_settings():
             with stream.use(5, 3, kind.purpose), FromStream():
-                value = bind(function, given, action if kind.acts else None)()
+                value = bind(function, state, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())
             with stream.use(5, 3, kind.purpose):
                 outputs = Interpreter(shaping.programs[kind.stage])(sample.given(), sample.action)

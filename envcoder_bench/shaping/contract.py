@@ -42,9 +42,9 @@ class CandidateError(Exception):
         super().__init__(self.message, self.file, self.line, self.function)  # so that it pickles
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
+        location = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
         where = f"in {self.function}: " if self.function else ""
-        return f"{place}{where}{self.message}"
+        return f"{location}{where}{self.message}"
 
 
 _NONE_ASKED = "defines none of the asked "

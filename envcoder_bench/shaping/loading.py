@@ -55,14 +55,14 @@ def load_candidate(
     file: str | Path,
     seed: int = 0,
     types: Sequence[str] = (*SHAPER_TYPES, *ALIASES),
-    given: Mapping[str, object] = GIVEN,
+    namespace: Mapping[str, object] = GIVEN,
     keeping: Container[str] = (),
 ) -> Candidate:
     """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
 
     Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
-    ``given`` the names that the file can use without importing them, ``keeping`` the functions that are known to store
+    ``namespace`` the names that it can use without importing them, ``keeping`` the functions that are known to store
     something for their next call.
 
     Raises:
@@ -73,7 +73,7 @@ def load_candidate(
     fault = misleading(source)
     if fault is not None:
         warnings.warn(f"{file}:{fault.line}: {fault.message}", RuntimeWarning, stacklevel=2)
-    module = _execute(name, source, file, seed, given)
+    module = _execute(name, source, file, seed, namespace)
     scan = Scan(tree, redirect.helper_names(), sys.modules)
     setter = scan.setter()
     if setter is not None:
@@ -127,7 +127,7 @@ def parse(source: str, file: str) -> ast.Module:
         raise CandidateError(f"cannot be parsed: {error}", file) from None
 
 
-def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, object]) -> dict[str, object]:
+def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[str, object]) -> dict[str, object]:
     """Run the file's top level and return its globals."""
     redirect.install()
     # TorchScript and tracebacks read the source from linecache; without an mtime the entry is never checked on disk
@@ -135,7 +135,7 @@ def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, o
     linecache.cache[file] = (len(source), None, lines, file)
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
-    vars(module).update(given)
+    vars(module).update(namespace)
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
         with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):

@@ -72,9 +72,9 @@ class Scan:
     def setter(self) -> tuple[int, str] | None:
         """The first use of a function that changes torch for the whole process: (line, name)."""
         inside = self._walk(self.tree)
-        found = [(x.lineno, x.attr) for x in inside if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
-        found += [(x.lineno, x.id) for x in inside if isinstance(x, ast.Name) and x.id in _SETTERS]
-        return min(found, default=None)
+        uses = [(x.lineno, x.attr) for x in inside if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
+        uses += [(x.lineno, x.id) for x in inside if isinstance(x, ast.Name) and x.id in _SETTERS]
+        return min(uses, default=None)
 
     def line(self, name: str) -> int:
         """Return the line that defines a top-level name; 1 if there is none."""
@@ -93,17 +93,17 @@ class Scan:
         inside = [x for node in reached for x in self._walk(node)]
         local = {x.id for x in inside if isinstance(x, ast.Name) and stored(x)}
         local.update(x.arg for x in inside if isinstance(x, ast.arg))
-        known = local | set(self.definitions)
-        plain = {id(x.func) for x in inside if isinstance(x, ast.Call) and self._is_plain(x, known, sounds_random)}
+        bound = local | set(self.definitions)
+        plain = {id(x.func) for x in inside if isinstance(x, ast.Call) and self._is_plain(x, bound, sounds_random)}
         lines = [
-            getattr(x, "lineno", 1) for x in inside if id(x) not in plain and self._is_random(x, known, sounds_random)
+            getattr(x, "lineno", 1) for x in inside if id(x) not in plain and self._is_random(x, bound, sounds_random)
         ]
         return min(lines, default=None)
 
     def _walk(self, node: ast.AST) -> list[ast.AST]:
         """Return all nodes within ``node``, cached; those of the file statement by statement."""
         if node not in self._walked:
-            parts = [self._walk(own) for own in self.tree.body] if node is self.tree else [walk(node)]
+            parts = [self._walk(statement) for statement in self.tree.body] if node is self.tree else [walk(node)]
             self._walked[node] = [x for part in parts for x in part]
         return self._walked[node]
 
@@ -120,15 +120,17 @@ class Scan:
             node = todo.pop()
             if node not in reached:
                 reached.append(node)
-                found = {x.id for x in self._walk(node) if isinstance(x, ast.Name)}
-                todo += [other for known in found & set(self.definitions) for other in self.definitions[known]]
+                names_used = {x.id for x in self._walk(node) if isinstance(x, ast.Name)}
+                todo += [
+                    other for name_used in names_used & set(self.definitions) for other in self.definitions[name_used]
+                ]
         return reached
 
-    def _is_random(self, node: ast.AST, known: set[str], sounds_random: Callable[[str], bool]) -> bool:
+    def _is_random(self, node: ast.AST, bound: set[str], sounds_random: Callable[[str], bool]) -> bool:
         if isinstance(node, ast.Attribute):
             return sounds_random(node.attr)
         if isinstance(node, ast.Name):
-            return node.id not in known and (node.id in _OPAQUE or sounds_random(node.id))
+            return node.id not in bound and (node.id in _OPAQUE or sounds_random(node.id))
         if isinstance(node, ast.Import):
             return any(self._may_draw(alias.name, node, sounds_random) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
@@ -144,7 +146,7 @@ class Scan:
         tried = any(node in nodes for nodes in self.definitions.values())  # at the top level, which has been executed
         return not (tried and self._loaded is not None and root not in self._loaded)
 
-    def _is_plain(self, node: ast.Call, known: set[str], sounds_random: Callable[[str], bool]) -> bool:
+    def _is_plain(self, node: ast.Call, bound: set[str], sounds_random: Callable[[str], bool]) -> bool:
         """Return whether this is ``vars(x)``, or ``getattr(x, name)`` of an object or of a name that does not draw."""
         root = root_of(node.args[0]) if node.args else ""
         if not (isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars") and root):
@@ -152,7 +154,7 @@ class Scan:
         name = node.args[1] if len(node.args) > 1 else None
         if isinstance(name, ast.Constant):
             return not sounds_random(str(name.value))
-        return root in known and root not in self.modules
+        return root in bound and root not in self.modules
 
     def _sounds_random(self, name: str) -> bool:
         return name not in self.helpers and (name in _RANDOM or name in _FROM_STREAM or "rand" in name.lower())
@@ -170,22 +172,22 @@ def children(node: ast.AST) -> list[ast.AST]:
     """Return the direct children as ``ast.iter_child_nodes``, without marks such as ``Load`` and ``Add``."""
     if node.__class__ in _LEAVES:
         return []
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     for name in node._fields:
         value: Any = getattr(node, name, None)
         if value.__class__ is list:
-            found += [x for x in value if x.__class__ not in _SKIPPED]
+            nodes += [x for x in value if x.__class__ not in _SKIPPED]
         elif value.__class__ not in _SKIPPED:
-            found.append(value)
-    return found
+            nodes.append(value)
+    return nodes
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
     """Return a node and all within it in the order of ``ast.walk``, without marks."""
-    found = [node]
-    for own in found:  # it grows
-        found += children(own)
-    return found
+    nodes = [node]
+    for each in nodes:  # it grows
+        nodes += children(each)
+    return nodes
 
 
 def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
