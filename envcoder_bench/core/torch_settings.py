@@ -26,7 +26,7 @@ def settings_kept() -> Iterator[None]:
     ``use_deterministic_algorithms`` and print options. For random generators see ``core.stream``.
     """
     global _inside, _before
-    own = torch.get_num_threads()  # read before it is set: the first read in a thread gives the process' number
+    threads = torch.get_num_threads()  # read before it is set: the first read in a thread gives the process' number
     with _lock:
         if not _inside:
             _before = _read()
@@ -36,7 +36,7 @@ def settings_kept() -> Iterator[None]:
     finally:
         with _lock:
             _inside -= 1
-            torch.set_num_threads(own if _inside else _before["threads"])
+            torch.set_num_threads(threads if _inside else _before["threads"])
             if not _inside:
                 _restore(_before)
 

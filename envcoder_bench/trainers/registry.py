@@ -22,8 +22,8 @@ def full_name(trainer: str) -> str:
     """Return the ``algo.name`` of a trainer. Raises ValueError with near matches for an unknown name."""
     name = SHORT.get(trainer, trainer)
     if name not in TRAINERS and ":" not in name:
-        known = [*SHORT, *TRAINERS]
-        raise ValueError(f"unknown trainer '{trainer}'{near_matches(trainer, known)}; there are {', '.join(known)}")
+        names = [*SHORT, *TRAINERS]
+        raise ValueError(f"unknown trainer '{trainer}'{near_matches(trainer, names)}; there are {', '.join(names)}")
     return name
 
 

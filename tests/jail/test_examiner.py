@@ -65,6 +65,7 @@ def test_too_long_file_is_refused(examiner):
         ("from sys import path", "may not import sys (write plain code"),
         ("import scipy.stats", "may not import scipy.stats (a candidate is one file; torch"),
         ("from . import x", "may not import . (a candidate is one file"),
+        ("from .torch import sin", "may not import .torch (a candidate is one file"),
         ("from numpy.random import rand", "may not import numpy.random (use torch.rand"),
         ("from envcoder_bench.jail import child", "may not import envcoder_bench.jail (a candidate"),
     ],

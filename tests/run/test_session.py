@@ -96,7 +96,7 @@ class RandomSearch(Trainer):
     def export(self, group):
         return {"model": {"weight": self.best[group].clone()}}
 
-    def state(self):
+    def get_state(self):
         return {
             "best": [each.clone() for each in self.best],
             "tried": [each.clone() for each in self.tried],
@@ -104,7 +104,7 @@ class RandomSearch(Trainer):
             "generators": [each.get_state() for each in self.generators],
         }
 
-    def load_state(self, state):
+    def set_state(self, state):
         self.best, self.tried = ([each.clone() for each in state[key]] for key in ("best", "tried"))
         self.score = state["score"].clone()
         for generator, own in zip(self.generators, state["generators"]):

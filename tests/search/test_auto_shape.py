@@ -19,7 +19,7 @@ from envcoder_bench.run.train import rungs
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
-from envcoder_bench.tasks.registry import baseline_path
+from envcoder_bench.tasks.registry import get_spec
 
 pytestmark = pytest.mark.slow
 
@@ -183,7 +183,7 @@ def test_baseline_can_be_hidden(tmp_path):
 
 
 def human_source():
-    return baseline_path("Cartpole", "human").read_text()
+    return get_spec("Cartpole").baseline_path("human").read_text()
 
 
 def test_search_of_an_earlier_version_resumes(served_search, tmp_path):

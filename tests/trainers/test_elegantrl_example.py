@@ -52,7 +52,7 @@ def test_group_trains_bitwise_equal_alone_and_with_a_failing_group():
 
 def test_resumed_training_is_bitwise_equal_to_uninterrupted_training():
     straight, first, second = Run([0, 2]).train(4), Run([0, 2]).train(2), Run([0, 2])
-    second.trainer.load_state(first.trainer.state())
+    second.trainer.set_state(first.trainer.get_state())
     second.env.set_state(first.env.get_state())
     second.obs = first.obs
     second.train(2)

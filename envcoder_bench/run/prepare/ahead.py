@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.compile.cache import own_code
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
 FEWEST_EACH = 8  # candidates per process: it takes seconds to start

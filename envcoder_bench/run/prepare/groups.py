@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import log_confinement

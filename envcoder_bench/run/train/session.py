@@ -367,7 +367,7 @@ class Session:
         """Return the state that ``restore`` needs to continue bitwise."""
         return {
             "iteration": self.iteration,
-            "trainer": self.trainer.state(),
+            "trainer": self.trainer.get_state(),
             "obs": None if self.obs is None else self.obs.cpu().clone(),
             "env": self.env.get_state(),
             "episodes": None if self.episodes is None else dict(vars(self.episodes)),
@@ -378,7 +378,7 @@ class Session:
     def restore(self, state: State, file: Path) -> None:
         """Restore the ``state`` read from ``file``. Raises UserError if it belongs to other groups."""
         with _fits(file):
-            self.trainer.load_state(state["trainer"])
+            self.trainer.set_state(state["trainer"])
             self.obs = None if state["obs"] is None else state["obs"].to(self.env.device)
             self.env.set_state(state["env"])
             self.iteration = state["iteration"]

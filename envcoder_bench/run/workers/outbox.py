@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from envcoder_bench.core.messages import is_muted
-from envcoder_bench.core.run_log import LOGGERS
+from envcoder_bench.core.run_log import LOGGERS, is_muted
 from envcoder_bench.run.hooks import Reporter
 from envcoder_bench.run.workers.messages import JobCheckpoint, Progress, UserMessage
 
