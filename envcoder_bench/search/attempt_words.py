@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.report.statistics import FitnessModel
 from envcoder_bench.report.table import half_width, split_place
 from envcoder_bench.report.words import counted, cut, without_folders

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.highlight import code
-from envcoder_bench.report.html import difference, picture, table, text
-from envcoder_bench.report.page import render_page
-from envcoder_bench.report.page_content import PageSection, PageVideos, RunPage
+from envcoder_bench.report.page.content import PageVideos, RunPage
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.shell import Section, code, difference, macros, parts
 from envcoder_bench.report.ranking import decimal_places
 from envcoder_bench.report.table import numbers, shorten
 from envcoder_bench.report.words import counted, without_folders
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt
 
 REPORT, PICTURE = "report.html", "fitness.png"
+TEMPLATE = "search/report.html"
 MAX_LINES = 1000  # of sources that are compared, because the time grows at least quadratically
 ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
 
@@ -66,33 +68,28 @@ def write_report(
     return [folder / REPORT, image]
 
 
-def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[PageSection]:
+def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[Section]:
     best = archive.best()
-    shown = picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines")
-    sections = [PageSection("search-section", "The search", _facts(archive, meta) + shown, True)]
-    final = _final(meta, best)
-    if final:
-        sections.append(PageSection("final-section", "Final evaluation", "".join(final), True))
+    picture = parts().picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines")
+    sections = [
+        Section("search-section", "The search", _facts(archive, meta) + picture, True),
+        Section("final-section", "Final evaluation", _final(meta, best), True),
+    ]
     if best is not None:
-        sections.append(PageSection("best-section", f"The best: {best.name}", "".join(_winner(archive, best)), True))
+        sections.append(Section("best-section", f"The best: {best.name}", _winner(archive, best), True))
     if archive.attempts:
-        tree = f"<pre>{text(family(archive))}</pre>"
         sections += [
-            PageSection("rounds-section", "Rounds", _wide(_rounds(archive, meta)), True),
-            PageSection("family-section", "Parents and variants", tree),
+            Section("rounds-section", "Rounds", _rounds(archive, meta), True),
+            Section("family-section", "Parents and variants", macros(TEMPLATE).tree(family(archive))),
         ]
-    return sections + _failures(archive)
+    return [*sections, Section("failures-section", "Failures", _failures(archive))]
 
 
-def _wide(html: str) -> str:
-    return f'<div class="wide">{html}</div>'
-
-
-def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
+def _verdict(archive: Archive, meta: Mapping[str, Any]) -> list[str]:
     """Return the first words: the verdict of the final evaluation, or else the best of the rounds."""
     best = archive.best()
     if best is None:
-        return "<p class=lead>No candidate has a fitness yet.</p>"
+        return ["No candidate has a fitness yet."]
     note = without_folders(str(meta.get("final_note") or ""))
     warning = nothing_learnt(report_page.ranking(archive), LONGER)
     if note:
@@ -102,10 +99,10 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
         versus = f", {above} against {archive.reference}" if above else ""
         line = f"The best so far: {best.name}{versus}, with {counted(len(best.by_seed), 'seed')} of the rounds."
         line += " There is no final evaluation yet."
-    return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(warning)}</p>" if warning else "")
+    return [line, *([warning] if warning else [])]
 
 
-def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
+def _facts(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     done = max((a.round for a in archive.attempts), default=0)
     planned = meta.get("rounds_planned")
     failed = sum(a.fitness is None for a in archive.attempts)
@@ -124,14 +121,14 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
         "cost": _cost([u.get("cost") for u in usage]) if usage else None,
         "ended early": without_folders(str(meta.get("stopped") or "")),
     }
-    return table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
+    return parts().table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
 
 
-def _final(meta: Mapping[str, Any], best: Attempt | None) -> list[str]:
+def _final(meta: Mapping[str, Any], best: Attempt | None) -> Markup:
     """Return the final evaluation, with seeds that no round had."""
     rows = list(meta.get("final") or ())
     if not rows:
-        return []
+        return Markup()
     nan = math.nan
     intervals = [tuple(nan if row.get(k) is None else row[k] for k in ("fitness", "ci_low", "ci_high")) for row in rows]
     fitness = numbers(intervals, decimal_places([x for x, *_ in intervals]))  # type: ignore[arg-type]
@@ -140,31 +137,25 @@ def _final(meta: Mapping[str, Any], best: Attempt | None) -> list[str]:
         for row, value in zip(rows, fitness)
     ]
     strong = next((k for k, row in enumerate(rows) if best and row["name"] == best.name), -1)
-    return [
-        table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong),
-        "<p class=note>Trained again, with seeds that no round had. ±: half of a 95 % interval.</p>",
-    ]
+    table = parts().table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong)
+    return table + parts().notes(["Trained again, with seeds that no round had. ±: half of a 95 % interval."])
 
 
-def _winner(archive: Archive, best: Attempt) -> list[str]:
-    body = []
-    if best.origin:
-        body.append(f"<p>{text(best.origin)}</p>")
-    digits = digits_of(archive)
+def _winner(archive: Archive, best: Attempt) -> Markup:
+    digits, parent = digits_of(archive), first_parent(archive, best)
     chain = " → ".join(f"{a.name} ({scored(archive, a, digits)})" for a in ancestry(archive, best))
-    body += [f"<p class=note>Ancestors: {text(chain)}</p>", code(best.source)]
-    parent = first_parent(archive, best)
+    changes, why = Markup(), ""
     if parent is not None:
-        body.append(f"<h3>What it changes of {text(parent.name)}</h3>")
         if max(len(a.source.splitlines()) for a in (parent, best)) > MAX_LINES:
-            body.append(f"<p>The sources are too long for a comparison: one has more than {MAX_LINES:,} lines.</p>")
+            why = f"The sources are too long for a comparison: one has more than {MAX_LINES:,} lines."
         else:
             lines = diff(parent, best)
-            body.append(difference(lines) if lines else "<p>Only the layout.</p>")
-    return body
+            changes, why = (difference(lines), "") if lines else (Markup(), "Only the layout.")
+    name = None if parent is None else parent.name
+    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, changes, why)
 
 
-def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
+def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     usage = {u.get("round"): u for u in meta.get("usage") or ()}
     digits, rows = digits_of(archive), []
     reference = archive.baselines.get(archive.reference)
@@ -194,14 +185,13 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
     ]
     header += ["tokens", "cost"] if usage else []
     kinds = ["name" if name == "best" else "number" for name in header]
-    return table(header, [[shorten(cell, 40) for cell in row] for row in rows], kinds)
+    return parts().table(header, [[shorten(cell, 40) for cell in row] for row in rows], kinds)
 
 
-def _failures(archive: Archive) -> list[PageSection]:
+def _failures(archive: Archive) -> Markup:
     failed = [a for a in archive.attempts if a.fitness is None]
     rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.reason), ERROR_WIDTH)) for a in failed]
-    html = _wide(table(["", "", "reason"], rows, ["name", "name", ""]))
-    return [PageSection("failures-section", "Failures", html)] if rows else []
+    return parts().table(["", "", "reason"], rows, ["name", "name", ""]) if rows else Markup()
 
 
 def _count(value: Any) -> str:

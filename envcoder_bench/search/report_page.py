@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envcoder_bench.report.curves import read_curves
-from envcoder_bench.report.logs import COMPONENTS, CURVES
-from envcoder_bench.report.page_content import PageCandidate
+from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
+from envcoder_bench.report.page.content import PageCandidate
 from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.words import listed, without_folders

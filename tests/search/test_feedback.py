@@ -5,7 +5,7 @@ import math
 import pytest
 from search_fakes import random_archive, source
 
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.search import records
 from envcoder_bench.search.attempt_words import explain, history_line, idea, summary, training_course
 from envcoder_bench.search.feedback import feedback

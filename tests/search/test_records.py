@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.search import records
 from envcoder_bench.search.records import Archive, Attempt, best_of, proposal_name, read_archive, write_archive
 

@@ -40,8 +40,7 @@ def main(words: list[str]) -> int:
         raise UserError(f"--output {output}: there is no folder {output.parent}")
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.core.files import write_atomic
-    from envcoder_bench.tools.compare import compare, render
-    from envcoder_bench.tools.compare_page import comparison_page
+    from envcoder_bench.tools.compare import compare, comparison_page, render
 
     comparison = compare(args.runs)
     print(render(comparison, screen_width(), bold=sys.stdout.isatty()), end="")
