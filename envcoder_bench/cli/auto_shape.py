@@ -136,7 +136,7 @@ SEARCH_FLAGS = (
 )  # fmt: skip
 
 
-RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/limits.py has the same
+RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/launch.py and loop.py have the same
 CHANGED = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 
 

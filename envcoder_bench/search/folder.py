@@ -32,8 +32,8 @@ from envcoder_bench.core.files import refuse_taken, write_atomic
 from envcoder_bench.core.folder_kinds import SEARCH, other_kind
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.search.archive import Archive, Proposal, read_archive, write_archive
 from envcoder_bench.search.llm import Usage
-from envcoder_bench.search.records import Archive, Proposal, read_archive, write_archive
 
 PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # copies of the user's files
 

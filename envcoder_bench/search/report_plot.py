@@ -24,7 +24,7 @@ from envcoder_bench.report.table import shorten
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 
 if TYPE_CHECKING:
-    from envcoder_bench.search.records import Archive, Attempt
+    from envcoder_bench.search.archive import Archive, Attempt
 
     Value = Callable[[Attempt, int], float | None]  # value of an attempt or baseline in a round
 

@@ -15,8 +15,7 @@ from envcoder_bench.report.words import without_folders
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release
-from envcoder_bench.search.folder import Round, SearchFolder
-from envcoder_bench.search.records import (
+from envcoder_bench.search.archive import (
     FAILED,
     FAILED_AT_LOAD,
     NO_CODE,
@@ -28,6 +27,7 @@ from envcoder_bench.search.records import (
     Proposer,
     noted,
 )
+from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.tasks.base import UNTRAINED
 
 

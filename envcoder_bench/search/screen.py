@@ -13,12 +13,12 @@ from envcoder_bench.report.table import render_table
 from envcoder_bench.report.words import counted, cut, listed, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.result import RunResult
-from envcoder_bench.search import report_page
-from envcoder_bench.search.attempt_words import explain, idea
+from envcoder_bench.search import report
+from envcoder_bench.search.archive import NO_CODE, Archive, Attempt, best_of, difference, noted
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.prompt.feedback import explain, idea
 from envcoder_bench.search.providers.budget import Spent
-from envcoder_bench.search.records import NO_CODE, Archive, Attempt, best_of, difference, noted
 from envcoder_bench.tasks.base import HUMAN
 
 WIDTH = 110
@@ -120,7 +120,7 @@ def best_so_far(archive: Archive) -> str:
     text = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
     rivals = _rivals(archive, best)
     text = f"{text} ({'; '.join(rivals)})" if rivals else text
-    warning = nothing_learnt(report_page.ranking(archive), LONGER)
+    warning = nothing_learnt(report.ranking(archive), LONGER)
     return f"{text}\n{warning}" if warning else text
 
 

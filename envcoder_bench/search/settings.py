@@ -71,13 +71,6 @@ def explain_unknown(error: UserError) -> UserError:
     return UserError(f"{error}; those of the search are in cfg/auto_shape.yaml{hint}")
 
 
-def with_defaults(settings: DictConfig) -> DictConfig:
-    """Add defaults for settings that an older version did not have."""
-    merged = OmegaConf.merge(_defaults(), settings)
-    assert isinstance(merged, DictConfig)
-    return merged
-
-
 def _defaults() -> DictConfig:
     settings = OmegaConf.load(project_folder("cfg") / "auto_shape.yaml")
     assert isinstance(settings, DictConfig)

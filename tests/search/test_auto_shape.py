@@ -15,9 +15,9 @@ from omegaconf import OmegaConf
 
 from envcoder_bench.cli import auto_shape
 from envcoder_bench.core.shell import resume_command
+from envcoder_bench.search.archive import FAILED, FAILED_AT_LOAD, OK, read_archive
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.providers.complete import Retry
-from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
 from envcoder_bench.tasks.registry import baseline_path
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.search.archive import Archive, Attempt, Proposal
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.genome import Genome
-from envcoder_bench.search.records import Archive, Attempt, Proposal
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim import pick_simulator

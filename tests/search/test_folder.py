@@ -7,9 +7,9 @@ import pytest
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.search.archive import FAILED_AT_LOAD, Archive, Attempt, Proposal
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import Usage
-from envcoder_bench.search.records import FAILED_AT_LOAD, Archive, Attempt, Proposal
 
 
 def make(tmp_path, **files):

@@ -7,13 +7,13 @@ import pytest
 from search_fakes import random_archive, source
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.search.archive import Archive, Proposal
 from envcoder_bench.search.llm import LLMProposer, Sampling
-from envcoder_bench.search.prompt import Prompts, load_templates
+from envcoder_bench.search.prompt.prompts import Prompts, load_templates
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, ProviderError, Reply, max_input_tokens
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.providers.transcript import Transcript
-from envcoder_bench.search.records import Archive, Proposal
 
 
 class Model:

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import pytest
 
 from envcoder_bench.report.html import text
+from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.family import ancestry, family
-from envcoder_bench.search.records import Archive, Attempt
 from envcoder_bench.search.report import write_report
 from envcoder_bench.search.source_diff import diff
 
@@ -262,7 +262,7 @@ def test_invalid_source_is_compared_as_text():
 
 
 def test_report_of_a_loaded_archive_is_identical(tmp_path):
-    from envcoder_bench.search.records import read_archive, write_archive
+    from envcoder_bench.search.archive import read_archive, write_archive
 
     made = archive(Attempt("r1_00", 1, CHILD, ("human",), "x", fitness=0.7), failed("r1_01", 1))
     write_archive(tmp_path / "archive.json", made)

@@ -10,8 +10,8 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
-from envcoder_bench.search.records import Archive, Attempt
 from envcoder_bench.search.terms import draw, quantities
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.contract import Key, task_contract

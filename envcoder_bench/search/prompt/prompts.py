@@ -15,10 +15,9 @@ from omegaconf import DictConfig
 from envcoder_bench import torch_utils
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.search.attempt_words import explain
-from envcoder_bench.search.briefing import baseline_constants, robot, training
-from envcoder_bench.search.feedback import feedback, history
-from envcoder_bench.search.records import Archive
+from envcoder_bench.search.archive import Archive
+from envcoder_bench.search.prompt.briefing import baseline_constants, robot, training
+from envcoder_bench.search.prompt.feedback import explain, feedback, history
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract

@@ -20,7 +20,6 @@ NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
 NO_REPLY = "no reply"  # all that prompts say of errors of servers and of refusals
 SAME_AS = "is the same as "  # begin of the error of a candidate that equals another
-_OLD_STATUSES = {"failed_at_load": FAILED_AT_LOAD}  # spelling in archives of version 0.1.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,6 @@ class Attempt:
     note: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "status", _OLD_STATUSES.get(self.status, self.status))
         if self.status not in STATUSES:
             raise ValueError(f"{self.name}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
 
@@ -115,7 +113,7 @@ class Archive:
         reference: the baseline that fills in missing functions, with which attempts are compared.
         seeds: the seeds of each round.
         bounds: the least and the greatest fitness of an episode.
-        untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None in older archives.
+        untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None before the first.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
@@ -185,7 +183,7 @@ class Archive:
 
     def find(self, name: str) -> Attempt:
         """Return the attempt, baseline or ``untrained`` of this name. Raises KeyError."""
-        return {own.name: own for own in [*self.attempts, *self.references]}[name]
+        return {attempt.name: attempt for attempt in [*self.attempts, *self.references]}[name]
 
 
 def noted(error: str, note: str) -> str:
@@ -251,29 +249,23 @@ def write_archive(path: Path, archive: Archive) -> None:
 
 
 def read_archive(path: Path) -> Archive:
-    """Read archive.json of this or an older version.
+    """Read archive.json.
 
     Raises:
         ValueError: if the file is not an archive; the message names it.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        attempts = [_attempt(row) for row in content["attempts"]]
-        baselines = {name: _attempt(row) for name, row in content["baselines"].items()}
-        rounds = content["seeds"] if "seeds" in content else _seeds_of_rounds(attempts)
-        seeds = {int(number): tuple(seeds) for number, seeds in rounds.items()}
-        untrained = content.get("untrained")
-        known = None if untrained is None else _attempt(untrained)
-        return Archive(attempts, baselines, content.get("reference", HUMAN), seeds, known)
+        untrained = content["untrained"]
+        return Archive(
+            [_attempt(row) for row in content["attempts"]],
+            {name: _attempt(row) for name, row in content["baselines"].items()},
+            content["reference"],
+            {int(number): tuple(seeds) for number, seeds in content["seeds"].items()},
+            None if untrained is None else _attempt(untrained),
+        )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a search's archive: {error}") from error
-
-
-def _seeds_of_rounds(attempts: Sequence[Attempt]) -> dict[int, list[int]]:
-    """Derive the seeds of each round: all rounds have the same number, and only the best has later ones as well."""
-    measured = [attempt for attempt in attempts if attempt.by_seed]
-    count = min((len(attempt.by_seed) for attempt in measured), default=0)
-    return {attempt.round: sorted(attempt.by_seed)[:count] for attempt in measured}
 
 
 def _plain(attempt: Attempt) -> dict[str, Any]:
@@ -281,15 +273,11 @@ def _plain(attempt: Attempt) -> dict[str, Any]:
 
 
 def _attempt(row: dict[str, Any]) -> Attempt:
-    known = dict(row)
-    if row.get("status") == NO_CODE and "note" not in row:  # of a version whose errors could be those of servers
-        known["error"], known["note"] = NO_REPLY, row.get("error", "")
-    known["parents"], known["left_out"] = tuple(row["parents"]), tuple(row.get("left_out", ()))
-    known["by_seed"] = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
-    known["points"] = tuple(_point(point) for point in row["points"])
-    over_episodes = row.get("over_episodes")
-    known["over_episodes"] = None if over_episodes is None else (float(over_episodes[0]), float(over_episodes[1]))
-    return Attempt(**known)
+    tuples = {key: tuple(row[key]) for key in ("parents", "left_out")}
+    over_episodes = None if row["over_episodes"] is None else tuple(row["over_episodes"])
+    by_seed = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
+    points = tuple(map(_point, row["points"]))
+    return Attempt(**{**row, **tuples, "over_episodes": over_episodes, "by_seed": by_seed, "points": points})
 
 
 def _point(row: dict[str, Any]) -> Point:
