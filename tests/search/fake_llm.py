@@ -1,7 +1,9 @@
 """A language model in this process, with OpenAI's and Anthropic's protocols: what the SDKs send never leaves it."""
 
 import json
+import sys
 import threading
+import time
 from collections import Counter, deque
 from unittest.mock import patch
 
@@ -32,7 +34,8 @@ class FakeLLM:
         self.open = threading.Event()  # held(): closed until a test opens it
         self.lock = threading.Lock()
         self.http = None
-        self._patches = [patch.object(sdk, "new_transport", self._transport), patch("time.sleep", self.waits.append)]
+        self._sleep = time.sleep
+        self._patches = [patch.object(sdk, "new_transport", self._transport), patch("time.sleep", self._wait)]
 
     def __enter__(self):
         for each in self._patches:
@@ -47,6 +50,12 @@ class FakeLLM:
     def _transport(self, http):
         self.http = http
         return http.MockTransport(self._handle)
+
+    def _wait(self, seconds):
+        if sys._getframe(1).f_globals["__name__"].endswith("._base_client"):  # of an SDK
+            self.waits.append(seconds)
+        else:
+            self._sleep(seconds)
 
     def _handle(self, request):
         body = json.loads(request.content)

@@ -65,7 +65,8 @@ def call(text, state, name="compute_reward"):
     functions = {"torch": torch}
     exec(text, functions)
     code = functions[name].__code__
-    value = functions[name](**{n: state if n == "state_dict" else state[n] for n in code.co_varnames[: code.co_argcount]})
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    value = functions[name](**{n: state if n == "state_dict" else state[n] for n in names})
     return value[0] if isinstance(value, tuple) else value
 
 
@@ -133,7 +134,8 @@ def test_result_of_an_action_function_is_a_number_to_scale():
 def test_changed_functions_lose_their_docstring():
     text = 'def f(x):\n    """Says x."""\n    return x\n\n\n'
     text += 'def compute_reward(a):\n    """Two a."""\n    return 2.0 * f(a)\n'
-    for proposal in EvolveProposer(REWARD).propose(Archive([], {"human": Attempt("human", 0, text, fitness=0.0)}), 1, 4):
+    archive = Archive([], {"human": Attempt("human", 0, text, fitness=0.0)})
+    for proposal in EvolveProposer(REWARD).propose(archive, 1, 4):
         assert "Two a" not in proposal.source and "Says x" in proposal.source
 
 
@@ -158,7 +160,8 @@ def test_taken_function_includes_its_helpers_without_replacing_the_hosts():
 
 def test_taken_function_replaces_an_imported_one():
     head = "from envcoder_bench.tasks.Arm.unshaped import "
-    host = source(f"{head}compute_goal, compute_observation as observe, compute_done\ncompute_observation = observe\n{GOOD}")
+    imports = f"{head}compute_goal, compute_observation as observe, compute_done\n"
+    host = source(f"{imports}compute_observation = observe\n{GOOD}")
     donor = source("def compute_goal(a):\n    return {'a': a}\ndef compute_terminal(a):\n    return a > 0\n")
     changes = [evolve.take_function(host, donor, "x", SHAPER_TYPES, Random(seed)) for seed in range(20)]
     assert {origin: after.text.partition("\n")[0] for after, origin in changes} == {
@@ -184,10 +187,7 @@ def test_new_term_is_added_to_the_reward(text):
     keys = {"v": Key((), "float32", "m/s")}
     for seed in range(12):
         after, origin = add_term(source(text), quantities(keys), Random(seed))
-        functions = {"torch": torch}
-        exec(after.text, functions)
-        value = functions["compute_reward"](**({"a": state["a"]} if "(a)" in text or "*, a" in text else {}), state_dict=state)
-        value = value[0] if isinstance(value, tuple) else value
+        value = call(after.text, state)
         term = (value - 2.0 * state["a"]) / float(origin.split()[0])
         v = state["v"]
         forms = [v, -v, -v.square(), torch.exp(-v.square()), torch.tanh(v), torch.ones(N), -torch.ones(N)]
@@ -281,10 +281,11 @@ def test_without_the_state_there_are_no_new_terms():
     assert EvolveProposer(REWARD, None, 7, ["unshaped"]).propose(start("Ant"), 1, 8) == []
 
 
+@pytest.mark.slow
 def test_search_finds_the_terms_that_a_fitness_asks_for():
     """The fitness is the correlation with a reward of three terms, of which the start has one.
 
-    Measured: 0.59 at the start; the gains after eight rounds with seeds 7 to 14 are 0.07 to 0.29.
+    Measured: 0.59 at the start, 0.66 to 0.95 after six rounds with seeds 7 to 14; 0.72, 0.66, 0.77 and 0.69 here.
     """
     keys = state_of("Ant")
     states = tensors(keys, seed=1)
@@ -296,14 +297,14 @@ def test_search_finds_the_terms_that_a_fitness_asks_for():
 
     def search(seed):
         archive, proposer = start("Ant"), EvolveProposer(REWARD, None, seed, ["unshaped"], state=keys)
-        for number in range(1, 9):
+        for number in range(1, 7):
             proposals = proposer.propose(archive, number, 16)
             archive.attempts += attempts(proposals, number, [fitness(p.source) for p in proposals])
         return archive.best().fitness
 
     first = fitness(start("Ant").baselines["unshaped"].source)
-    gains = [search(seed) - first for seed in range(7, 10)]
-    assert min(gains) > 0.03 and sum(gains) / len(gains) > 0.08, gains
+    gains = [search(seed) - first for seed in range(7, 11)]
+    assert min(gains) > 0.05 and sum(gains) / len(gains) > 0.1, gains
 
 
 # proposals
@@ -322,7 +323,7 @@ def test_proposals_pass_the_check(task):
     assert len(passed) >= 37, {name: str(error) for name, error in failed.items()}
 
 
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", FEW_TASKS)
 def test_proposals_are_new_and_have_known_parents(task):
     archive = with_shipped(task)
     known = {source(a.source).fingerprint() for a in [*archive.attempts, *archive.baselines.values()]}

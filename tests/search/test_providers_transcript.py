@@ -1,6 +1,5 @@
 """The transcript: no reply is paid twice, whenever the process dies; replays; budgets; Ctrl-C."""
 
-import json
 import os
 import random
 import signal

@@ -9,9 +9,7 @@ import pytest
 
 from envcoder_bench.report.html import text
 from envcoder_bench.search.archive import Archive, Attempt
-from envcoder_bench.search.family import ancestry, family
-from envcoder_bench.search.report import write_report
-from envcoder_bench.search.source_diff import diff
+from envcoder_bench.search.report import ancestry, diff, family, write_report
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(
@@ -41,7 +39,7 @@ def archive(*attempts, human=0.5):
 
 
 def failed(name, round, error="f.py:3: in compute_reward: raised", parents=("human",)):
-    return Attempt(name, round, "def f(", parents, status="failed_at_load", error=error)
+    return Attempt(name, round, "def f(", parents, status="failed at load", error=error)
 
 
 class Reader(HTMLParser):

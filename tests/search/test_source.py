@@ -229,11 +229,13 @@ def test_aliases_and_torchscript_are_normalized():
 
 def test_unused_code_is_removed_and_layout_kept():
     text = (
-        "import math\nimport torch\nUNUSED = 1\n\n# half\nWIDTH = (\n    0.5  # m, \u00fcber alles\n)\n\n\ndef helper(x):\n"
-        "    return x\n\n\n# what earns\n@torch.no_grad()\ndef compute_reward(a, b):\n    return torch.abs(\n"
-        "        a / WIDTH  # near\n    )\n"
+        "import math\nimport torch\nUNUSED = 1\n\n# half\nWIDTH = (\n    0.5  # m, \u00fcber alles\n)\n\n\n"
+        "def helper(x):\n    return x\n\n\n# what earns\n@torch.no_grad()\ndef compute_reward(a, b):\n"
+        "    return torch.abs(\n        a / WIDTH  # near\n    )\n"
     )
-    kept = text.replace("import math\n", "").replace("UNUSED = 1\n", "").replace("def helper(x):\n    return x\n\n\n", "")
+    kept = text
+    for unused in ("import math\n", "UNUSED = 1\n", "def helper(x):\n    return x\n\n\n"):
+        kept = kept.replace(unused, "")
     assert whole(text).text == kept
     assert whole(f'"""Old."""\n\n{text}').with_docstring("It.") == f'"""It."""\n\n{kept}'
 
