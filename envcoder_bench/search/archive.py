@@ -86,11 +86,11 @@ class Attempt:
 
     def measured_again(self, by_seed: dict[int, float]) -> Attempt:
         """Return the attempt with the fitness of further seeds."""
-        known = {**self.by_seed, **by_seed}
-        if not known:
+        every = {**self.by_seed, **by_seed}
+        if not every:
             return self
-        one = self.over_episodes if len(known) == 1 else None
-        return replace(self, by_seed=known, fitness=math.fsum(known.values()) / len(known), over_episodes=one)
+        one = self.over_episodes if len(every) == 1 else None
+        return replace(self, by_seed=every, fitness=math.fsum(every.values()) / len(every), over_episodes=one)
 
     @property
     def outcome(self) -> str:
@@ -125,8 +125,8 @@ class Archive:
 
     def model(self) -> FitnessModel:
         """Return what is known of the fitness of all whole trainings, by attempt and baseline."""
-        known = [a for a, _ in _measured([*self.baselines.values(), *self.attempts]) if not a.stopped_at]
-        return FitnessModel({a.name: a.by_seed for a in known}, bounds=self.bounds)
+        whole = [a for a, _ in _measured([*self.baselines.values(), *self.attempts]) if not a.stopped_at]
+        return FitnessModel({a.name: a.by_seed for a in whole}, bounds=self.bounds)
 
     def interval(self, attempt: Attempt, model: FitnessModel) -> tuple[float, float] | None:
         """Return the 95 % interval of a fitness: over several seeds, else over the episodes of the only one."""
@@ -161,8 +161,8 @@ class Archive:
 
     def ranked(self, attempts: Sequence[Attempt] | None = None) -> list[Attempt]:
         """Return the attempts that have a fitness, the best first; of all attempts by default."""
-        known = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
-        return [known[name] for name in self.order() if name in known]
+        measured = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
+        return [measured[name] for name in self.order() if name in measured]
 
     def best(self) -> Attempt | None:
         """Return the first of ``ranked``; None if it is empty."""
@@ -202,8 +202,8 @@ def _measured(attempts: Sequence[Attempt]) -> list[tuple[Attempt, float]]:
 
 def difference(attempt: Attempt, other: Attempt) -> float | None:
     """Return the mean difference in fitness over the seeds that both have; None if there are none."""
-    found = [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
-    return math.fsum(found) / len(found) if found else None
+    gaps = [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
+    return math.fsum(gaps) / len(gaps) if gaps else None
 
 
 def compared(attempt: Attempt, other: Attempt, model: FitnessModel) -> Difference | None:
@@ -212,8 +212,8 @@ def compared(attempt: Attempt, other: Attempt, model: FitnessModel) -> Differenc
     if mean is None:
         return None
     shared = len(set(attempt.by_seed) & set(other.by_seed))
-    known = shared > 1 and {attempt.name, other.name} <= set(model.names)
-    return model.difference(attempt.name, other.name) if known else Difference(mean, seeds=shared)
+    modelled = shared > 1 and {attempt.name, other.name} <= set(model.names)
+    return model.difference(attempt.name, other.name) if modelled else Difference(mean, seeds=shared)
 
 
 class Proposer(Protocol):
@@ -281,11 +281,11 @@ def _attempt(row: dict[str, Any]) -> Attempt:
 
 
 def _point(row: dict[str, Any]) -> Point:
-    known: dict[str, Any] = {key: math.nan if value is None else value for key, value in row.items()}
-    known["components"] = {
+    values: dict[str, Any] = {key: math.nan if value is None else value for key, value in row.items()}
+    values["components"] = {
         name: tuple(math.nan if x is None else x for x in three) for name, three in row["components"].items()
     }
-    return Point(**known)
+    return Point(**values)
 
 
 def _without_nan(value: Any) -> Any:

@@ -379,8 +379,8 @@ def add_term(source: Source, all_quantities: Sequence[Quantity], rng: Random) ->
     # the function may read single keys of the state by name, and not the state
     arguments = [*reward.args.posonlyargs, *reward.args.args, *reward.args.kwonlyargs]
     if "state_dict" not in {argument.arg for argument in arguments}:
-        place = source.text.encode().index(b"(", source.span(reward)[0]) + 1
-        edits.append((place, place, "state_dict, " if arguments else "state_dict"))
+        parameters = source.text.encode().index(b"(", source.span(reward)[0]) + 1
+        edits.append((parameters, parameters, "state_dict, " if arguments else "state_dict"))
     return source.edited(*edits), f"{weight:.3g} times {label!r} of the state"
 
 
@@ -411,12 +411,12 @@ def quantities(state: Mapping[str, Key]) -> list[Quantity]:
     """Return the quantities of a state with these keys, shapes without the environment axis; only floats are used."""
     floats = {key: spec for key, spec in state.items() if spec.dtype.startswith("float") and math.prod(spec.shape)}
     specs = {key: _resolved(spec, state) for key, spec in floats.items()}
-    found = [q for key, spec in specs.items() if not REFERENCES.search(key) for q in _of_key(key, spec)]
+    all_quantities = [q for key, spec in specs.items() if not REFERENCES.search(key) for q in _of_key(key, spec)]
     for (a, one), (b, other) in combinations(specs.items(), 2):
         constant = REFERENCES.search(a) and REFERENCES.search(b)
         if one.shape == other.shape and one.unit == other.unit and len(one.shape) < 2 and not constant:
-            found.append(_apart(a, b, one))
-    return found
+            all_quantities.append(_apart(a, b, one))
+    return all_quantities
 
 
 def _resolved(spec: Key, state: Mapping[str, Key]) -> Key:

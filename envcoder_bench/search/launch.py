@@ -193,8 +193,8 @@ def _run(
         search = Search(folder, spec.settings, cfg, spec.overrides, proposer, writer, about, view)
         result = search.run()
         if isinstance(provider, ReplayProvider) and provider.by_label:
-            found = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
-            view.say(f"{found}: the prompts differ from the recorded ones")
+            replies = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
+            view.say(f"{replies}: the prompts differ from the recorded ones")
         return result
 
 

@@ -203,5 +203,5 @@ def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -
         return reply.error, "", ""
     begin = one_line(reply.text, EXCERPT)
     note = f"it begins: {begin}" if begin else "it is empty"
-    found = f", only {listed(left_out)}" if left_out else ""
-    return f"no {listed(types) if left_out else 'compute_* function'} in the reply{found}", note, begin or "(nothing)"
+    only = f", only {listed(left_out)}" if left_out else ""
+    return f"no {listed(types) if left_out else 'compute_* function'} in the reply{only}", note, begin or "(nothing)"

@@ -216,8 +216,8 @@ class Search:
     def _videos(self, final: Sequence[Ranked]) -> PageVideos:
         """Return the videos of the final evaluation, which are made once."""
         count = default_videos()
-        known = read_videos(self._folder.final) if count != 0 else None
-        return known or videos_of(open_run(self._folder.final), final, count)
+        kept = read_videos(self._folder.final) if count != 0 else None
+        return kept or videos_of(open_run(self._folder.final), final, count)
 
 
 def _flags(error: UserError) -> str:

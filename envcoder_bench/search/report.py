@@ -206,10 +206,10 @@ def _tokens(usage: Mapping[str, Any]) -> int:
 
 def _cost(costs: Sequence[float | None]) -> str:
     """Return the sum of the known costs in US dollars, and whether some are unknown."""
-    known = [cost for cost in costs if cost is not None]
-    if not known:
+    dollars = [cost for cost in costs if cost is not None]
+    if not dollars:
         return "unknown"
-    return f"${sum(known):.2f}" if len(known) == len(costs) else f"${sum(known):.2f} and unknown costs"
+    return f"${sum(dollars):.2f}" if len(dollars) == len(costs) else f"${sum(dollars):.2f} and unknown costs"
 
 
 # parts that the report shares with the page of a run

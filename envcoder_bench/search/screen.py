@@ -115,7 +115,7 @@ def best_so_far(archive: Archive) -> str:
     best = archive.best()
     if best is None:
         return "no candidate has a fitness yet"
-    compared = [_against(best, own.name, own) for own in archive.references]
+    compared = [_against(best, reference.name, reference) for reference in archive.references]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
     text = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
     rivals = _rivals(archive, best)
@@ -125,8 +125,8 @@ def best_so_far(archive: Archive) -> str:
 
 
 def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
-    found = difference(attempt, baseline)
-    return "" if found is None else f"; {found:+.3g} against {name}"
+    mean = difference(attempt, baseline)
+    return "" if mean is None else f"; {mean:+.3g} against {name}"
 
 
 def _rivals(archive: Archive, best: Attempt) -> list[str]:
@@ -158,8 +158,8 @@ def times(writing: float, training: float) -> str:
 
 def verdict(ranked: Sequence[Ranked], name: str) -> str:
     """Compare the best with the human baseline in the final evaluation, in one line."""
-    found = {row.candidate: row for row in ranked}
-    best, human = found.get(name), found.get(HUMAN)
+    rows = {row.candidate: row for row in ranked}
+    best, human = rows.get(name), rows.get(HUMAN)
     if best is None or best.rank is None:
         reason = without_folders(best.error) if best else "it is not in it"
         return f"{name} has no fitness in the final evaluation: {reason}"
@@ -175,6 +175,6 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
     return f"{name} is {result} on {seeds}: {best.vs_human:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}{failed}"
 
 
-def paths(found: Iterable[Path]) -> str:
+def paths(files: Iterable[Path]) -> str:
     """Return the paths of the files, one per line."""
-    return "\n".join(shown(path) for path in found)
+    return "\n".join(shown(path) for path in files)

@@ -143,12 +143,12 @@ class Source:
             kept = [name for name in bound(statement) if name not in left_out]
             if len(kept) == len(bound(statement)):
                 continue
-            if kept and not isinstance(statement, _IMPORTS):
-                raise UnsupportedCode(f"line {statement.lineno}: several names are bound at once")
-            if kept:
+            if not kept:
+                removed.add(id(statement))
+            elif isinstance(statement, _IMPORTS):
                 edits.append((*self.span(statement), _import_of(statement, {name: name for name in kept})))
             else:
-                removed.add(id(statement))
+                raise UnsupportedCode(f"line {statement.lineno}: several names are bound at once")
         return Source(self._without(removed)) if not edits else self.edited(*edits).without(left_out)
 
     def renamed(self, names: Mapping[str, str]) -> Source:

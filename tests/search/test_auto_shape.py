@@ -158,19 +158,6 @@ def test_replay_gives_the_same_search(served_search, tmp_path, capsys):
         assert told in shown, told
 
 
-def test_several_replies_per_request_give_the_same_search(served_search, tmp_path):
-    folder, _ = served_search
-    rounds = [REPLIES[:3], REPLIES[3:4], REPLIES[4:5], REPLIES[5:8], REPLIES[8:9], REPLIES[9:12], *zip(REPLIES[12:])]
-    with FakeLLM(max_replies=128) as server:
-        server.script.extend(answer(list(texts)) for texts in rounds)
-        other = run(tmp_path / "several", *QUICK, *served(server))
-    assert [body.get("n", 1) for body in server.bodies] == list(map(len, rounds))
-    same = [name for name in texts(folder) if not name.endswith("round.json")]  # which says what was paid
-    assert {name: texts(other)[name] for name in same} == {name: texts(folder)[name] for name in same}
-    used = [json.loads((other / "rounds" / str(k) / "round.json").read_text())["usage"] for k in (1, 2, 3)]
-    assert [(u["input_tokens"], u["output_tokens"]) for u in used] == [(300, 100), (200, 80), (300, 100)]
-
-
 def test_transcript_of_another_task_is_refused(served_search, tmp_path, capsys):
     folder, _ = served_search
     words = ["Ant" if word == "Cartpole" else word for word in QUICK]

@@ -163,7 +163,7 @@ def left_out_text(archive: Archive) -> str:
             names.setdefault(function, []).append(attempt.name)
     if not names:
         return ""
-    each = ", ".join(f"{function} (of {cut(', '.join(own), LINE_WIDTH)})" for function, own in names.items())
+    each = ", ".join(f"{function} (of {cut(', '.join(attempts), LINE_WIDTH)})" for function, attempts in names.items())
     return f"Not part of this search, so left out of candidates and never trained: {each}. Do not write them."
 
 
@@ -211,10 +211,10 @@ def measured(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
 def _compared(attempt: Attempt, archive: Archive, model: FitnessModel) -> str:
     comparisons = []
     for name, baseline in archive.baselines.items():
-        found = compared(attempt, baseline, model)
-        if found is not None:
-            half = "" if math.isnan(found.low) else f" ± {half_width(found.mean, found.low, found.high):.2g}"
-            comparisons.append(f"{found.mean:+.3g}{half} against {name}")
+        gap = compared(attempt, baseline, model)
+        if gap is not None:
+            half = "" if math.isnan(gap.low) else f" ± {half_width(gap.mean, gap.low, gap.high):.2g}"
+            comparisons.append(f"{gap.mean:+.3g}{half} against {name}")
     return f" ({', '.join(comparisons)})" if comparisons else ""
 
 
@@ -243,13 +243,14 @@ def _over_seeds(points: Sequence[Point]) -> list[Point]:
     for point in points:
         by_iteration.setdefault(point.iteration, []).append(point)
     joined = []
-    for iteration, own in sorted(by_iteration.items()):
+    for iteration, of_iteration in sorted(by_iteration.items()):
         components = {}
-        for name in dict.fromkeys(name for point in own for name in point.components):
-            means, lows, highs = zip(*(p.components[name] for p in own if name in p.components))
+        for name in dict.fromkeys(name for point in of_iteration for name in point.components):
+            means, lows, highs = zip(*(p.components[name] for p in of_iteration if name in p.components))
             components[name] = (_mean(means), min(lows), max(highs))
-        fitness, length = _mean([p.fitness for p in own]), _mean([p.episode_length for p in own])
-        joined.append(Point(own[0].candidate, own[0].seed, iteration, own[0].env_steps, fitness, length, components))
+        fitness, length = _mean([p.fitness for p in of_iteration]), _mean([p.episode_length for p in of_iteration])
+        first = of_iteration[0]
+        joined.append(Point(first.candidate, first.seed, iteration, first.env_steps, fitness, length, components))
     return joined
 
 
@@ -272,11 +273,11 @@ def failure(attempt: Attempt) -> str:
 
 def explain(error: str, source: str) -> str:
     """Return an error as ``NAME:LINE: MESSAGE`` without folders, followed by that line of the candidate's source."""
-    place, message = split_place(without_folders(error))
+    location, message = split_place(without_folders(error))
     message = cut(message, ERROR_WIDTH)
-    if not place:
+    if not location:
         return message
-    file, _, number = place.rpartition(":")
+    file, _, number = location.rpartition(":")
     lines = source.splitlines() if Path(file).stem not in NOT_CANDIDATES else []
     text = cut(lines[int(number) - 1].strip(), LINE_WIDTH) if 0 < int(number) <= len(lines) else ""
     return f"{Path(file).name}:{number}: {message}" + (f"\n    {text}" if text else "")

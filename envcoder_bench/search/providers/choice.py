@@ -32,9 +32,9 @@ def kind_of(llm: str) -> str:
     for kind, pattern in _PATTERNS:
         if pattern.fullmatch(llm):
             return kind
-    known = [*read_prices(), *WITHOUT_MODEL, "openai:NAME", "anthropic:NAME", "replay:FILE"]
+    names = [*read_prices(), *WITHOUT_MODEL, "openai:NAME", "anthropic:NAME", "replay:FILE"]
     raise UserError(
-        f"--llm {llm}: no such model{near_matches(llm.lower(), known)}; give gpt-*, o* (o3, o4-mini) or claude-*, "
+        f"--llm {llm}: no such model{near_matches(llm.lower(), names)}; give gpt-*, o* (o3, o4-mini) or claude-*, "
         "openai:NAME or anthropic:NAME (also for servers of your own, with --base_url), replay:FILE, evolve or random"
     )
 

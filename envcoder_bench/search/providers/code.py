@@ -90,15 +90,15 @@ def _fenced_blocks(text: str, cut_off: bool) -> tuple[list[str], bool]:
             blocks.append(textwrap.dedent("\n".join(lines)).strip("\n"))
 
     for line in text.split("\n"):
-        found = _fence(line)
-        if marks and found and not found[1] and found[0].startswith(marks):
+        fence = _fence(line)
+        if marks and fence and not fence[1] and fence[0].startswith(marks):
             close()
             marks = ""
-        elif found and (not marks or found[1]):  # a language opens a new block, even if an end is missing
+        elif fence and (not marks or fence[1]):  # a language opens a new block, even if an end is missing
             if marks:
                 close()
-            marks, lines, fenced = found[0], [], True
-            python = found[1].lower().strip("{.}") in _PYTHON
+            marks, lines, fenced = fence[0], [], True
+            python = fence[1].lower().strip("{.}") in _PYTHON
         else:
             lines.append(line)
     if marks and not cut_off:

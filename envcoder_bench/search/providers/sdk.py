@@ -172,7 +172,7 @@ class Model:
 
     Attributes:
         name, model: see Provider.
-        url: URL of another server with the protocol; empty for the provider's own.
+        url: URL of another server with the protocol; empty for the provider itself.
         client: the arguments of the SDK's client that both have.
     """
 
@@ -352,10 +352,10 @@ def hiding(key: str, url: str = "") -> Hide:
     secrets = {key, login, login.partition(":")[2]}
     secrets |= {unquote(secret) for secret in secrets}
     secrets.add(base64.b64encode(unquote(login).encode()).decode())  # the header that a server may echo
-    known = sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
+    longest_first = sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
 
     def hide(text: str) -> str:
-        for secret in known:
+        for secret in longest_first:
             text = text.replace(secret, HIDDEN)
         return text
 
@@ -364,8 +364,8 @@ def hiding(key: str, url: str = "") -> Hide:
 
 def login_of(url: str) -> str:
     """Return ``USER:PASSWORD`` of ``https://USER:PASSWORD@host/v1``; empty without it."""
-    found = _LOGIN.search(url)
-    return found.group()[:-1] if found else ""
+    login = _LOGIN.search(url)
+    return login.group()[:-1] if login else ""
 
 
 def without_login(url: str) -> str:

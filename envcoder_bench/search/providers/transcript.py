@@ -292,8 +292,8 @@ class ReplayProvider:
         recorded, reply = self._by_label.get((request.label, request.attempt), (None, None))
         who = request.label or "a request without a label"
         if recorded is None or reply is None or not request.label:
-            known = sorted({label for label, _ in self._by_label if label}, key=_natural)
-            ends = f"it holds {known[0]} to {known[-1]}" if known else "its requests have no labels"
+            labels = sorted({label for label, _ in self._by_label if label}, key=_natural)
+            ends = f"it holds {labels[0]} to {labels[-1]}" if labels else "its requests have no labels"
             again = f" (asked again, time {request.attempt + 1})" if request.attempt else ""
             raise UserError(f"--llm replay:{self.path} has no reply for {who}{again}: {ends}")
         self._check_system(recorded.system, request.system, f" for {who}")
