@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+from pydantic import ConfigDict, TypeAdapter
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.points import Point
@@ -115,6 +116,8 @@ class Archive:
         bounds: the least and the greatest fitness of an episode.
         untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None before the first.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="strings")  # of archive.json
 
     attempts: list[Attempt] = field(default_factory=list)
     baselines: dict[str, Attempt] = field(default_factory=dict)
@@ -236,16 +239,12 @@ def proposal_name(round: int, index: int) -> str:
     return f"r{round}_{index:02d}"
 
 
+_FILE = TypeAdapter(Archive)
+
+
 def write_archive(path: Path, archive: Archive) -> None:
     """Write archive.json atomically."""
-    content = {
-        "attempts": [_plain(attempt) for attempt in archive.attempts],
-        "baselines": {name: _plain(attempt) for name, attempt in archive.baselines.items()},
-        "reference": archive.reference,
-        "seeds": {number: list(seeds) for number, seeds in archive.seeds.items()},
-        "untrained": None if archive.untrained is None else _plain(archive.untrained),
-    }
-    write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomic(path, _FILE.dump_json(archive, indent=1).decode() + "\n")
 
 
 def read_archive(path: Path) -> Archive:
@@ -255,43 +254,6 @@ def read_archive(path: Path) -> Archive:
         ValueError: if the file is not an archive; the message names it.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        untrained = content["untrained"]
-        return Archive(
-            [_attempt(row) for row in content["attempts"]],
-            {name: _attempt(row) for name, row in content["baselines"].items()},
-            content["reference"],
-            {int(number): tuple(seeds) for number, seeds in content["seeds"].items()},
-            None if untrained is None else _attempt(untrained),
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        return _FILE.validate_json(path.read_bytes())
+    except ValueError as error:
         raise ValueError(f"{path}: not a search's archive: {error}") from error
-
-
-def _plain(attempt: Attempt) -> dict[str, Any]:
-    return _without_nan(asdict(attempt))
-
-
-def _attempt(row: dict[str, Any]) -> Attempt:
-    tuples = {key: tuple(row[key]) for key in ("parents", "left_out")}
-    over_episodes = None if row["over_episodes"] is None else tuple(row["over_episodes"])
-    by_seed = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
-    points = tuple(map(_point, row["points"]))
-    return Attempt(**{**row, **tuples, "over_episodes": over_episodes, "by_seed": by_seed, "points": points})
-
-
-def _point(row: dict[str, Any]) -> Point:
-    values: dict[str, Any] = {key: math.nan if value is None else value for key, value in row.items()}
-    values["components"] = {
-        name: tuple(math.nan if x is None else x for x in three) for name, three in row["components"].items()
-    }
-    return Point(**values)
-
-
-def _without_nan(value: Any) -> Any:
-    """Replace numbers that are not finite, which JSON does not have, by None."""
-    if isinstance(value, dict):
-        return {key: _without_nan(x) for key, x in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(x) for x in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

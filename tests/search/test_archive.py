@@ -49,7 +49,7 @@ def test_archive_round_trips(tmp_path):
     assert math.isnan(again.attempts[0].points[0].fitness)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"attempts": [{"name": 1}], "baselines": {}}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"candidates": []}', '{"attempts": [{"name": 1}], "baselines": {}}'])
 def test_other_file_is_refused(tmp_path, text):
     path = tmp_path / "archive.json"
     path.write_text(text)

@@ -50,7 +50,7 @@ def test_best_is_written_to_a_file(tmp_path):
     folder.write_archive(archive)
     assert folder.best.read_text() == "good"
     assert folder.read_archive() == archive
-    folder.archive.write_text("{}")
+    folder.archive.write_text("[]")
     with pytest.raises(UserError, match=r"archive\.json: not a search's archive"):
         folder.read_archive()
 
