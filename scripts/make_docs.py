@@ -19,7 +19,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
-from envcoder_bench.tasks.registry import get_spec, state_table
+from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import control_timing
 from envcoder_bench.tools.describe import function_docs, timing
 
@@ -65,7 +65,7 @@ CONFIGS = {
     "cfg/config.yaml": "A run: `eval-shapers`",
     "cfg/auto_shape.yaml": "A search: `auto-shape`",
     "cfg/eval_policies.yaml": "A comparison of policies: `eval-policies`",
-    "cfg/train/AnymalPPO.yaml": "PPO: Anymal",
+    "cfg/train/PPO.yaml": "PPO",
 }
 CONFIG_HEADER = f"""\
 # Config
@@ -94,7 +94,7 @@ def docstring(path: Path) -> str:
 
 def baselines_table(name: str) -> str:
     """Return a table of what the functions of the baselines do, by the first lines of their docstrings."""
-    docs = {baseline: function_docs(name, baseline) for baseline in BASELINE_FILES}
+    docs = {baseline: function_docs(get_spec(name), baseline) for baseline in BASELINE_FILES}
     rows = [f"| function | {' | '.join(BASELINE_FILES)} |", "|---" * (1 + len(BASELINE_FILES)) + "|"]
     for function in SHAPER_TYPES:
         cells = [docs[baseline].get(function, "") for baseline in BASELINE_FILES]
@@ -148,7 +148,7 @@ def task_page(name: str) -> str:
             wrapped(f"`human`: {sources}"),
             details,
             "## State",
-            state_table(name),
+            spec.state_table(),
             "## Candidates",
             f"In `user_functions/{name}/`:",
             candidates_table(name) + "\n",

@@ -13,7 +13,7 @@ from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.cli.flags import build_parser
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
-from envcoder_bench.run.train import session_start
+from envcoder_bench.run.train import session as session_module
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
@@ -226,7 +226,7 @@ def test_ctrl_c_in_a_run_prints_the_resume_command(tmp_path, capsys, monkeypatch
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session_start, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(session_module, "GroupedVecTask", interrupted)
     (path,) = write_candidates(tmp_path / "files", {"a": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
     output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", path, *size, expect=130)

@@ -113,12 +113,12 @@ def _train(output, sources, names, task, words):
         (
             "Cartpole",
             CARTPOLE,
-            [*QUICK, "task.env.episodeLength=60", "--num_envs_per_candidate", 7, "--learning_iterations", 4],
+            [*QUICK, "task.env.episodeLength=40", "--num_envs_per_candidate", 7, "--learning_iterations", 3],
         ),
         (
             "Ant",
             ANT,
-            [*QUICK, "task.env.episodeLength=25", "--num_envs_per_candidate", 5, "--learning_iterations", 3],
+            [*QUICK, "task.env.episodeLength=25", "--num_envs_per_candidate", 5, "--learning_iterations", 2],
         ),
         ("Anymal", ANYMAL, [*ANYMAL_QUICK, "--num_envs_per_candidate", 5, "--learning_iterations", 2]),
     ],
@@ -139,7 +139,7 @@ def test_candidate_is_bitwise_equal_alone_and_in_larger_runs(tmp_path, task, sou
 
 
 def test_seeds_of_a_candidate_equal_separate_runs(tmp_path):
-    words = [*QUICK, "task.env.episodeLength=60", "--num_envs_per_candidate", 7, "--learning_iterations", 3]
+    words = [*QUICK, "task.env.episodeLength=30", "--num_envs_per_candidate", 7, "--learning_iterations", 2]
     both = _train(tmp_path / "both", CARTPOLE, ["mine", "random_start"], "Cartpole", [*words, "--seeds", 2])
     second = _train(tmp_path / "second", CARTPOLE, ["random_start"], "Cartpole", [*words, "--seed", 1])
     rows = results(both).loc["random_start"].set_index("seed")

@@ -10,9 +10,9 @@ import envcoder_bench
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
     *("cli", "tools", "search", "grid", "export", "adapters", "video", "run", "report", "jail", "trainers"),
-    *("env", "compile", "shaping", "tasks", "isaacgym", "terrain", "sim", "core"),
+    *("env", "compile", "shaping", "tasks", "isaacgym", "terrain", "sim", "compat", "core"),
 ]
-ENGINES = {"sim", "isaacgym"}
+ENGINES = {"sim", "isaacgym", "compat"}
 HOLDS = {
     **{"mujoco": ENGINES, "mujoco_warp": ENGINES},
     **{"openai": {"search"}, "anthropic": {"search"}, "ray": {"run"}, "av": {"video"}},

@@ -1,11 +1,15 @@
 """Runs survive closed pipes and terminals, full disks and missing streams."""
 
+import contextlib
 import errno
+import io
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
@@ -39,12 +43,10 @@ def shell(folder, redirection, iterations=3, **environment):
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "redirection",
-    ["2>&1 | head -n 1", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"],
-)
-def test_run_is_independent_of_its_output_streams(tmp_path, redirection):
-    code, _ = shell(tmp_path, redirection)
+@pytest.mark.parametrize("redirection", ["<&- >&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_run_needs_neither_output_streams_nor_a_cache(tmp_path, redirection):
+    (tmp_path / "file").write_text("")
+    code, _ = shell(tmp_path, redirection, ENVCODER_BENCH_CACHE=str(tmp_path / "file" / "cache"))
     assert code == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"summary.json", "results.csv", "ranking.png"} <= names and "checkpoint.pth" not in names
@@ -63,10 +65,21 @@ def test_closed_pipe_does_not_end_a_training(tmp_path):
     assert (output / "summary.json").exists()
 
 
-def test_ascii_output_encoding_replaces_table_characters(tmp_path):
-    code, told = shell(tmp_path, "", PYTHONIOENCODING="ascii")
+def test_ascii_output_encoding_replaces_table_characters(tmp_path, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")  # as with PYTHONIOENCODING=ascii
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert command("eval-shapers", main, [*words(tmp_path, 1), "--output_dir", str(tmp_path / "run")]) == 0
+    stream.flush()
+    assert b" +- " in stream.buffer.getvalue()
+
+
+def test_description_on_a_full_disk_is_no_error(monkeypatch):
+    full = open("/dev/full", "w")  # noqa: SIM115, its end fails: what it holds cannot be written
+    monkeypatch.setattr(sys, "stdout", full)
+    code = command("eval-shapers", main, ["--task", "Anymal", "--describe"])
+    with contextlib.suppress(OSError):
+        full.close()
     assert code == 0
-    assert b" +- " in told
 
 
 @pytest.mark.parametrize(
@@ -75,46 +88,48 @@ def test_ascii_output_encoding_replaces_table_characters(tmp_path):
         ("--help", "| head -n 1"),
         ("--help", ">/dev/full"),
         ("--help", ">&-"),
-        ("--task Anymal --describe", ">/dev/full"),
     ],
 )
-def test_help_and_descriptions_accept_closed_streams(flags, redirection):
+def test_help_accepts_closed_streams(flags, redirection):
     line = f"{' '.join(EVAL_SHAPERS)} {flags} {redirection}"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def stopped_by(folder, number, times=1, ignored=False, iterations=20_000):
-    """Signal a training that is under way; returns its exit code and what was said."""
-    output = folder / "run"
-    process = subprocess.Popen(
-        [*COMMAND, *words(folder, iterations), "--output_dir", str(output)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # as the shell may have left it for the tests is no matter: nohup, or & in a script
-        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL),
-    )
-    curves, deadline = output / "curves.csv", time.monotonic() + PATIENCE
-    while time.monotonic() < deadline and not (curves.exists() and curves.read_bytes().count(b"\n") > 1):
-        time.sleep(0.01)
-    for _ in range(times):
-        process.send_signal(number)
-    told = process.communicate(timeout=PATIENCE)[1]
-    return process.returncode, told
+def signalled(folder, number, times=1, iterations=20_000):
+    """Run the command in this process, and signal it once the training is under way; returns the exit code."""
+    curves = folder / "run" / "curves.csv"
+
+    def send():
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and not (curves.exists() and curves.read_bytes().count(b"\n") > 1):
+            time.sleep(0.01)
+        for _ in range(times):
+            os.kill(os.getpid(), number)
+
+    before, sender = signal.getsignal(number), threading.Thread(target=send)
+    sender.start()
+    try:
+        return main([*words(folder, iterations), "--output_dir", str(folder / "run")])
+    finally:
+        sender.join()
+        assert signal.getsignal(number) == before, "the handlers are those of before"
 
 
 @pytest.mark.parametrize("number, times", [(signal.SIGHUP, 3), (signal.SIGTERM, 1), (signal.SIGINT, 1)])
-def test_signals_stop_a_training_with_a_checkpoint(tmp_path, number, times):
-    code, told = stopped_by(tmp_path, number, times)
-    assert code == 128 + number
+def test_signals_stop_a_training_with_a_checkpoint(tmp_path, capsys, number, times):
+    assert signalled(tmp_path, number, times) == 128 + number
+    told = capsys.readouterr().err
     assert "stopped after iteration" in told and f"--resume {tmp_path / 'run'}" in told
     assert (tmp_path / "run" / "checkpoint.pth").exists()
 
 
 def test_nohup_is_respected(tmp_path):
-    code, _ = stopped_by(tmp_path, signal.SIGHUP, ignored=True, iterations=60)
-    assert code == 0
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert signalled(tmp_path, signal.SIGHUP, iterations=60) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert (tmp_path / "run" / "summary.json").exists()
 
 
@@ -123,19 +138,17 @@ def test_nohup_is_respected(tmp_path):
 
 def test_file_size_limit_ends_a_run_with_one_message_and_it_resumes(tmp_path, capsys):
     whole = run(tmp_path / "whole", *words(tmp_path, 6))
-    output, capped = tmp_path / "run", 12_000
-    done = subprocess.run(
-        [*COMMAND, *words(tmp_path, 6), "checkpoint_minutes=0", "--output_dir", str(output)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        # the checkpoint is larger; the tables are not
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (capped, capped)),
-    )
-    assert done.returncode == 2
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"eval-shapers: error: {output / 'checkpoint.pth'}: File too large. What was saved")
-    assert f"--resume {output}" in last and "Traceback" not in done.stderr
+    output, limits = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
+    capsys.readouterr()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, limits[1]))  # the checkpoint is larger; the tables are not
+    try:
+        code = command("eval-shapers", main, [*words(tmp_path, 6), "checkpoint_minutes=0", "--output_dir", str(output)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert code == 2
+    assert re.match(rf"eval-shapers: error: {output}/jobs/\w+\.pth: File too large\. What was saved", last)
+    assert f"--resume {output}" in last
     assert main(["--resume", str(output)]) == 0
     for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
         assert (output / name).read_bytes() == (whole / name).read_bytes()
@@ -152,7 +165,7 @@ def whole(tmp_path_factory):
     return run(folder / "whole", *words(folder, 4), "checkpoint_minutes=0")
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3, 4, 6, 8, 10, 12, 14])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4, 6, 10, 14])
 def test_full_disk_at_any_write_loses_no_results(tmp_path, monkeypatch, capsys, nth, whole):
     """The nth atomic write of a run fails: run folder, result, checkpoint, policy, picture or summary."""
     count, fsync = iter(range(1, 10_000)), os.fsync
@@ -192,12 +205,6 @@ def test_impossible_run_folder_is_refused_before_loading(tmp_path, monkeypatch, 
     told = capsys.readouterr().err
     assert told.startswith("eval-shapers: error: --output_dir ") and told.count("\n") == 1 and len(told) < 400
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
-
-
-def test_unwritable_cache_is_ignored(tmp_path):
-    (tmp_path / "file").write_text("")
-    code, told = shell(tmp_path, "", ENVCODER_BENCH_CACHE=str(tmp_path / "file" / "cache"))
-    assert code == 0, told
 
 
 def test_warnings_of_the_package_are_shown_as_one_line(capsys):

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.run.train.session_start import make_trainer
+from envcoder_bench.run.train.session import make_trainer
 from envcoder_bench.trainers.base import train_iteration
 
 OBS_DIM, ACTION_DIM = 48, 12  # of IsaacGymEnvs' Anymal

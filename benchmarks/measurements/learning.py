@@ -72,9 +72,9 @@ def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
 
 def warm_up(session: Session) -> None:
     """Run one iteration, which compiles and captures, and undo it."""
-    trainer, env, obs = session.trainer.state(), session.env.get_state(), session.obs.clone()
+    trainer, env, obs = session.trainer.get_state(), session.env.get_state(), session.obs.clone()
     session.iterate()
-    session.trainer.load_state(trainer)
+    session.trainer.set_state(trainer)
     session.env.set_state(env)
     session.obs = obs
 

@@ -16,7 +16,7 @@ from envcoder_bench.shaping.kinds import (
     TORQUE,
 )
 from envcoder_bench.tasks.base import HUMAN, SPARSE, UNSHAPED
-from envcoder_bench.tasks.registry import baseline_path, get_spec
+from envcoder_bench.tasks.registry import get_spec
 
 from .training import Study
 
@@ -46,7 +46,7 @@ def variants(task: str) -> dict[str, str | None]:
     A missing component is that of ``unshaped.py``, except that the reward is that of ``sparse.py`` if there is one, and
     that the action is the raw torque.
     """
-    human = shaping_source(baseline_path(task, HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
+    human = shaping_source(get_spec(task).baseline_path(HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
     raw = {name: shaping_source(_raw(task, name), types) for name, types in COMPONENTS.items()}
     found: dict[str, str | None] = {}
     for name, types in COMPONENTS.items():
@@ -79,7 +79,7 @@ def _raw(task: str, component: str) -> str:
     sparse = get_spec(task).folder / f"{SPARSE}.py"
     if component == "reward" and sparse.is_file():
         return sparse.read_text(encoding="utf-8")
-    return baseline_path(task, UNSHAPED).read_text(encoding="utf-8")
+    return get_spec(task).baseline_path(UNSHAPED).read_text(encoding="utf-8")
 
 
 def components(study: Study) -> None:

@@ -103,7 +103,7 @@ def test_warm_up_does_not_change_training():
     for each in (cold, warm):
         for _ in range(2):
             each.iterate()
-    one, two = (each.trainer.state()["learners"] for each in (cold, warm))
+    one, two = (each.trainer.get_state()["learners"] for each in (cold, warm))
     assert all(torch.equal(a["params"], b["params"]) for a, b in zip(one, two))
     assert cold.env.step_count == warm.env.step_count == 32
 

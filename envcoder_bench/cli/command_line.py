@@ -228,7 +228,7 @@ def add_fitness(group: Any) -> None:
 
 def take_config(args: argparse.Namespace) -> None:
     """Add ``--task_config`` to the address of a task that is a Python file, which has no other YAML."""
-    from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK, FILE
+    from envcoder_bench.tasks.isaacgym_tasks import CONFIG_MARK, FILE
 
     match = FILE.fullmatch(args.task or "")
     if match and not match["config"] and args.task_config is not None:

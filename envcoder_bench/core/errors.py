@@ -62,7 +62,7 @@ def exit_on_user_error(program: str) -> Iterator[None]:
         sys.exit(130)
 
 
-def near_matches(word: str, known: Iterable[str]) -> str:
+def near_matches(word: str, words: Iterable[str]) -> str:
     """Return ``" (did you mean X?)"`` for a misspelt word, or an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=3)
+    close = difflib.get_close_matches(word, list(words), n=3)
     return f" (did you mean {' or '.join(close)}?)" if close else ""

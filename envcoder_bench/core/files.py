@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout  # torch's own dependency
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.folder_kinds import folder_kind
+from envcoder_bench.core.folders import folder_kind
 
 LOCK = ".lock"  # file of a folder that one process at a time may write to
 # errors of a disk or a folder, which are not bugs of this program
@@ -84,10 +84,10 @@ def disk_trouble(error: OSError, folder: Path | None = None) -> str:
 
     Any error about a file in ``folder`` counts, because somebody may have deleted the folder.
     """
-    place = None if error.filename is None else Path(os.fsdecode(error.filename))
-    if error.errno not in _SURROUNDINGS and (folder is None or place is None or folder not in place.parents):
+    path = None if error.filename is None else Path(os.fsdecode(error.filename))
+    if error.errno not in _SURROUNDINGS and (folder is None or path is None or folder not in path.parents):
         return ""
-    return f"{error.strerror}" if place is None else f"{place}: {error.strerror}"
+    return f"{error.strerror}" if path is None else f"{path}: {error.strerror}"
 
 
 def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> None:

@@ -1,13 +1,12 @@
-"""Capture of CUDA graphs on a given device, and detection of what waits for it."""
+"""Capture of CUDA graphs on a given device, detection of what waits for it, and pauses of garbage collection."""
 
+import gc
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-
-from envcoder_bench.core.garbage import collection_paused
 
 # calls before a capture: TorchScript profiles its first runs, then compiles; libraries create their handles
 WARM_UPS = 3
@@ -56,3 +55,19 @@ def _set_sync_debug_mode(mode: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that it misses some
         torch.cuda.set_sync_debug_mode(mode)
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Do not look for reference cycles within.
+
+    For captures of CUDA graphs, which fail if the collector frees another graph meanwhile, and for code that makes
+    many long-lived objects, which it would visit again and again.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -7,7 +7,6 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.core.warp_streams import warp_stream
 
 _GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))
@@ -37,15 +36,15 @@ def hash_lanes(seeds: Tensor, counter: int, lanes: Tensor, columns: int) -> Tens
 
     ``counter`` is ``step * PURPOSES + purpose``. The kernel runs on torch's current stream.
     """
-    start_warp()
-    made = torch.empty(len(lanes), columns, dtype=torch.int64, device=lanes.device)
-    if made.numel():
+    wp.init()  # a second call does nothing
+    hashes = torch.empty(len(lanes), columns, dtype=torch.int64, device=lanes.device)
+    if hashes.numel():
         wp.launch(
             _hash,
-            dim=made.shape,
+            dim=hashes.shape,
             inputs=[wp.from_torch(seeds.contiguous()), counter, wp.from_torch(lanes.contiguous())],
-            outputs=[wp.from_torch(made)],
+            outputs=[wp.from_torch(hashes)],
             device=wp.device_from_torch(lanes.device),
             stream=warp_stream(lanes.device),
         )
-    return made
+    return hashes

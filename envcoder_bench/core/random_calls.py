@@ -132,10 +132,10 @@ def drawn_from_stream(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     name = _name(func)
     if name is None:
         return func(*args, **kwargs)
-    own = stream.current() is not None and kwargs.get("generator") is None
-    if own and name == _DROPOUT and args[2] is not False:
+    draws = stream.current() is not None and kwargs.get("generator") is None
+    if draws and name == _DROPOUT and args[2] is not False:
         return _dropped_out(args[0], args[1])
-    return _drawn(name, func, args, kwargs) if own and name in _DRAWS else func(*args, **kwargs)
+    return _drawn(name, func, args, kwargs) if draws and name in _DRAWS else func(*args, **kwargs)
 
 
 @functools.cache
@@ -148,26 +148,26 @@ def _name(func: Any) -> str | None:
 @functools.cache
 def _parameters(func: Any) -> tuple[tuple[str, ...], Arguments]:
     """Return the names of an operator's parameters, and their defaults."""
-    known = func._schema.arguments
-    return tuple(x.name for x in known), {x.name: x.default_value for x in known if x.has_default_value()}
+    parameters = func._schema.arguments
+    return tuple(x.name for x in parameters), {x.name: x.default_value for x in parameters if x.has_default_value()}
 
 
 def _drawn(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     names, defaults = _parameters(func)
-    given = {**defaults, **dict(zip(names, args)), **kwargs}
-    own = next((x for x in given.values() if isinstance(x, Tensor)), None)
-    shape = given.get("size", () if own is None else own.shape)
-    if name == "normal" and isinstance(given.get("mean"), Tensor) and isinstance(given.get("std"), Tensor):
-        shape = torch.broadcast_shapes(given["mean"].shape, given["std"].shape)
-    device = torch.device(given.get("device") or ("cpu" if own is None else own.device))
-    made = _DRAWS[name](tuple(shape), device, given)
+    arguments = {**defaults, **dict(zip(names, args)), **kwargs}
+    tensor = next((x for x in arguments.values() if isinstance(x, Tensor)), None)
+    shape = arguments.get("size", () if tensor is None else tensor.shape)
+    if name == "normal" and isinstance(arguments.get("mean"), Tensor) and isinstance(arguments.get("std"), Tensor):
+        shape = torch.broadcast_shapes(arguments["mean"].shape, arguments["std"].shape)
+    device = torch.device(arguments.get("device") or ("cpu" if tensor is None else tensor.device))
+    drawn = _DRAWS[name](tuple(shape), device, arguments)
     if name.endswith("_"):
-        return own.copy_(made)  # type: ignore[union-attr]
-    kind = torch.get_default_dtype() if own is None else own.dtype
+        return tensor.copy_(drawn)  # type: ignore[union-attr]
+    kind = torch.get_default_dtype() if tensor is None else tensor.dtype
     if name in ("randint", "multinomial"):
         kind = torch.int64
-    asked = given.get("dtype")  # a default is a number there
-    return made.to(asked if isinstance(asked, torch.dtype) else kind)
+    asked = arguments.get("dtype")  # a default is a number there
+    return drawn.to(asked if isinstance(asked, torch.dtype) else kind)
 
 
 def _dropped_out(x: Tensor, p: float) -> tuple[Tensor, Tensor]:

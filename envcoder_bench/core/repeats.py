@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from envcoder_bench.core.messages import is_muted
-from envcoder_bench.core.run_log import LOGGERS, log_path
+from envcoder_bench.core.run_log import LOGGERS, is_muted, log_path
 
 SHOWN = 3  # places that are named for warnings of one kind
 
@@ -70,7 +69,7 @@ def one_line(texts: list[str], log: Path | None = None) -> str:
     """Join warnings of one kind to one line, with their count and the first places; ``log`` has all of them."""
     if len(texts) == 1:
         return texts[0]
-    places = list(dict.fromkeys(found["place"] for found in map(_PLACE.search, texts) if found))
+    places = list(dict.fromkeys(match["place"] for match in map(_PLACE.search, texts) if match))
     others, more = places[1:SHOWN], len(places) - SHOWN
     parts = [f"{len(texts)} times"]
     if others:

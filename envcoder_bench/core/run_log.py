@@ -1,4 +1,4 @@
-"""run.log: all messages of a run, in a file of its folder."""
+"""run.log, all messages of a run in a file of its folder; and muting of messages of work that is repeated later."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -140,3 +141,23 @@ def _detach(log: RunLog) -> None:
         _open -= 1
         if not _open:
             logging.getLogger(LOGGERS[0]).setLevel(_level)
+
+
+_muted: ContextVar[bool] = ContextVar("muted", default=False)
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Suppress this thread's messages and warnings inside the block."""
+    token = _muted.set(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        _muted.reset(token)
+
+
+def is_muted() -> bool:
+    """Return whether this thread is in a ``muted`` block; log handlers that write for people check it."""
+    return _muted.get()

@@ -15,10 +15,10 @@ def quoted(text: str) -> str:
 def invocation(name: str) -> str:
     """Return how a command is started from this shell, such as ``eval-shapers`` or ``python eval_shapers.py``."""
     module = name.replace("-", "_")
-    given = Path(sys.argv[0])
-    if given.name == f"{module}.py":
+    program = Path(sys.argv[0])
+    if program.name == f"{module}.py":
         return f"{_python()} {shlex.quote(sys.argv[0])}"
-    for script in ([given] if given.name == name else []) + [Path(sys.executable).with_name(name)]:
+    for script in ([program] if program.name == name else []) + [Path(sys.executable).with_name(name)]:
         on_path = shutil.which(name)
         if on_path is not None and script.exists() and os.path.samefile(on_path, script):
             return name
@@ -42,7 +42,7 @@ def shown(path: Path) -> str:
 def _python() -> str:
     """Return the command for this Python interpreter in the user's shell."""
     for name in ("python", "python3"):
-        found = shutil.which(name)
-        if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
+        path = shutil.which(name)
+        if path is not None and os.path.abspath(path) == os.path.abspath(sys.executable):
             return name
     return shlex.quote(shown(Path(sys.executable)))

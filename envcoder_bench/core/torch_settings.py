@@ -1,4 +1,4 @@
-"""Saving and restoring of torch's process-wide settings."""
+"""Settings and resources of the process: saving and restoring of torch's settings, and a lock."""
 
 import os
 import threading
@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch._tensor_str import PRINT_OPTS
 
+# Hydra, rl_games' registry and redirected streams belong to the process: of several runs in threads, only one at a time
+# may use them. Training on a CPU does not need the lock.
+ALONE = threading.RLock()
 _lock = threading.Lock()
 _inside = 0  # blocks that are open in all threads
 _before: dict[str, Any] = {}  # the settings before the first of them
@@ -23,7 +26,7 @@ def settings_kept() -> Iterator[None]:
     ``use_deterministic_algorithms`` and print options. For random generators see ``core.stream``.
     """
     global _inside, _before
-    own = torch.get_num_threads()  # read before it is set: the first read in a thread gives the process' number
+    threads = torch.get_num_threads()  # read before it is set: the first read in a thread gives the process' number
     with _lock:
         if not _inside:
             _before = _read()
@@ -33,7 +36,7 @@ def settings_kept() -> Iterator[None]:
     finally:
         with _lock:
             _inside -= 1
-            torch.set_num_threads(own if _inside else _before["threads"])
+            torch.set_num_threads(threads if _inside else _before["threads"])
             if not _inside:
                 _restore(_before)
 

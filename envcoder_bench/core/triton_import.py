@@ -1,6 +1,7 @@
 """Triton, or None where it is not installed, and kernels of it; it is part of torch for CUDA on Linux."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ try:
     import triton.language as tl  # type: ignore[import-not-found]
 except ImportError:
     triton: Any = None
-    tl: Any = None
+    tl: Any = SimpleNamespace(constexpr=None)  # which annotates parameters of kernels
 
 
 def usable_on(device: torch.device, dtype: torch.dtype) -> bool:

@@ -1,5 +1,8 @@
 """Warp's streams for torch's."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import warp as wp
 
@@ -10,8 +13,29 @@ def warp_stream(device: torch.device) -> wp.Stream | None:
     """Return torch's current stream on ``device``, also one that captures, for Warp's launches; None on a CPU."""
     if device.type != "cuda":
         return None
-    own = torch.cuda.current_stream(device)
-    key = own.device.index, own.cuda_stream
+    stream = torch.cuda.current_stream(device)
+    key = stream.device.index, stream.cuda_stream
     if key not in _streams:
-        _streams[key] = wp.stream_from_torch(own)
+        _streams[key] = wp.stream_from_torch(stream)
     return _streams[key]
+
+
+class TorchStream:
+    """Sends Warp's launches on a device to torch's current stream, in order with torch's own work."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = wp.device_from_torch(device)
+        self._torch_device = device
+        self._streams: dict[int, wp.Stream] = {}
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        if not self.device.is_cuda:
+            with wp.ScopedDevice(self.device):
+                yield
+            return
+        handle = torch.cuda.current_stream(self._torch_device).cuda_stream
+        if handle not in self._streams:
+            self._streams[handle] = wp.stream_from_torch(self._torch_device)
+        with wp.ScopedStream(self._streams[handle], sync_enter=False):
+            yield

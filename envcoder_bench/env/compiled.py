@@ -1,7 +1,7 @@
 """Compilation of the traced functions of stages into kernels, and comparison of the kernels with the functions."""
 
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,15 +9,18 @@ from torch import Tensor
 from envcoder_bench.compile import kernels
 from envcoder_bench.compile.c_code import C_TYPES, CCode, write_c
 from envcoder_bench.compile.division import GroupProgram
-from envcoder_bench.compile.program import KINDS, Program
+from envcoder_bench.compile.interpret import Interpreter
+from envcoder_bench.compile.program import ACTION, KINDS, Program
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.env.components import Components
-from envcoder_bench.env.rounding import column_sizes, rounding
 from envcoder_bench.env.stages import Call, Stage
 from envcoder_bench.shaping.faults import one_line
 from envcoder_bench.shaping.kinds import VALUE
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances of a kernel's numbers against torch's
+# a kernel and torch compute in different orders, so that their numbers can be farther from each other than from the
+# exact ones: inverses of matrices, differences of large numbers
+ORDERS = 10.0
 # number and share of a group's environments that may differ more, because a number is close to a threshold
 FEW, SHARE = 1, 0.002
 # where not all are compared at once: programs, after the first check of a process, and groups of a shared program
@@ -78,8 +81,8 @@ class Compiler:
                 for call, program in stage.traced
             ]
             work.append((jobs, buffers))
-        made = kernels.launches(work, stages[0].layout.envs_per_group)
-        for stage, launches, refused in zip(stages, *made):
+        built = kernels.launches(work, stages[0].layout.envs_per_group)
+        for stage, launches, refused in zip(stages, *built):
             stage.launches = launches
             for group, reason in refused:
                 self._call_instead(stage, group, reason)
@@ -90,7 +93,7 @@ class Compiler:
         Interpreting it operation by operation could slow down all other groups.
         """
         call = next(call for call, _ in stage.traced if call.group == group)
-        stage.traced = [(own, program) for own, program in stage.traced if own is not call]
+        stage.traced = [(other, program) for other, program in stage.traced if other is not call]
         if call.function is not None and call.function.program is not None:
             self._refuse(call, reason)
         else:
@@ -108,7 +111,7 @@ class Compiler:
         """
         groups, n, stage.due = stage.layout.num_groups, stage.layout.envs_per_group, False
         first, stage.checks = stage.checks == 0, stage.checks + 1
-        if not stage.traced or (first and all((call.seed, n) in own.verified for call, own in stage.traced)):
+        if not stage.traced or (first and all((call.seed, n) in program.verified for call, program in stage.traced)):
             return
         compared, stage.compared = self._compared(stage, alive), True
         counts, before = self._components.counts.clone(), {key: x.clone() for key, x in stage.buffers.items()}
@@ -134,8 +137,8 @@ class Compiler:
             allowance = torch.zeros(groups, n, dtype=torch.float64, device=self._step.device)
             for call, program in compared:
                 if call.group in differing:
-                    own = rounding(call, program, self._state, n, self._step)
-                    allowance[call.group] = torch.maximum(allowance[call.group], own)
+                    error = rounding(call, program, self._state, n, self._step)
+                    allowance[call.group] = torch.maximum(allowance[call.group], error)
             differing = set(disagreeing(expected, got, groups, n, exact, allowance))
         wrong = {id(program) for call, program in compared if call.group in differing and alive[call.group]}
         replaced: list[int] = []
@@ -162,8 +165,8 @@ class Compiler:
             count, compared = len(shared) if not stage.compared else min(PROGRAMS, len(shared)), []
             for position in range((stage.checks - 1) * count, stage.checks * count):
                 turn, i = divmod(position, len(shared))
-                own = shared[i]
-                compared += [own[(turn * SAMPLE + k) % len(own)] for k in range(min(SAMPLE, len(own)))]
+                same = shared[i]
+                compared += [same[(turn * SAMPLE + k) % len(same)] for k in range(min(SAMPLE, len(same)))]
         return [(call, program) for call, program in compared if alive[call.group]]
 
     def take_back(self, stage: Stage, groups: Sequence[int]) -> None:
@@ -178,8 +181,8 @@ class Compiler:
 
 def _warn(call: Call, message: str) -> None:
     function = call.function
-    place = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
-    warnings.warn(f"{place}: {message}", RuntimeWarning, stacklevel=2)
+    where = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
+    warnings.warn(f"{where}: {message}", RuntimeWarning, stacklevel=2)
 
 
 def _c_code(program: Program, stage: Stage, num_components: int) -> CCode:
@@ -228,3 +231,41 @@ def disagreeing(
         same = near | (x == y) | (torch.isnan(x) & torch.isnan(y))
         wrong.append(((~same).sum(dim=1).cpu() > allowed.unsqueeze(1)).any(dim=1))
     return torch.stack(wrong).any(dim=0).nonzero().flatten().tolist()
+
+
+def rounding(call: Call, program: Program, state: Mapping[str, Tensor], n: int, step: Tensor) -> Tensor:
+    """Return how far apart a group's numbers may be, relative to their columns' sizes, because of rounding: ``(n,)``.
+
+    Args:
+        state: tensors that the program reads: all groups' rows, or group 0's, followed by the others' in memory.
+        n: number of environments of a group; ``step`` is that of the random numbers.
+    """
+    read = {name: _rows(state[name], call.group, n) for name in program.state_names()}
+    action = read[ACTION] if ACTION in read else torch.zeros(n, 1, device=step.device)
+    with call.random_numbers(step):
+        usual = Interpreter(program)(read, action)
+    with call.random_numbers(step):
+        precise = Interpreter(program, precise=True)(read, action)
+    worst = torch.zeros(n, dtype=torch.float64, device=action.device)
+    for name, x in precise.items():
+        if x.is_floating_point():
+            errors = (usual[name] - x).abs() / column_sizes(x.unsqueeze(0))[0].clamp_min(1e-30)
+            worst = torch.maximum(worst, errors.nan_to_num(0.0, 0.0).amax(dim=1))
+    return ORDERS * worst
+
+
+def column_sizes(x: Tensor) -> Tensor:
+    """Return the scale on which numbers ``(groups, n, columns)`` are compared.
+
+    That is the number, or a tenth of its column's median if that is larger: a torque of 0.01 N m among torques of
+    40 N m is a difference of large numbers.
+    """
+    size = x.abs().nan_to_num(0.0, 0.0, 0.0)
+    return torch.maximum(size, 0.1 * size.median(dim=1, keepdim=True).values)
+
+
+def _rows(x: Tensor, group: int, n: int) -> Tensor:
+    """Return a group's rows, which can be beyond the end of the tensor."""
+    stride = x.stride(0)
+    flat = x.as_strided((n, x[0].numel()), (stride, 1), x.storage_offset() + group * n * stride)
+    return flat.reshape(n, *x.shape[1:])

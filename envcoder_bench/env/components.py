@@ -27,7 +27,7 @@ class Components:
 
     def __init__(self, layout: GroupLayout, names: Sequence[tuple[str, ...]], device: torch.device) -> None:
         self._names = list(names)
-        groups, rows = layout.num_groups, 1 + max(len(own) for own in names)
+        groups, rows = layout.num_groups, 1 + max(len(components) for components in names)
         self.counts = torch.zeros(groups, rows, 3, layout.envs_per_group, device=device)
         self.clear()  # entries beyond a group's components stay as they are now
         self._steps = [0] * groups  # number of steps in the sums of counts
@@ -50,12 +50,12 @@ class Components:
 
     def rows(self, group: int) -> tuple[Tensor, dict[str, Tensor]]:
         """The counts of one group's reward and of its components by name, each ``(3, envs_per_group)``."""
-        total, *own = self.counts[group]
-        return total, dict(zip(self._names[group], own))
+        total, *components = self.counts[group]
+        return total, dict(zip(self._names[group], components))
 
     def count_step(self, alive: Sequence[bool]) -> None:
         """Count a step, in which a reward was computed for each group that is alive."""
-        self._steps = [steps + own for steps, own in zip(self._steps, alive)]
+        self._steps = [steps + counts for steps, counts in zip(self._steps, alive)]
 
     def means(self, alive: Sequence[bool]) -> list[dict[str, float]]:
         """Return each group's means of its components per environment and step since the last call (one device sync).
@@ -83,8 +83,8 @@ class Components:
         """Return each group's means of reward and components in a window, and reset it; empty if there are none."""
         self._drain()
         means: list[list[float]] = []
-        for sums, steps, own in zip(self._sums[window].tolist(), self._sum_steps[window].tolist(), alive):
-            means.append([total / steps for total in sums] if own and steps else [])
+        for sums, steps, is_alive in zip(self._sums[window].tolist(), self._sum_steps[window].tolist(), alive):
+            means.append([total / steps for total in sums] if is_alive and steps else [])
         self._sums[window] = 0.0
         self._sum_steps[window] = 0
         return means
@@ -99,8 +99,8 @@ class Components:
         else:  # group by group, because the vectorization of a reduction may depend on the size of the whole tensor
             means = torch.zeros(sums.shape[:2])
             for group, names in enumerate(self._names):
-                own = slice(1 + len(names))
-                means[group, own] = sums[group, own].mean(dim=1)
+                used = slice(1 + len(names))
+                means[group, used] = sums[group, used].mean(dim=1)
         self._sums += means
         self._sum_steps += torch.tensor(self._steps)
         self._steps = [0] * len(self._names)
@@ -121,13 +121,13 @@ class Components:
         """Return a state for each group, without the entries beyond its components."""
         parts = []
         for group, names in enumerate(self._names):
-            own, rows = slice(group, group + 1), slice(1 + len(names))
+            one, rows = slice(group, group + 1), slice(1 + len(names))
             tensors = {
-                "counts": state["counts"][own, rows],
-                "sums": state["sums"][:, own, rows],
-                "sum_steps": state["sum_steps"][:, own],
+                "counts": state["counts"][one, rows],
+                "sums": state["sums"][:, one, rows],
+                "sum_steps": state["sum_steps"][:, one],
             }
-            parts.append({**{key: x.clone() for key, x in tensors.items()}, "steps": state["steps"][own]})
+            parts.append({**{key: x.clone() for key, x in tensors.items()}, "steps": state["steps"][one]})
         return parts
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Components:
         counts, sums = torch.zeros(self.counts.shape), torch.zeros(self._sums.shape, dtype=self._sums.dtype)
         counts[:, :, 1], counts[:, :, 2] = float("inf"), -float("inf")
         for group, (names, part) in enumerate(zip(self._names, parts)):
-            own, rows = slice(group, group + 1), slice(1 + len(names))
-            counts[own, rows], sums[:, own, rows] = part["counts"], part["sums"]
+            one, rows = slice(group, group + 1), slice(1 + len(names))
+            counts[one, rows], sums[:, one, rows] = part["counts"], part["sums"]
         sum_steps = torch.cat([part["sum_steps"] for part in parts], dim=1)
         return {"counts": counts, "sums": sums, "sum_steps": sum_steps, "steps": [part["steps"][0] for part in parts]}

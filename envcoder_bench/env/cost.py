@@ -61,16 +61,16 @@ def measure_cost(
 
 def ways(dispatch: Dispatcher, group: int) -> dict[str, str]:
     """Return how the group's functions run, by stage: ``compiled``, in a ``CUDA graph``, or from ``Python``."""
-    found: dict[str, str] = {}
+    ways_by_stage: dict[str, str] = {}
     for name, stage in dispatch.stages.items():
         for call in stage.calls:
             if call.group == group and call.function is not None:
                 captured = stage.replay is not None and dispatch.device.type == "cuda" and call not in stage.eager
-                found[name] = "CUDA graph" if captured else "Python"
+                ways_by_stage[name] = "CUDA graph" if captured else "Python"
         for call, _ in stage.traced:
             if call.group == group and call.function is not None:
-                found[name] = "compiled"
-    return found
+                ways_by_stage[name] = "compiled"
+    return ways_by_stage
 
 
 def _drop(value: object) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from envcoder_bench.core.torch_settings import deterministic_torch, is_determini
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
 from envcoder_bench.env.components import Components, Spread
-from envcoder_bench.env.input_copies import DeviceCopies, GroupCopies, Guard, no_changes
+from envcoder_bench.env.input_copies import GroupCopies, Guard, device_copies, no_changes
 from envcoder_bench.env.stages import Call, Stage, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
@@ -79,6 +79,7 @@ class Dispatcher:
         self._deferred = self.device.type == "cuda" if deferred_faults is None else deferred_faults
         self._fixed = is_deterministic() and self.device.type == "cuda"
 
+        # the buffers of all kinds of functions, and what is padding in the actions
         action_dims = [s.action_dim for s in shapings]
         actions = self._zeros(num_envs, max(action_dims))
         self.stages = {"policy": Stage(POLICY, layout, self.device, {VALUE: actions}, action_dims)}
@@ -89,15 +90,18 @@ class Dispatcher:
         self._is_terminal = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._components = Components(layout, [s.components for s in shapings], self.device)
 
-        own = own_constants(constants, self.device)
+        # what functions read that are called: copies, so that they cannot write into the state
+        readable_constants = own_constants(constants, self.device)
         self._copies = [
-            GroupCopies(group, view, actions[layout.slice(group), : shaping.action_dim], own)
+            GroupCopies(group, view, actions[layout.slice(group), : shaping.action_dim], readable_constants)
             for group, (view, shaping) in enumerate(zip(views, shapings))
         ]
+        # what kernels and graphs read on the device
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
         self._step_filled = 0  # its value
         self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
+        # the calls of all groups, and kernels in the place of those that were traced
         readable = {**views[0], ACTION: actions}
         sampled = self._deferred and not self._fixed
         self._compiler = Compiler(readable, self._components, self._active, self._step, self._refuse, sampled)
@@ -105,7 +109,7 @@ class Dispatcher:
             self._add_calls(group)
         self._compiler.compile(list(self.stages.values()))
         self._changes = {name: no_changes(groups, self.device) for name in self.stages}
-        self._on_device = _device_copies(self._copies, self._dead, self._step)
+        self._on_device = device_copies(self._copies, self._dead, self._step)
         self._guards: dict[str, Guard] = {}  # of the stages whose calls are in a graph
 
         self._graphs = cuda_graphs.GraphBuilder(self.device) if self.device.type == "cuda" else None
@@ -122,6 +126,7 @@ class Dispatcher:
             if step != self._step_filled:  # a launch on CUDA
                 self._step.fill_(step)
                 self._step_filled = step
+            # from time to time, compare the kernels with the functions they replace
             if stage.due:
                 counter = self._step if self._deferred else step
                 with span(COMPARISON):
@@ -129,12 +134,17 @@ class Dispatcher:
                     guard.refresh()
                     self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
                     guard.compare()
+            # on CUDA: everything in one graph, without a device sync
             if self._deferred:
                 self._run_deferred(name, stage, step)
                 return stage.buffers
+
+            # on the CPU: group by group, those with an environment in the mask
             wanted = self.alive
             if mask is not None:
-                wanted = [own and alive for own, alive in zip(self.layout.split(mask).any(dim=1).tolist(), wanted)]
+                wanted = [due and alive for due, alive in zip(self.layout.split(mask).any(dim=1).tolist(), wanted)]
+
+            # kernels of all groups at once, then the calls of the others
             stage.prefill()
             if stage.launches:
                 self._active.copy_(torch.tensor(wanted, dtype=torch.uint8))
@@ -145,6 +155,8 @@ class Dispatcher:
                 if wanted[call.group] and self.alive[call.group]:
                     self._attempt(call, step, step)
             guard.compare()
+
+            # faults that raise no exception: changed inputs, and numbers that are not finite
             if self.device.type == "cuda":
                 self._fail_flagged([name])
             for group, count in stage.non_finite().items():
@@ -230,8 +242,10 @@ class Dispatcher:
     def _refuse(self, call: Call, reason: str) -> None:
         """Stop a group whose program cannot be compiled and whose function is not available."""
         assert call.function is not None
-        own = call.function
-        self.fail(call.group, CandidateError(f"cannot be compiled: {reason}", own.file, own.line, own.type))
+        function = call.function
+        self.fail(
+            call.group, CandidateError(f"cannot be compiled: {reason}", function.file, function.line, function.type)
+        )
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that ``set_state`` restores."""
@@ -239,7 +253,7 @@ class Dispatcher:
         return {
             "failures": {g: (e.message, e.file, e.line, e.function) for g, e in self.failures.items()},
             "components": self._components.get_state(),
-            "stages": {name: (own.due, own.checks, list(own.taken_back)) for name, own in self.stages.items()},
+            "stages": {name: (stage.due, stage.checks, list(stage.taken_back)) for name, stage in self.stages.items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -268,9 +282,9 @@ class Dispatcher:
         """Return the state of these groups, which are the dispatcher's own."""
         stages = {}
         for name in self.stages:
-            own = [part["stages"][name] for part in parts]
-            taken_back = [group for group, (_, _, taken) in enumerate(own) if taken]
-            stages[name] = any(due for due, _, _ in own), max(checks for _, checks, _ in own), taken_back
+            states = [part["stages"][name] for part in parts]
+            taken_back = [group for group, (_, _, taken) in enumerate(states) if taken]
+            stages[name] = any(due for due, _, _ in states), max(checks for _, checks, _ in states), taken_back
         return {
             "failures": {group: part["failures"][0] for group, part in enumerate(parts) if part["failures"]},
             "components": self._components.join_states([part["components"] for part in parts]),
@@ -281,6 +295,7 @@ class Dispatcher:
 
     def _run_deferred(self, name: str, stage: Stage, step: int) -> None:
         """Run a stage without a device sync."""
+        # at the first run, capture the graph
         stage.prefill()
         if stage.replay is None:
             guard = self._on_device.guard((call.group for call in stage.calls), self._changes[name])
@@ -291,6 +306,8 @@ class Dispatcher:
                 stage.eager, stage.replay = self._build(stage, guard, step)
             self._components.counts.copy_(counts)
             stage.prefill()
+
+        # what cannot be captured runs before the graph
         replay = stage.replay
         if stage.eager:
             self._guards[name].refresh()  # otherwise it is in the graph
@@ -353,10 +370,13 @@ class Dispatcher:
     def _fail_flagged(self, names: Sequence[str]) -> None:
         """Stop the groups that the device's flags name for these stages; one device sync."""
         stages, changes = [self.stages[name] for name in names], [self._changes[name] for name in names]
+        # all flags in one transfer: where numbers were not finite, and where inputs changed
         rows = [x for stage in stages for x in (stage.fault_step, stage.fault_count)]
-        rows += [x for own in changes for x in (own.step, own.key.long())]
+        rows += [x for marks in changes for x in (marks.step, marks.key.long())]
         flags = torch.stack(rows).tolist()
         not_finite, changed = flags[: 2 * len(names)], flags[2 * len(names) :]
+
+        # each group's first fault
         for group in range(self.layout.num_groups):
             faults = [(changed[2 * i][group], i, True) for i in range(len(names))]
             faults += [(not_finite[2 * i][group], i, False) for i in range(len(names))]
@@ -427,14 +447,3 @@ class Dispatcher:
                 stage.traced.append((call, program))
             else:
                 stage.calls.append(call)
-
-
-def _device_copies(copies: Sequence[GroupCopies], dead: Tensor, step: Tensor) -> DeviceCopies:
-    """Return what guards these copies: two kernels with Warp, else operators of torch."""
-    jobs = [job for own in copies for job in own.jobs if job.copy.numel()]
-    if jobs:
-        with suppress(ImportError):
-            from envcoder_bench.env.input_copy_kernels import FusedDeviceCopies
-
-            return FusedDeviceCopies(jobs, dead, step)
-    return DeviceCopies(jobs, dead, step)

@@ -9,12 +9,10 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.profiling import span
-from envcoder_bench.core.triton_import import usable_on
 from envcoder_bench.env.base import EnvStep
+from envcoder_bench.env.cuda_graphs import TaskFitness
 from envcoder_bench.env.dispatch import Dispatcher
-from envcoder_bench.env.episode_stats import EpisodeStats
-from envcoder_bench.env.task_fitness import TaskFitness
-from envcoder_bench.env.triton_step import StepEnd, end_step
+from envcoder_bench.env.episode_stats import EpisodeStats, StepEnd
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import EnvGroups, Task
@@ -106,17 +104,9 @@ class GroupedVecTask:
         """Compute rewards and which episodes end, and count them."""
         reward = self.dispatch.reward(self.step_count)
         terminal, unstable = self.dispatch.terminal(self.step_count), self.task.unstable
-        if usable_on(reward.device, reward.dtype):
-            return end_step(
-                reward, terminal, unstable, self.progress_buf, self.task.timed_out, self.full_episode,
-                *self.stats.per_env,
-            )  # fmt: skip
-        reward = reward * ~unstable  # unstable states were replaced by the default state, whose reward must not count
-        terminated = terminal | unstable
-        truncated = self.cut_short(self.progress_buf >= self.full_episode) & ~terminated
-        done = terminated | truncated
-        self.stats.add(reward, done, unstable)
-        return reward, terminated, truncated, done
+        return self.stats.end_step(
+            reward, terminal, unstable, self.progress_buf, self.task.timed_out, self.full_episode
+        )
 
     # the parts of a step, for training here and for evaluation
 
@@ -234,13 +224,13 @@ class GroupedVecTask:
             ValueError: the task's state is not a set of ``(num_envs, ...)`` tensors.
         """
         buffers = {key: state[key] for key in ("actions", "progress_buf")}
-        parts: list[dict[str, Any]] = [dict(own) for own in self.layout.split_state(buffers)]
-        for key, own in (
+        parts: list[dict[str, Any]] = [dict(rows) for rows in self.layout.split_state(buffers)]
+        for key, states in (
             ("task", self.layout.split_state(state["task"])),
             ("dispatch", self.dispatch.split_state(state["dispatch"])),
             ("stats", self.stats.split_state(state["stats"])),
         ):
-            for part, x in zip(parts, own):
+            for part, x in zip(parts, states):
                 part[key] = x
         for part, width in zip(parts, self.action_dims):
             part["actions"] = part["actions"][:, :width].clone()

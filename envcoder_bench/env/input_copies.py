@@ -10,7 +10,7 @@ Compiled functions read the state itself, as a kernel writes nothing but its res
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -139,60 +139,38 @@ def no_changes(num_groups: int, device: torch.device) -> Changes:
     return Changes(*(torch.full((num_groups,), -1, dtype=kind, device=device) for kind in (torch.int64, torch.int32)))
 
 
-class Guard(Protocol):
-    """Refreshes copies before calls, and compares them after the calls."""
-
-    def refresh(self) -> None: ...
-
-    def compare(self) -> None: ...
-
-
-class DeviceGuard:
-    """Refreshes copies on a CUDA device and compares them, without a device sync.
-
-    Args:
-        jobs: the tensors of the groups in question.
-        dead: ``(num_groups,)`` bool, groups that are left alone; ``compare`` adds those that changed something.
-        step: 0-d int64, the present step.
-        changes: flags that ``compare`` sets.
-    """
-
-    def __init__(self, jobs: Sequence[Job], dead: Tensor, step: Tensor, changes: Changes) -> None:
-        self._jobs, self._dead, self._step, self._changes = jobs, dead, step, changes
+class Guard:
+    """Refreshes copies before calls, and compares them after the calls; this one is of no copies on a device."""
 
     def refresh(self) -> None:
-        for job in self._jobs:
-            job.copy.copy_(job.live)
+        """Copy the live values."""
 
     def compare(self) -> None:
-        if not self._jobs:
-            return
-        changes = self._changes
-        for job in self._jobs:
-            differs = (_bits(job.live) != _bits(job.copy)).any() & ~self._dead[job.group]
-            changes.step[job.group] = torch.where(differs, self._step, changes.step[job.group])
-            changes.key[job.group] = torch.where(differs, job.key, changes.key[job.group])
-        torch.logical_or(self._dead, changes.key >= 0, out=self._dead)
+        """Mark the groups whose copies differ."""
 
 
 class DeviceCopies:
-    """The copies of all groups on a CUDA device; there are none if the state is on the CPU.
-
-    Args:
-        jobs: the tensors of all groups.
-        dead, step: as of ``DeviceGuard``.
-    """
-
-    def __init__(self, jobs: Sequence[Job], dead: Tensor, step: Tensor) -> None:
-        self._jobs, self._dead, self._step = jobs, dead, step
-        self._nothing = DeviceGuard((), dead, step, no_changes(len(dead), dead.device))
+    """The copies of all groups on a CUDA device; this one is for a state on the CPU, of which there are none."""
 
     def guard(self, groups: Iterable[int], changes: Changes) -> Guard:
-        """Return the guard of some groups."""
-        if not self._jobs:
-            return self._nothing
-        chosen = set(groups)
-        return DeviceGuard([job for job in self._jobs if job.group in chosen], self._dead, self._step, changes)
+        """Return the guard of some groups, which sets ``changes``."""
+        return Guard()
+
+
+def device_copies(copies: Sequence[GroupCopies], dead: Tensor, step: Tensor) -> DeviceCopies:
+    """Return what guards the copies on a device.
+
+    Args:
+        copies: those of all groups.
+        dead: ``(num_groups,)`` bool, groups that are left alone; a guard adds those that changed something.
+        step: 0-d int64, the present step.
+    """
+    jobs = [job for group in copies for job in group.jobs if job.copy.numel()]
+    if not jobs:
+        return DeviceCopies()
+    from envcoder_bench.env.warp_guards import WarpDeviceCopies  # Warp takes a while to import
+
+    return WarpDeviceCopies(jobs, dead, step)
 
 
 def is_on_host(x: Tensor) -> bool:

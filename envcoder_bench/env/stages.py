@@ -83,17 +83,19 @@ def into(kind: Kind, rows: Mapping[str, Tensor], counts: tuple[Tensor, Mapping[s
     n, on_cuda = next(((x.shape[0], x.is_cuda) for x in rows.values()), (0, False))
     parts = {key: Part(tuple(x.shape[1:]), kind.floating and x.is_floating_point()) for key, x in rows.items()}
     whole = None if counts is None else counts[0].unbind()
-    own = {} if counts is None else {name: part.unbind() for name, part in counts[1].items()}
+    component_counts = {} if counts is None else {name: part.unbind() for name, part in counts[1].items()}
 
     def store(value: object) -> None:
-        made, components = outputs.returned(kind, value, parts, n, on_cuda)
-        for key, x in made.items():
+        results, components = outputs.returned(kind, value, parts, n, on_cuda)
+        for key, x in results.items():
             rows[key].copy_(x)
         if whole is not None:
-            _count(whole, made[VALUE])
+            _count(whole, results[VALUE])
             for name, component in components.items():
-                if name in own:  # evaluation may run another reward than the checked one, with other components
-                    _count(own[name], component)
+                if (
+                    name in component_counts
+                ):  # evaluation may run another reward than the checked one, with other components
+                    _count(component_counts[name], component)
 
     return store
 
@@ -145,10 +147,11 @@ class Stage:
         self._guarded = [key for key, buffer in buffers.items() if finite and buffer.is_floating_point()]
         self.fault_step = torch.full((layout.num_groups,), -1, dtype=torch.int64, device=device)
         self.fault_count = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
-        # on CUDA, where a launch costs more than the work of most of them
-        self._fused = (
-            _fused_guard(buffers, rest, self.fault_step, self.fault_count, finite) if device.type == "cuda" else None
-        )
+        self._fused: Callable[[Tensor, Tensor], None] | None = None
+        if device.type == "cuda":  # where a launch costs more than the work of most of the operators in ``guard``
+            from envcoder_bench.env.warp_guards import fused_guard  # Warp takes a while to import
+
+            self._fused = fused_guard(buffers, rest, self.fault_step, self.fault_count, finite)
 
     def rows(self, group: int) -> dict[str, Tensor]:
         """Return the group's rows of the buffers."""
@@ -220,18 +223,3 @@ class Stage:
         for key in self._guarded:
             counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)
         return counts
-
-
-def _fused_guard(
-    buffers: Mapping[str, Tensor],
-    rest: Mapping[str, Tensor] | None,
-    fault_step: Tensor,
-    fault_count: Tensor,
-    finite: bool,
-) -> Callable[[Tensor, Tensor], None] | None:
-    """Return the guard as kernels; None without Warp, or for tensors of other types."""
-    try:
-        from envcoder_bench.env.guard_kernels import fused_guard
-    except ImportError:
-        return None
-    return fused_guard(buffers, rest, fault_step, fault_count, finite)

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.core.folder_kinds import GRID, RUN, other_kind
+from envcoder_bench.core.folders import GRID, RUN, other_kind
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file

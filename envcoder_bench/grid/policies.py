@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.folder_kinds import RUN, folder_kind
+from envcoder_bench.core.folders import RUN, folder_kind
 from envcoder_bench.grid.layouts import Layout
 from envcoder_bench.grid.policy_files import RunPolicy, read_policy
 from envcoder_bench.grid.robots import ROBOTS, Robot

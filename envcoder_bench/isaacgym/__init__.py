@@ -1,7 +1,8 @@
 """An open implementation of the ``isaacgym`` interface on MuJoCo, written from call sites and public documentation.
 
-The modules are ``gymapi``, ``gymtorch``, ``gymutil``, ``torch_utils`` and ``terrain_utils``, as in Isaac Gym. They are
-importable as ``isaacgym`` only after ``install()``, and only if there is no other ``isaacgym``.
+The modules ``gymapi``, ``gymtorch``, ``gymutil``, ``torch_utils`` and ``terrain_utils`` of ``api/`` are as in Isaac
+Gym. They are importable as ``isaacgym.gymapi`` and so on only after ``install()``, and only if there is no other
+``isaacgym``.
 
 Attributes:
     __implementation__: name and version; NVIDIA's package has no such attribute.

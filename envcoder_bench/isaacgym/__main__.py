@@ -6,9 +6,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from envcoder_bench.isaacgym.asset import AssetError
-from envcoder_bench.isaacgym.compat import old_code
+from envcoder_bench.isaacgym.assets.asset import AssetError
 from envcoder_bench.isaacgym.install import install
+from envcoder_bench.isaacgym.old_code import old_code
 
 
 def main() -> int:
@@ -28,10 +28,10 @@ def main() -> int:
         try:
             runpy.run_path(str(script), run_name="__main__")
         except (AssetError, NotImplementedError) as error:
-            place = _caller(error)
-            if place is None:  # the script's own error
+            line = _caller(error)
+            if line is None:  # the script's own error
                 raise
-            print(f"{place}: {error}", file=sys.stderr)
+            print(f"{line}: {error}", file=sys.stderr)
             return 2
     return 0
 

@@ -8,7 +8,9 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-OURS = "envcoder_bench.isaacgym"
+from envcoder_bench.compat.torch_fuser import disable_cuda_fuser
+
+API = "envcoder_bench.isaacgym.api"
 MODULES = ("gymapi", "gymtorch", "gymutil", "torch_utils", "terrain_utils")
 NOTE = "isaacgym: open implementation on MuJoCo, not NVIDIA's; results are those of MuJoCo's physics."
 
@@ -49,19 +51,16 @@ def install() -> bool:
     Returns:
         False if another ``isaacgym`` is installed, which is then used.
     """
-    place = other()
-    if place is not None:
-        _log.warning("isaacgym: using %s, not envcoder_bench's", place)
+    installed = other()
+    if installed is not None:
+        _log.warning("isaacgym: using %s, not envcoder_bench's", installed)
         return False
     if not any(isinstance(finder, Redirect) and finder.old == "isaacgym" for finder in sys.meta_path):
         for name in [n for n in sys.modules if n == "isaacgym" or n.startswith("isaacgym.")]:
             del sys.modules[name]  # the package that holds torch_utils for candidates
-        sys.meta_path.insert(0, Redirect("isaacgym", OURS, MODULES))
+        sys.meta_path.insert(0, Redirect("isaacgym", API, MODULES))
         _log.warning(NOTE)
-        import torch  # not at the top: listing the tasks' names must not import torch
-
-        # IsaacGymEnvs chooses TorchScript's old executor, whose fuser for CUDA aborts the process at its end
-        torch._C._jit_override_can_fuse_on_gpu(False)
+        disable_cuda_fuser()
     return True
 
 

@@ -80,14 +80,15 @@ class CsvLog:
     def collect(cls: type[Log]) -> Log:
         """Create a log in memory, whose rows ``take`` returns, to be appended to a file in another process."""
         log = cls.__new__(cls)
-        log.rows, log.lost, log._path, log._pending, log._file = 0, 0, cls.__name__, [], None
+        log.rows, log.lost, log._path, log._pending, log._file, log._taken = 0, 0, cls.__name__, [], None, 0
         return log
 
     def take(self) -> tuple[str, int]:
-        """Remove and return the rows of a log in memory, as text, and their number."""
-        assert self._file is None
-        text, rows = "".join(self._pending), self.rows
-        self.rows, self._pending = 0, []
+        """Return the rows since the last call: their text, of a log in memory, which drops them; and their number."""
+        text, rows = "", self.rows - self._taken
+        if self._file is None:
+            text, self._pending = "".join(self._pending), []
+        self._taken = self.rows
         return text, rows
 
     def append(self, text: str, rows: int) -> None:
@@ -110,7 +111,7 @@ class CsvLog:
             return None
 
     def _open(self, path: str | Path, rows: int) -> None:
-        self.rows, self.lost, self._path = rows, 0, path
+        self.rows, self.lost, self._path, self._taken = rows, 0, path, rows
         self._pending: list[str] = []  # rows that are not on disk
         self._file: IO[str] | None = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  until close()
 

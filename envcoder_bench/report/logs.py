@@ -111,12 +111,13 @@ class RunLogs:
         return cls(*own, CollectedScalars(), EpisodeLog.collect())
 
     def take(self) -> Rows:
-        """Remove and return the rows of logs in memory."""
-        assert isinstance(self.scalars, CollectedScalars)
+        """Return the rows since the last call. Of logs in files only their number: ``append`` has nothing to add."""
         taken = {name: log.take() for name, log in self._files.items()}
-        scalars, self.scalars.calls = self.scalars.calls, []
-        texts = {name: text for name, (text, _) in taken.items()}
-        return Rows(texts, {name: count for name, (_, count) in taken.items()}, scalars)
+        rows = Rows(counts={name: count for name, (_, count) in taken.items()})
+        if isinstance(self.scalars, CollectedScalars):
+            rows.texts = {name: text for name, (text, _) in taken.items()}
+            rows.scalars, self.scalars.calls = self.scalars.calls, []
+        return rows
 
     def append(self, rows: Rows) -> None:
         """Add rows of another process; they are on disk when this returns."""

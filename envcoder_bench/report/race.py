@@ -25,23 +25,18 @@ NAMED_ROWS = 70  # with more candidates only those that were never stopped have 
 MOST_HEIGHT = 18.0  # inches
 
 
-def race_summary(
-    rows: Sequence[Result], seeds: Sequence[int], rule: str, rungs: Sequence[int], iterations: int
-) -> dict[str, Any]:
+def race_summary(rows: Sequence[Result], rungs: Sequence[int], iterations: int) -> dict[str, Any]:
     """Return the race of a complete run for summary.json.
 
     ``alive`` are the candidates in training before the first rung and after each; ``env_steps_share`` is the share of
-    the env-steps of all candidates and baselines that a run of ``seeds`` without a race would have trained on, in which
-    the env-steps of further seeds count.
+    the env-steps of all candidates and baselines that a run without a race would have trained on.
     """
     began = {row.candidate: row.stopped_at for row in rows if row.env_steps and row.candidate not in BASELINES}
     alive = [sum(not at or at > rung for at in began.values()) for rung in (0, *rungs)]
     whole = max((row.env_steps for row in rows), default=0)
     trained = [row for row in rows if row.env_steps and row.status != FAILED]
-    groups = sum(row.seed in seeds for row in trained)
-    share = sum(row.env_steps for row in trained) / (whole * groups) if whole else 1.0
+    share = sum(row.env_steps for row in trained) / (whole * len(trained)) if whole else 1.0
     return {
-        "rule": rule,
         "rungs": list(rungs),
         "iterations": iterations,
         "alive": alive,
@@ -54,7 +49,6 @@ def plot_race(
     ranked: Sequence[Ranked],
     path: str | Path,
     task: str,
-    rule: str,
     rungs: Sequence[int],
     iterations: int,
     alive: Sequence[int],
@@ -68,7 +62,7 @@ def plot_race(
             ends[row.candidate] = max(ends.get(row.candidate, 0.0), row.env_steps / per_iteration)
     shown = [r for r in ranked if r.candidate in ends]
     height = 1.9 + max(4, min(0.22 * len(shown), MOST_HEIGHT - 1.9))
-    title = f"rule: {rule}; {env_steps_share:.0%} of the env-steps of a run without a race"
+    title = f"{env_steps_share:.0%} of the env-steps of a run without a race"
     figure, (axes,), top = new_figure(10.0, height, f"{task}: race", title)
     labels = []
     for y, row in enumerate(shown):

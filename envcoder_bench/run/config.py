@@ -20,7 +20,7 @@ from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
 from envcoder_bench.tasks.spec import TaskSpec
 
-DEFAULT_TRAIN = "Anymal"  # the task whose PPO config is used by outside tasks without one
+BASE_TRAIN = "cfg/train/PPO.yaml"  # what the PPO configs of all tasks are merged into
 # keys that the trainer reads and that are not in the files of cfg/train
 OPTIONAL_TRAIN_KEYS = tuple(
     f"params.config.{key}"
@@ -73,16 +73,15 @@ def _store(spec: TaskSpec) -> None:
 
 
 def train_defaults(spec: TaskSpec) -> DictConfig:
-    """Return the PPO config of a task: its own file; for an outside task, merged into the default.
+    """Return the PPO config of a task: its file, merged into the one that all tasks share.
 
     Raises:
         ValueError: the file of an outside task is not valid YAML, or has an unknown key.
     """
-    if not spec.digest and spec.train is not None:
-        return load_yaml(spec.train)
-    base = load_yaml(project_folder("cfg") / "train" / f"{DEFAULT_TRAIN}PPO.yaml")
+    shipped = spec.train if not spec.digest else None
+    base = _with_parents(shipped or project_folder("cfg") / "train" / "PPO.yaml")
     base.params.config.name = spec.name
-    if spec.train is None:
+    if spec.train is None or shipped is not None:
         return base
     own = load_yaml(spec.train)
     known = [*config_keys(base), *OPTIONAL_TRAIN_KEYS]
@@ -99,6 +98,15 @@ def train_defaults(spec: TaskSpec) -> DictConfig:
             hint = near_matches(key, known)
             raise ValueError(f"{spec.train}: unknown key '{key}'{hint}; for IsaacGymEnvs' files see --train_config")
     merged = OmegaConf.merge(base, own)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def _with_parents(path: Path) -> DictConfig:
+    """Return a file of cfg/train, merged into the file that its ``defaults`` name, as Hydra does."""
+    node = load_yaml(path)
+    parents = [name for name in node.pop("defaults", ()) if name != "_self_"]
+    merged = OmegaConf.merge(*(_with_parents(path.with_name(f"{name}.yaml")) for name in parents), node)
     assert isinstance(merged, DictConfig)
     return merged
 
@@ -198,7 +206,7 @@ def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
     known = list(dict.fromkeys([*known, *(f"task.{key}" for key in used_keys(spec.task_class))]))
     files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
     if spec.digest:
-        files = f"cfg/config.yaml, {spec.config} and {spec.train or f'cfg/train/{DEFAULT_TRAIN}PPO.yaml'}"
+        files = f"cfg/config.yaml, {spec.config} and {spec.train or BASE_TRAIN}"
     same = [name for name in known if name.endswith(f".{key}")]  # only the last part of the key was given
     hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
     return f"unknown key '{key}'{hint}; the keys are those of {files}"

@@ -8,8 +8,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.config import in_own_file
 from envcoder_bench.run.prepare.plan import parse_size
-from envcoder_bench.run.seeds import LARGEST, check_seeds
-from envcoder_bench.run.train.race import RULES, all_seeds, asked_rungs
+from envcoder_bench.run.seeds import LARGEST, check_seeds, run_seeds
+from envcoder_bench.run.train.rungs import asked_rungs
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -166,20 +166,12 @@ def _check_race_values(cfg: DictConfig) -> None:
     race = cfg.race
     if not isinstance(race, DictConfig) or not isinstance(race.get("enabled"), bool):
         raise UserError(f"race.enabled must be true or false, got race={race}")
-    if race.rule not in RULES:
-        raise UserError(f"race.rule must be one of {', '.join(RULES)}, got {race.rule}")
-    for key, most in (("keep", 1.0), ("level", 1.0)):
-        if not _is_number(race[key]) or not 0 < race[key] < most:
-            raise UserError(f"race.{key} must be a number between 0 and 1, both excluded, got {race[key]}")
-    if not _is_number(race.reach) or not 0 <= race.reach < math.inf:
-        raise UserError(f"race.reach must be a number of at least 0, got {race.reach}")
+    if not _is_number(race.keep) or not 0 < race.keep <= 1:
+        raise UserError(f"race.keep must be a number above 0 and at most 1, got {race.keep}")
     if race.rungs is not None and not isinstance(race.rungs, ListConfig):
         raise UserError(f"race.rungs must be a list of iterations, such as [100, 200], or null, got {race.rungs}")
     asked_rungs(cfg)
-    further = race.get("further_seeds", 0)
-    if type(further) is not int or further < 0:
-        raise UserError(f"race.further_seeds must be a whole number of at least 0, got {further}")
-    count = len(all_seeds(cfg))
+    count = len(run_seeds(cfg))
     if cfg.seed + count - 1 > LARGEST:
         raise UserError(f"seed: the last of {count} seeds must be at most {LARGEST}, got seed={cfg.seed}")
 

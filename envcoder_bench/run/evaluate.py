@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
-from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
+from envcoder_bench.core.torch_settings import ALONE, settings_kept, use_deterministic_algorithms
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
@@ -22,21 +22,13 @@ from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
-from envcoder_bench.run.prepare import ahead
-from envcoder_bench.run.prepare.plan import MemoryPlanner, Plan
 from envcoder_bench.run.prepare.remaining import plan_remaining
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.task_place import find_task
 from envcoder_bench.run.result import RunResult, finished
 from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
-from envcoder_bench.run.train.parallel_rung import ParallelRung
-from envcoder_bench.run.train.parallel_waves import ParallelWaves
-from envcoder_bench.run.train.parked import ParkedGroups
-from envcoder_bench.run.train.racing import Race, SequentialRung
-from envcoder_bench.run.train.training import ALONE, SequentialWaves, Training
-from envcoder_bench.run.workers import parallel
-from envcoder_bench.run.workers.devices import requested_devices
-from envcoder_bench.run.workers.head import Head
+from envcoder_bench.run.train.executor import Executor
+from envcoder_bench.run.workers import start
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.tasks.registry import find_spec
 
@@ -88,20 +80,15 @@ def evaluate(
         with stoppable(None), ALONE:
             cfg, sources, fitness = _asked(task, words, candidates, candidate_idx, num_envs)
             most = most_seeds(cfg, shared_total=num_envs is not None)
-            head = _start_workers(workers, cfg, fitness, len(sources) * most)
-            if head is None:
-                workers.enter_context(ahead.start(cfg, sources, fitness))
-            planner = _planner(cfg, head, workers)
-            if planner.ready:  # else the plan refuses it
-                planner.refuse_too_large()
+            head = workers.enter_context(start.workers(cfg, sources, fitness, len(sources) * most))
             saved = Checkpoint()
-            plan = plan_remaining(cfg, sources, fitness, planner, saved, head, num_envs is not None)
+            plan = plan_remaining(cfg, sources, saved, head, num_envs is not None)
             path = (given or stamped_folder("runs", name)).absolute()
-            folder = RunFolder.create(path, cfg, sources, fitness, _device_names(head))
+            folder = RunFolder.create(path, cfg, sources, fitness, head.device_names)
         messages.open(folder.path)
         with at_work(folder), folder.locked():
             reporter.run_began(folder.path)
-            return _train(head, planner, plan, Training(folder, cfg, sources, saved, reporter, stop))
+            return Executor(folder, cfg, sources, saved, head, reporter, stop).run(plan)
 
 
 def resume(
@@ -165,50 +152,14 @@ def go_on(
                 check_race(cfg)
                 check_tracking(cfg)
                 left = max(1, len(sources) * cfg.seeds - sum(name != UNTRAINED for name, _ in saved.done))
-                head = _start_workers(workers, cfg, fitness, left)
-                planner = _planner(cfg, head, workers)
+                head = workers.enter_context(start.workers(cfg, sources, fitness, left))
         except UserError as error:
             raise UserError(f"{run.config}: {error}") from error
-        plan = plan_remaining(cfg, sources, fitness, planner, saved, head)
+        plan = plan_remaining(cfg, sources, saved, head)
         if begin is not None:
             begin()
     reporter.run_began(run.path)
-    return _train(head, planner, plan, Training(run, cfg, sources, saved, reporter, stop, resumed=True))
-
-
-def _start_workers(
-    workers: contextlib.ExitStack, cfg: DictConfig, fitness: CandidateSource | None, limit: int
-) -> Head | None:
-    """Start the workers of a run on several devices until ``workers`` is closed; None to train in this process."""
-    devices = requested_devices(cfg)
-    return None if devices is None else workers.enter_context(parallel.workers(cfg, devices, fitness, limit))
-
-
-def _planner(cfg: DictConfig, head: Head | None, workers: contextlib.ExitStack) -> MemoryPlanner:
-    if head is not None:
-        return head.planner
-    with user_input():  # the task's YAML is read here
-        planner = MemoryPlanner(cfg)
-    workers.callback(planner.close)
-    return planner
-
-
-def _device_names(head: Head | None) -> str | None:
-    return None if head is None else ", ".join(sorted(set(head.devices)))
-
-
-def _train(head: Head | None, planner: MemoryPlanner, plan: Plan, training: Training) -> RunResult:
-    training.devices = _device_names(head)
-    if training.cfg.race.enabled:
-        if head is None:
-            return training.run(plan, Race(training, planner, SequentialRung, plan.further).train)
-
-        def on_devices(training: Training, parked: ParkedGroups, end: int) -> ParallelRung:
-            return ParallelRung(training, head, parked, end)
-
-        return training.run(plan, Race(training, planner, on_devices, plan.further, len(head.workers)).train)
-    waves = SequentialWaves(training) if head is None else ParallelWaves(training, head)
-    return training.run(plan, waves.train)
+    return Executor(run, cfg, sources, saved, head, reporter, stop, resumed=True).run(plan)
 
 
 def _asked(

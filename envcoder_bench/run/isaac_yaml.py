@@ -16,8 +16,7 @@ from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys, train_de
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, check_only, covers, ignored_keys, used_keys
-from envcoder_bench.trainers.ppo.hyperparameters import check_supported
-from envcoder_bench.trainers.ppo.ranges import check_ranges
+from envcoder_bench.trainers.ppo.hyperparameters import check_ranges, check_supported
 
 log = logging.getLogger(__name__)
 

@@ -35,6 +35,11 @@ class Load(NamedTuple):
     waves: int
 
 
+def run_seeds(cfg: DictConfig) -> range:
+    """Return the seeds of a run."""
+    return range(cfg.seed, cfg.seed + seed_count(cfg))
+
+
 def seed_count(cfg: DictConfig) -> int:
     """Return the number of seeds of a run; 1 while ``seeds=auto`` is not replaced by a number."""
     return 1 if cfg.seeds == AUTO else int(cfg.seeds)

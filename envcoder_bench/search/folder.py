@@ -29,7 +29,7 @@ from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, write_atomic
-from envcoder_bench.core.folder_kinds import SEARCH, other_kind
+from envcoder_bench.core.folders import SEARCH, other_kind
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.search.archive import Archive, Proposal, read_archive, write_archive

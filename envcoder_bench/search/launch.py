@@ -19,7 +19,7 @@ from envcoder_bench.report.words import counted
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.task_place import remedy
-from envcoder_bench.run.workers.parallel import shared_ray
+from envcoder_bench.run.workers.start import shared_ray
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, Round, SearchFolder
 from envcoder_bench.search.loop import MODEL, Search, SearchResult

@@ -8,7 +8,7 @@ from typing import Protocol
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.messages import muted
+from envcoder_bench.core.run_log import muted
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.words import without_folders

@@ -1,7 +1,11 @@
 """The interface of simulators. Both MuJoCo backends implement it, and one conformance suite tests it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -129,3 +133,23 @@ class Simulator(ABC):
     @abstractmethod
     def set_state(self, state: dict[str, Tensor]) -> None:
         """Restore what ``get_state`` returned and refresh the state tensors."""
+
+
+@dataclass(frozen=True)
+class PoseSource:
+    """Live poses of a batch of simulations of one model.
+
+    Attributes:
+        model: the model, an MjModel.
+        source: ``(num_envs, nq)`` poses, which the simulator refreshes in place, or a function that returns them.
+        mocap: live ``(num_envs, nmocap, 3)`` positions and ``(num_envs, nmocap, 4)`` quaternions; None without them.
+    """
+
+    model: Any
+    source: np.ndarray | Callable[[], np.ndarray]
+    mocap: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def qpos(self) -> np.ndarray:
+        """The present poses."""
+        return self.source() if callable(self.source) else self.source

@@ -17,14 +17,12 @@ import torch
 from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
+from envcoder_bench.compat import mujoco_height_fields
 from envcoder_bench.core.cpus import usable_cpus
-from envcoder_bench.sim import mujoco_height_fields
-from envcoder_bench.sim.live_tensors import restore, save
-from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
-from envcoder_bench.sim.mujoco_log import collected
+from envcoder_bench.sim.base import PoseSource
+from envcoder_bench.sim.mujoco_batch import collected
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
-from envcoder_bench.sim.mujoco_tensors import MujocoTensors
-from envcoder_bench.sim.poses import PoseSource
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors, restore, save
 
 # MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
@@ -141,8 +139,8 @@ class MujocoCpu(MujocoTensors):
         written = np.flatnonzero(mask.numpy())
         if written.size == 0:
             return
-        given = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
-        root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in given)
+        arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
+        root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in arguments)
         limits = ((root, _MAX_BODY), (pos, MAX_QPOS), (vel, MAX_QVEL), (objects, _MAX_BODY))
         refused = ~_within_limits(written, *limits)
         ids = written[~refused]
@@ -266,3 +264,78 @@ def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarr
     out[:, 1] = b + scale * (s * tb + (z * ta - x * tc))
     out[:, 2] = c + scale * (s * tc + (x * tb - y * ta))
     return out
+
+
+class CpuSites:
+    """Quantities computed from positions and velocities, because MuJoCo's fields lag one substep after a step.
+
+    Attributes:
+        states, jacobian, mass_matrix: as in ``Simulator``.
+    """
+
+    def __init__(self, batch: Batch, robot: RobotModel) -> None:
+        sites, dofs, n = robot.sites, len(robot.dof_names), batch.nsim
+        self._batch, self._sites = batch, sites
+        self.states = torch.zeros(n, len(sites.names), 13)
+        rows = 0 if sites.jacobian is None else 1
+        self.jacobian = torch.zeros(n, 6 * rows, dofs)
+        self.mass_matrix = torch.zeros(n, dofs * rows, dofs)
+        if not sites.names:  # bound fields are copied at every step
+            return
+        self._pos, self._com = batch.bind("site_xpos"), batch.bind("subtree_com")
+        self._quat, self._vel = batch.bind("xquat"), batch.bind("cvel")
+        if rows:
+            self._axes, self._inertia = batch.bind("cdof"), batch.bind("M")
+            self._dofs = slice(robot.first_qvel, robot.first_qvel + dofs)
+        self.refresh()
+
+    def refresh(self, ids: np.ndarray | None = None) -> None:
+        """Update the tensors from the batch's state, for all environments or ``ids``."""
+        if not self._sites.names:
+            return
+        self._batch.forward(ids=ids, stage=mujoco.mjtStage.mjSTAGE_VEL)
+        rows = slice(None) if ids is None else ids
+        states = self.states.numpy()
+        for k, (body, root, quat) in enumerate(zip(self._sites.bodies, self._sites.roots, self._sites.quats)):
+            point = self._pos[rows, k]
+            turn, shift = self._vel[rows, body, :3], self._vel[rows, body, 3:]
+            states[rows, k, 0:3] = point
+            states[rows, k, 3:7] = _multiply(self._quat[rows, body], quat)
+            states[rows, k, 7:10] = shift + cross(turn, point - self._com[rows, root])
+            states[rows, k, 10:13] = turn
+        if self._sites.jacobian is not None:
+            self._refresh_jacobian(rows, self._sites.jacobian)
+
+    def _refresh_jacobian(self, rows: slice | np.ndarray, site: int) -> None:
+        arm = self._pos[rows, site] - self._com[rows, self._sites.roots[site]]
+        axes = self._axes[rows, self._dofs]
+        jacobian = self.jacobian.numpy()
+        for dof in np.flatnonzero(self._sites.moves):
+            turn = axes[:, dof, :3]
+            jacobian[rows, 0:3, dof] = axes[:, dof, 3:] + cross(turn, arm)
+            jacobian[rows, 3:6, dof] = turn
+        entries = self._sites.inertia
+        self.mass_matrix.numpy()[rows] = np.where(entries < 0, 0.0, self._inertia[rows][:, entries])
+
+
+def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Cross products of ``(n, 3)`` vectors, one operation at a time, so that all batch sizes round equally."""
+    out = np.empty_like(a)
+    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        out[:, i] = a[:, j] * b[:, k] - a[:, k] * b[:, j]
+    return out
+
+
+def _multiply(body: np.ndarray, local: np.ndarray) -> np.ndarray:
+    """Return quaternions xyzw of ``(n, 4)`` bodies' wxyz times one rotation ``(4,)`` wxyz in the body."""
+    w, x, y, z = body.T
+    a, b, c, d = local
+    return np.stack(
+        [
+            w * b + x * a + y * d - z * c,
+            w * c - x * d + y * a + z * b,
+            w * d + x * c - y * b + z * a,
+            w * a - x * b - y * c - z * d,
+        ],
+        axis=1,
+    )

@@ -4,7 +4,8 @@ The state is in torch tensors, which Warp's kernels read and write in place. All
 that neither library waits for the other, and no value is read back to the host. For tests it also runs on Warp's CPU
 device, one world after the other.
 
-With ``use_deterministic_algorithms`` a world's bits depend on nothing but its own state; see ``warp_order``.
+With ``use_deterministic_algorithms`` a world's bits depend on nothing but its own state; see
+``compat/mujoco_warp_order.py``.
 """
 
 # MuJoCo's bindings carry no types
@@ -21,25 +22,27 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.compat import mujoco_warp_contacts
+from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
+from envcoder_bench.compat.warp_start import start_warp
+from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.torch_settings import is_deterministic
-from envcoder_bench.core.warp_start import start_warp
-from envcoder_bench.sim import warp_height_fields
-from envcoder_bench.sim.live_tensors import restore, save
+from envcoder_bench.core.warp_streams import TorchStream
+from envcoder_bench.sim.base import PoseSource
 from envcoder_bench.sim.mujoco_model import RobotModel
-from envcoder_bench.sim.mujoco_tensors import MujocoTensors
-from envcoder_bench.sim.mujoco_warp_kernels import add_sensor_forces, load_command, publish, to_body_frame, write
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors, restore, save
+from envcoder_bench.sim.mujoco_warp_kernels import (
+    add_sensor_forces,
+    add_sensor_forces_in_order,
+    load_command,
+    publish,
+    to_body_frame,
+    write,
+)
 from envcoder_bench.sim.mujoco_warp_loading import Loading, is_in_background
-from envcoder_bench.sim.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
-from envcoder_bench.sim.poses import PoseSource
-from envcoder_bench.sim.torch_stream import TorchStream
 from envcoder_bench.sim.warp_contacts import ContactForces
-from envcoder_bench.sim.warp_height_relief import add_relief
-from envcoder_bench.sim.warp_order import RowOrder
-from envcoder_bench.sim.warp_order_kernels import add_sensor_forces_in_order
 
-warp_height_fields.install()
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
 
 # Flags of a step that dropped contacts or constraint rows, or could not search for them. Other flags mean that an
@@ -68,8 +71,10 @@ def put_model(host: mujoco.MjModel) -> mjw.Model:
     # The solver always starts from the last step's acceleration, not from the one without constraints where that is
     # better: it takes as many iterations, and saves a factorization, 1 to 9 % of a step.
     model.opt.run_qacc_smooth = False
-    if model.nhfield:
-        add_relief(model)
+    if model.nhfield and mujoco_warp_contacts.is_as_expected():
+        from envcoder_bench.sim.contacts.narrowphase import use_surface_contacts
+
+        use_surface_contacts(model)
     return model
 
 
@@ -131,6 +136,8 @@ class MujocoWarp(MujocoTensors):
         flat = [x.view(self.num_envs, x[0].numel()) for x in (self.dof_force, self.contact_forces, self.sensor_forces)]
         self._forces = [wp.from_torch(x) for x in flat]
         if self._ordered:
+            from envcoder_bench.compat.mujoco_warp_order import RowOrder
+
             self._order = RowOrder(self._model, self._data)
         row_of_body = np.arange(-1, model.nbody - 1)  # the first body is the world
         self._contacts = ContactForces(self._model, self._data, row_of_body, self._forces[1], self._ordered)
@@ -201,9 +208,9 @@ class MujocoWarp(MujocoTensors):
         self._wait()
         arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
         arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
-        own = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
-        own += self._order.capacity if self._ordered else 0
-        return (own + self._workspace) // self.num_envs
+        allocated = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
+        allocated += self._order.capacity if self._ordered else 0
+        return (allocated + self._workspace) // self.num_envs
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self._wait()
@@ -236,9 +243,9 @@ class MujocoWarp(MujocoTensors):
         object_states: Tensor | None = None,
     ) -> None:
         self._wait()
-        given = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
-        own = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
-        new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(given, own)]
+        arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
+        present = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
+        new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(arguments, present)]
         flat = [x.view(self.num_envs, x[0].numel()) for x in new]
         self._written.copy_(mask)
         with self._on_torch_stream():
@@ -247,7 +254,7 @@ class MujocoWarp(MujocoTensors):
                 dim=self.num_envs,
                 inputs=[
                     self._written_mask,
-                    *(x is not None for x in given),
+                    *(x is not None for x in arguments),
                     *(wp.from_torch(x) for x in flat),
                     self._default_qpos,
                     self._robot.first_qpos,

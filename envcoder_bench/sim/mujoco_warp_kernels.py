@@ -7,6 +7,7 @@
 import warp as wp
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
+from envcoder_bench.sim.warp_contacts import CONTACT
 from envcoder_bench.sim.warp_functions import as_vec4, conjugate, is_within, reset_motion, rotate, set_state_row
 
 
@@ -137,6 +138,40 @@ def add_sensor_forces(
             for i in range(3):
                 wp.atomic_add(sensor_forces, env, 6 * sensor + i, force[i])
                 wp.atomic_add(sensor_forces, env, 6 * sensor + 3 + i, torque[i])
+
+
+@wp.kernel(enable_backward=False)
+def add_sensor_forces_in_order(
+    nefc: wp.array[wp.int32],
+    kind: wp.array2d[wp.int32],
+    ident: wp.array2d[wp.int32],
+    address: wp.array2d[wp.int32],
+    geom: wp.array[wp.vec2i],
+    pos: wp.array[wp.vec3],
+    wrench: wp.array[wp.spatial_vector],
+    geom_bodyid: wp.array[wp.int32],
+    sensor_of_body: wp.array[wp.int32],
+    xpos: wp.array2d[wp.vec3],
+    sensor_forces: wp.array2d[wp.float32],
+):
+    """As ``add_sensor_forces``, in the order of the rows, one thread per world."""
+    env = wp.tid()
+    for row in range(wp.min(nefc[env], kind.shape[1])):
+        if kind[env, row] >= CONTACT:
+            contact = ident[env, row]
+            if address[contact, 0] == row:
+                for side in range(2):
+                    body = geom_bodyid[geom[contact][side]]
+                    sensor = sensor_of_body[body]
+                    if sensor >= 0:
+                        sign = 2.0 * float(side) - 1.0
+                        force = sign * wp.spatial_top(wrench[contact])
+                        arm = pos[contact] - xpos[env, body]
+                        torque = sign * wp.spatial_bottom(wrench[contact]) + wp.cross(arm, force)
+                        for i in range(3):
+                            at = 6 * sensor + i
+                            sensor_forces[env, at] = sensor_forces[env, at] + force[i]
+                            sensor_forces[env, at + 3] = sensor_forces[env, at + 3] + torque[i]
 
 
 @wp.kernel(enable_backward=False)

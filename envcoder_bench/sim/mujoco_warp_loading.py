@@ -8,20 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import ContextVar
-from typing import Any
 
-import warp as wp
-
+from envcoder_bench.compat import warp_modules
+from envcoder_bench.compat.warp_solvers import Solvers
 from envcoder_bench.core.cpus import own_cpus
-from envcoder_bench.sim.warp_solvers import Solvers
-
-try:  # not a part of Warp's interface
-    from warp._src.codegen import _codegen_lock  # noqa: F401, with it several threads can compile
-    from warp._src.context import Module as _Module
-
-    Module: Any = _Module
-except ImportError:
-    Module = None
 
 TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
 # The Python code that generates a kernel's source keeps the interpreter for a switch interval, 5 ms. A thread that does
@@ -29,7 +19,6 @@ TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
 SHORT_INTERVAL = 0.0005
 _log = logging.getLogger(__name__)
 _background: ContextVar[bool] = ContextVar("loads kernels in the background", default=False)
-Wanted = dict[tuple[Any, ...], None]  # modules, devices and block sizes, in the order of the launches
 
 
 class Loading:
@@ -42,20 +31,20 @@ class Loading:
 
     def __init__(self, launch: Callable[[], object]) -> None:
         """Begin; other work can be done until ``wait``, except launching these kernels."""
-        wanted: Wanted = {}
-        if Module is not None:
-            with contextlib.suppress(Exception), _recording(wanted):  # it asks for more than is there without kernels
+        targets: warp_modules.Targets = {}
+        if warp_modules.is_as_expected():
+            with contextlib.suppress(Exception), warp_modules.recording(targets):  # a launch may need a loaded kernel
                 launch()
         self._began = time.monotonic()
-        self._pool, self._solvers = ThreadPoolExecutor(own_cpus()), Solvers(wanted)
+        self._pool, self._solvers = ThreadPoolExecutor(own_cpus()), Solvers(targets)
         # the largest ones first, so that the last one to begin is a short one
-        ordered = sorted(wanted, key=lambda one: len(one[0].kernels), reverse=True)
+        ordered = sorted(targets, key=lambda target: len(target[0].kernels), reverse=True)
         self._turns = _ShortTurns()
-        self._loads = [self._pool.submit(self._load, one) for one in ordered]
+        self._loads = [self._pool.submit(self._load, target) for target in ordered]
 
-    def _load(self, one: tuple[Any, ...]) -> None:
-        if self._solvers.wait_for(one):
-            Module.load(*one)
+    def _load(self, target: warp_modules.Target) -> None:
+        if self._solvers.wait_for(target):
+            warp_modules.load(target)
 
     def wait(self) -> None:
         """Wait until all are loaded. Raises what a launch would raise if a module cannot be compiled."""
@@ -122,35 +111,3 @@ def in_background() -> Iterator[None]:
 def is_in_background() -> bool:
     """Return whether a simulation that is constructed now does not wait for its kernels."""
     return _background.get()
-
-
-@contextlib.contextmanager
-def _recording(wanted: Wanted) -> Iterator[None]:
-    """Record which modules this thread's launches load, and launch nothing."""
-    own, usual = threading.get_ident(), Module.load
-    branch, loop, block_size = wp.capture_if, wp.capture_while, wp.get_suggested_block_size
-
-    def load(module: Any, device: Any, block_dim: int | None = None, *rest: Any, **more: Any) -> Any:
-        if threading.get_ident() != own:
-            return usual(module, device, block_dim, *rest, **more)
-        wanted[module, str(device), block_dim or module.options["block_dim"]] = None
-        return None  # without a module, wp.launch returns
-
-    def both(condition: Any, on_true: Any = None, on_false: Any = None, stream: Any = None, **given: Any) -> None:
-        for body in (on_true, on_false):
-            if callable(body):
-                body(**given)
-
-    def once(condition: Any, while_body: Any, stream: Any = None, **given: Any) -> None:
-        if callable(while_body):
-            while_body(**given)
-
-    def guess(kernel: Any, device: Any = None) -> tuple[int, int]:
-        load(kernel.module, wp.get_device(device))
-        return block_size(kernel, "cpu")  # how large a grid is does not matter here
-
-    Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size = load, both, once, guess
-    try:
-        yield
-    finally:
-        Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size = usual, branch, loop, block_size

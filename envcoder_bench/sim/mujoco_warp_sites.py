@@ -118,6 +118,6 @@ def _read_jacobian(
             jacobian[env, i, dof] = linear[i]
             jacobian[env, 3 + i, dof] = wp.spatial_top(axis)[i]
     for other in range(inertia.shape[1]):
-        place = inertia[dof, other]
-        if place >= 0:
-            mass_matrix[env, dof, other] = packed[env, place]
+        entry = inertia[dof, other]
+        if entry >= 0:
+            mass_matrix[env, dof, other] = packed[env, entry]

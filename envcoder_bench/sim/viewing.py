@@ -43,13 +43,13 @@ class Playback:
         """Play all episodes again and again while ``is_open``; ``show`` draws the present pose."""
         dt = self._plain["dt"]
         while is_open():
-            for k, own in enumerate(self._plain["episodes"]):
-                print(f"playing {own['name']}", flush=True)
+            for k, episode in enumerate(self._plain["episodes"]):
+                print(f"playing {episode['name']}", flush=True)
                 began = time.monotonic()
                 for step in range(len(self._arrays[f"{k}/qpos"])):
                     if not is_open():
                         return
-                    self._pose(k, own["name"], step)
+                    self._pose(k, episode["name"], step)
                     show()
                     time.sleep(max(0.0, began + (step + 1) * dt - time.monotonic()))
                 time.sleep(PAUSE)

@@ -1,14 +1,14 @@
 """Net contact forces of MuJoCo Warp's worlds, without its contact sensors, which sort every world's contacts."""
 
-# MuJoCo's bindings carry no types
-# pyright: reportAttributeAccessIssue=false
+# Warp compiles the kernels; they are Python in their syntax alone, and a type checker for Python misreads them.
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false
 
 import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from envcoder_bench.sim.warp_functions import add_contact_forces
-from envcoder_bench.sim.warp_order_kernels import add_contact_forces_in_order
+CONTACT = wp.constant(5)  # first of mjtConstraint's types of contacts
 
 
 class ContactForces:
@@ -40,7 +40,7 @@ class ContactForces:
         """Launch the sum of the contacts of the last substep."""
         model, data = self._model, self._data
         self._out.zero_()
-        mjw.contact_force(model, data, self._ids, True, self.wrench)  # pyright: ignore[reportArgumentType]
+        mjw.contact_force(model, data, self._ids, True, self.wrench)
         if self._ordered:
             bodies = [data.contact.geom, model.geom_bodyid, self._row_of_body, self.wrench]
             rows = [data.nefc, data.efc.type, data.efc.id, data.contact.efc_address]
@@ -55,3 +55,60 @@ class ContactForces:
             ],
             outputs=[self._out],
         )
+
+
+@wp.kernel(enable_backward=False)
+def add_contact_forces(
+    nacon: wp.array[wp.int32],
+    worldid: wp.array[wp.int32],
+    geom: wp.array[wp.vec2i],
+    geom_bodyid: wp.array[wp.int32],
+    row_of_body: wp.array[wp.int32],
+    wrench: wp.array[wp.spatial_vector],
+    contact_forces: wp.array2d[wp.float32],
+):
+    """Add each contact's force to the second geom's body, and its opposite to the first geom's, one thread per contact.
+
+    ``row_of_body`` is -1 for bodies without a row, such as the world.
+    """
+    contact = wp.tid()
+    if contact >= nacon[0]:
+        return
+    env = worldid[contact]
+    force = wp.spatial_top(wrench[contact])
+    for side in range(2):
+        row = row_of_body[geom_bodyid[geom[contact][side]]]
+        if row >= 0:
+            for i in range(3):
+                wp.atomic_add(contact_forces, env, 3 * row + i, (2.0 * float(side) - 1.0) * force[i])
+
+
+@wp.kernel(enable_backward=False)
+def add_contact_forces_in_order(
+    nefc: wp.array[wp.int32],
+    kind: wp.array2d[wp.int32],
+    ident: wp.array2d[wp.int32],
+    address: wp.array2d[wp.int32],
+    geom: wp.array[wp.vec2i],
+    geom_bodyid: wp.array[wp.int32],
+    row_of_body: wp.array[wp.int32],
+    wrench: wp.array[wp.spatial_vector],
+    contact_forces: wp.array2d[wp.float32],
+):
+    """Add the forces of each world's contacts in the order of their rows, one thread per world.
+
+    As ``add_contact_forces``; contacts without rows have no force.
+    """
+    env = wp.tid()
+    for row in range(wp.min(nefc[env], kind.shape[1])):
+        if kind[env, row] >= CONTACT:
+            contact = ident[env, row]
+            if address[contact, 0] == row:
+                force = wp.spatial_top(wrench[contact])
+                for side in range(2):
+                    at = row_of_body[geom_bodyid[geom[contact][side]]]
+                    if at >= 0:
+                        for i in range(3):
+                            contact_forces[env, 3 * at + i] = (
+                                contact_forces[env, 3 * at + i] + (2.0 * float(side) - 1.0) * force[i]
+                            )

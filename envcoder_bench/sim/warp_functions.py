@@ -1,4 +1,4 @@
-"""Warp functions and kernels that every MuJoCo Warp engine uses: quaternions, rows of 13 numbers, contact forces.
+"""Warp functions that every MuJoCo Warp engine uses: quaternions, and rows of 13 numbers.
 
 Quaternions are wxyz, as MuJoCo Warp stores them, except in a row of 13 numbers: position, quaternion xyzw, linear and
 angular velocity, as in Isaac Gym's ``root_states``.
@@ -85,29 +85,3 @@ def reset_motion(
     for i in range(qvel.shape[1]):
         qvel[env, i] = 0.0
         qacc_warmstart[env, i] = 0.0
-
-
-@wp.kernel(enable_backward=False)
-def add_contact_forces(
-    nacon: wp.array[wp.int32],
-    worldid: wp.array[wp.int32],
-    geom: wp.array[wp.vec2i],
-    geom_bodyid: wp.array[wp.int32],
-    row_of_body: wp.array[wp.int32],
-    wrench: wp.array[wp.spatial_vector],
-    contact_forces: wp.array2d[wp.float32],
-):
-    """Add each contact's force to the second geom's body, and its opposite to the first geom's, one thread per contact.
-
-    ``row_of_body`` is -1 for bodies without a row, such as the world.
-    """
-    contact = wp.tid()
-    if contact >= nacon[0]:
-        return
-    env = worldid[contact]
-    force = wp.spatial_top(wrench[contact])
-    for side in range(2):
-        row = row_of_body[geom_bodyid[geom[contact][side]]]
-        if row >= 0:
-            for i in range(3):
-                wp.atomic_add(contact_forces, env, 3 * row + i, (2.0 * float(side) - 1.0) * force[i])

@@ -73,9 +73,9 @@ class TaskContract:
         """Return the contract of a task; without a simulator it has no names of joints and bodies, and no limits."""
 
         def key(name: str, x: Tensor, first: int) -> Key:
-            own = task.fields.get(name)
-            known = (own.unit, own.meaning) if own is not None else ()
-            return Key(tuple(x.shape[first:]), str(x.dtype).split(".")[1], *known)
+            field = task.fields.get(name)
+            words = (field.unit, field.meaning) if field is not None else ()
+            return Key(tuple(x.shape[first:]), str(x.dtype).split(".")[1], *words)
 
         def names(kind: str) -> Names:
             return tuple(getattr(task, kind, ()))
@@ -121,13 +121,14 @@ class TaskContract:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TaskContract:
         """Create it from the result of ``to_plain``, also after JSON, which has no tuples."""
-        made: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for field in fields(cls):
             value = plain[field.name]
-            made[field.name] = tuple(value) if isinstance(value, list) else value
+            values[field.name] = tuple(value) if isinstance(value, list) else value
         for name in ("state", "constants"):
-            made[name] = {key: Key(**{**own, "shape": tuple(own["shape"])}) for key, own in made[name].items()}
-        return cls(**made)
+            specs = values[name].items()
+            values[name] = {key: Key(**{**key_spec, "shape": tuple(key_spec["shape"])}) for key, key_spec in specs}
+        return cls(**values)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ def from_folder(folder: Path) -> TaskSpec:
     code = folder / CODE
     if not code.is_file():
         raise ValueError(f"{folder} is not a task's folder: it has no {CODE}; see docs/add_a_task.md")
+    # the folder becomes a package, so that task.py is importable, and candidates can import the baselines
     config, name = _config(folder)
     mount(name, folder)
     with _loading(folder, f"{PACKAGE}.{name}"):
@@ -49,14 +50,14 @@ def from_module(source: str) -> TaskSpec:
         ValueError: as ``from_folder``.
     """
     path, _, class_name = source.partition(":")
-    found = os.getcwd() in sys.path
-    if not found:
+    importable = os.getcwd() in sys.path
+    if not importable:
         sys.path.insert(0, os.getcwd())
     try:
         with _loading(Path.cwd(), path, f"--task {source}: "):
             module = importlib.import_module(path)
     finally:
-        if not found:
+        if not importable:
             sys.path.remove(os.getcwd())
     if not hasattr(module, class_name):
         raise ValueError(f"--task {source}: {module.__file__} has no class {class_name}")
@@ -70,8 +71,8 @@ def from_module(source: str) -> TaskSpec:
 
 def mount(name: str, folder: Path) -> None:
     """Make a folder's modules importable as ``envcoder_bench.tasks.<name>``. Raises ValueError for a name in use."""
-    own, present = Path(__file__).resolve().parent, sys.modules.get(f"{PACKAGE}.{name}")
-    if (own / name).exists() or (own / f"{name}.py").exists():
+    package_folder, present = Path(__file__).resolve().parent, sys.modules.get(f"{PACKAGE}.{name}")
+    if (package_folder / name).exists() or (package_folder / f"{name}.py").exists():
         raise ValueError(f"{folder}: a task cannot be named {name}, which is a module of {PACKAGE}: rename it")
     if present is not None and list(present.__path__) != [str(folder)]:
         raise ValueError(f"{folder}: a task named {name} is in {present.__path__[0]}: rename one, in class and YAML")
@@ -103,10 +104,10 @@ def restored_on_error() -> Iterator[None]:
 
 def _mounted() -> dict[str, ModuleType]:
     """Return the modules of all mounted tasks; their packages have no ``__spec__``, because nothing imported them."""
-    loaded = [(name, own) for name, own in sys.modules.items() if name.startswith(f"{PACKAGE}.")]
-    packages = tuple(name for name, own in loaded if getattr(own, "__spec__", 0) is None)
+    loaded = [(name, module) for name, module in sys.modules.items() if name.startswith(f"{PACKAGE}.")]
+    packages = tuple(name for name, module in loaded if getattr(module, "__spec__", 0) is None)
     inside = tuple(f"{name}." for name in packages)
-    return {name: own for name, own in loaded if name in packages or name.startswith(inside)}
+    return {name: module for name, module in loaded if name in packages or name.startswith(inside)}
 
 
 def _spec(task_class: Any, folder: Path, config: Path, source: str) -> TaskSpec:
@@ -124,11 +125,11 @@ def _config(folder: Path) -> tuple[Path, str]:
     """Return the task's YAML file and its name."""
     path = folder / CONFIG
     if not path.is_file():
-        found = [p for p in sorted(folder.glob("*.yaml")) if p.name != TRAIN and not p.stem.endswith("PPO")]
-        if len(found) != 1:
-            which = f"has {', '.join(p.name for p in found)}" if found else "has none"
+        files = [p for p in sorted(folder.glob("*.yaml")) if p.name != TRAIN and not p.stem.endswith("PPO")]
+        if len(files) != 1:
+            which = f"has {', '.join(p.name for p in files)}" if files else "has none"
             raise ValueError(f"{folder}: the task's numbers are in {CONFIG} or <Name>.yaml, and this folder {which}")
-        path = found[0]
+        path = files[0]
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError) as error:
@@ -142,14 +143,14 @@ def _config(folder: Path) -> tuple[Path, str]:
 def _class_in(module: ModuleType, name: str, code: Path) -> type[SimTask]:
     """Return the task class that a module defines; if there are several, the one with this name."""
     defined = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
-    found = [one for one in defined if issubclass(one, SimTask)]
-    named = [one for one in found if getattr(one, "name", None) == name]
-    if len(named or found) != 1:
-        shown = ", ".join(one.__name__ for one in found or defined) or "no class"
+    tasks = [one for one in defined if issubclass(one, SimTask)]
+    named = [one for one in tasks if getattr(one, "name", None) == name]
+    if len(named or tasks) != 1:
+        shown = ", ".join(one.__name__ for one in tasks or defined) or "no class"
         raise ValueError(
             f"{code} must define one class derived from envcoder_bench.tasks.SimTask, named {name}: it has {shown}"
         )
-    return (named or found)[0]
+    return (named or tasks)[0]
 
 
 @contextmanager

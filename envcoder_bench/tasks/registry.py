@@ -1,4 +1,4 @@
-"""The registry of tasks: shipped tasks, tasks of installed packages, and outside tasks.
+"""The registry of tasks: the one place where what ``--task`` says becomes a task.
 
 A task is given by its registered name, its folder, ``module:Class``, or the address of an Isaac Gym task
 (``isaacgymenvs:Ant``, ``legged_gym:a1``, ``file.py:Class``); installed packages register tasks by entry
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,7 @@ def get_spec(task: str, config: Mapping[str, Any] | None = None) -> TaskSpec:
     spec = find_spec(task)
     if ":" not in (spec.source or ""):
         return spec
-    from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+    from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
     from envcoder_bench.tasks.isaacgym_tasks.spec import probed_spec
 
     return probed_spec(spec, config) if is_isaac_address(spec.address) else spec
@@ -73,9 +73,10 @@ def find_spec(task: str) -> TaskSpec:
     if task not in _installed() and not os.path.isdir(task) and ":" not in task:
         raise ValueError(_unknown(task))
     from envcoder_bench.tasks import outside
-    from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+    from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
     from envcoder_bench.tasks.spec import digest
 
+    # outside tasks: by address, as found before, by entry point, folder or module
     with outside.restored_on_error():
         if is_isaac_address(task):
             return _isaac(task)
@@ -129,8 +130,8 @@ def outside_tasks() -> dict[str, TaskSpec]:
 def _installed() -> dict[str, str]:
     """Return the ``module:Class`` of tasks of installed packages, by name."""
     points: Any = entry_points()
-    own = points.select(group=GROUP) if hasattr(points, "select") else points.get(GROUP, ())  # since 3.10
-    return {point.name: point.value for point in own}
+    group = points.select(group=GROUP) if hasattr(points, "select") else points.get(GROUP, ())  # since 3.10
+    return {point.name: point.value for point in group}
 
 
 def _shipped(name: str) -> TaskSpec:
@@ -140,8 +141,8 @@ def _shipped(name: str) -> TaskSpec:
     if name in _installed():
         raise ValueError(f"an installed package has a task named {name}, which is a shipped one: {_installed()[name]}")
     task_class = getattr(importlib.import_module(f"envcoder_bench.tasks.{folder}.task"), name)
-    place = Path(__file__).resolve().parent / folder
-    return TaskSpec(place, task_class, cfg / "task" / f"{name}.yaml", cfg / "train" / f"{name}PPO.yaml")
+    home = Path(__file__).resolve().parent / folder
+    return TaskSpec(home, task_class, cfg / "task" / f"{name}.yaml", cfg / "train" / f"{name}PPO.yaml")
 
 
 def _checked(spec: TaskSpec) -> TaskSpec:
@@ -157,20 +158,9 @@ def _unknown(task: str) -> str:
         siblings = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
         return f"unknown task '{task}': there is no such folder{near_matches(path.name, siblings)}"
     # wrong case is the most common mistake, because IsaacGymEnvs' names have capitals
-    same = [known for known in task_names() if known.lower() == task.lower()]
+    same = [name for name in task_names() if name.lower() == task.lower()]
     hint = f" (did you mean {same[0]}?)" if same else near_matches(task, task_names())
     return f"unknown task '{task}'{hint}; there are {', '.join(task_names())}"
-
-
-def baseline_path(name: str, baseline: str) -> Path:
-    """Return the candidate file of a task's baseline: ``human``, ``unshaped``, or, if the task has it, ``sparse``."""
-    from envcoder_bench.tasks.base import BASELINE_FILES, SPARSE
-
-    folder = find_spec(name).folder
-    known = [*BASELINE_FILES, *([SPARSE] if (folder / f"{SPARSE}.py").is_file() else [])]
-    if baseline not in known:
-        raise ValueError(f"unknown baseline '{baseline}'{near_matches(baseline, known)}; there are {', '.join(known)}")
-    return folder / f"{baseline}.py"
 
 
 def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device: str) -> Task:
@@ -224,20 +214,3 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     if task.max_episode_length < 2:
         raise ValueError(f"{yaml_file(cfg)}: an episode must last at least 2 steps, got {task.max_episode_length}")
     return task
-
-
-def state_table(name: str, values: Mapping[str, str] | None = None, without: Collection[str] = ()) -> str:
-    """Return the keys of a task's ``state_dict`` as a Markdown table; n is the number of environments of a group.
-
-    Args:
-        values: values of constants by key, as text; None to omit them.
-        without: keys to leave out.
-    """
-    rows = ["| key | shape | unit | meaning |", "|---|---|---|---|"]
-    for key, field in get_spec(name).task_class.fields.items():
-        if key in without:
-            continue
-        shape = "constant" if field.shape is None else str(("n", *field.shape)).replace("'", "")
-        value = f": {values[key]}" if values and key in values else ""
-        rows.append(f"| `{key}` | {shape} | {field.unit} | {field.meaning}{value} |")
-    return "\n".join(rows)

@@ -16,7 +16,7 @@ from envcoder_bench.sim.ground import Ground
 from envcoder_bench.tasks.base import Field, Task
 
 if TYPE_CHECKING:
-    from envcoder_bench.sim.poses import PoseSource
+    from envcoder_bench.sim.base import PoseSource
 
 COMMON_KEYS = (
     "name",
@@ -94,6 +94,7 @@ class SimTask(Task):
     default_action_dim: int | None = None
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
+        # the model has the joints, bodies and objects that the task expects
         for kind in ("dof_names", "body_names", "sensor_names", "site_names"):
             want, got = list(getattr(self, kind)), list(getattr(sim, kind))
             if want != got:
@@ -111,12 +112,13 @@ class SimTask(Task):
         self.clip_observations = number(cfg, "env.clipObservations", math.inf)  # as in IsaacGymEnvs
         self.unstable = sim.unstable
         self.contact_overflows, self.engine_warnings = sim.contact_overflows, sim.engine_warnings
+        # the state and the constants, in the order of the fields: a source may read earlier keys
         self.state: dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
         self.constants: dict[str, Tensor] = {}
         for key, field in self.fields.items():
             if field.source is not None:
-                own = self.constants if field.shape is None else self.state
-                own[key] = self._tensor(key, field)
+                tensors = self.constants if field.shape is None else self.state
+                tensors[key] = self._tensor(key, field)
         self.default_state: dict[str, Tensor] = {}
 
     @classmethod
@@ -137,10 +139,10 @@ class SimTask(Task):
         if callable(source):
             value = source(self)
         elif isinstance(source, str):
-            place, _, name = source.partition(".")
-            if place not in ("sim", "cfg") or (place == "sim" and not hasattr(self.sim, name)):
+            owner, _, name = source.partition(".")
+            if owner not in ("sim", "cfg") or (owner == "sim" and not hasattr(self.sim, name)):
                 raise ValueError(f"{self.name}: the source of '{key}' is {source!r}: there is no such tensor or number")
-            value = getattr(self.sim, name) if place == "sim" else numbers(self.cfg, name)
+            value = getattr(self.sim, name) if owner == "sim" else numbers(self.cfg, name)
         else:
             value = torch.tensor(source)
             if field.shape is not None:
@@ -172,8 +174,8 @@ class SimTask(Task):
         if initial:
             written = {key: x for key, x in initial.items() if key not in self.object_keys}
             if len(written) < len(initial):
-                own = [initial.get(key, self.state[key]) for key in self.object_keys]
-                written["object_states"] = torch.stack(own, dim=1)
+                objects = [initial.get(key, self.state[key]) for key in self.object_keys]
+                written["object_states"] = torch.stack(objects, dim=1)
             self.sim.write(mask, **written)
         for key, value in goal.items():
             if key not in self.goal_keys:
@@ -183,8 +185,8 @@ class SimTask(Task):
             buffer.copy_(torch.where(rows, value, buffer))  # in place: views of the buffer stay valid
 
     def get_state(self) -> dict[str, Tensor]:
-        own = {f"task.{key}": self.state[key].to("cpu", copy=True) for key in self.goal_keys + self.kept_keys}
-        return {**{f"sim.{key}": x for key, x in self.sim.get_state().items()}, **own}
+        kept = {f"task.{key}": self.state[key].to("cpu", copy=True) for key in self.goal_keys + self.kept_keys}
+        return {**{f"sim.{key}": x for key, x in self.sim.get_state().items()}, **kept}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         self.sim.set_state({key[len("sim.") :]: x for key, x in state.items() if key.startswith("sim.")})
@@ -267,16 +269,16 @@ def control_timing(cfg: Mapping[str, Any]) -> tuple[float, int]:
 
 def engine_options(cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``sim.mujoco`` replaces in the model's ``<option>``; empty without that key."""
-    given = read(cfg, "sim").get("mujoco")
-    return {} if given is None else dict(given)
+    options = read(cfg, "sim").get("mujoco")
+    return {} if options is None else dict(options)
 
 
 def check_only(cfg: Mapping[str, Any], only: Mapping[str, tuple[Any, str]]) -> None:
     """Raise ValueError for a key whose value is not the supported one in ``only``."""
     for key, (value, instead) in only.items():
-        given = read(cfg, key, value)
-        if given != value:
-            raise ValueError(f"task.{key} is {given!r}, but can only be {value!r}: {instead}")
+        value_given = read(cfg, key, value)
+        if value_given != value:
+            raise ValueError(f"task.{key} is {value_given!r}, but can only be {value!r}: {instead}")
 
 
 def check_config(cfg: Mapping[str, Any], used: tuple[str, ...], ignored: tuple[str, ...]) -> None:

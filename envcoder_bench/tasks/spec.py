@@ -1,14 +1,15 @@
-"""The class and files of a task, and their validation."""
+"""The class and files of a task, what is derived from them, and their validation."""
 
 import functools
 import hashlib
 import os
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.tasks.base import BASELINE_FILES, Field
+from envcoder_bench.tasks.base import BASELINE_FILES, SPARSE, Field
 from envcoder_bench.tasks.sim_task import SimTask
 
 _REQUIRED = ("name", "model", "dof_names", "body_names", "fitness_meaning", "fields")
@@ -52,6 +53,34 @@ class TaskSpec:
     def model_path(self) -> Path:
         return self.folder / self.task_class.model
 
+    def baseline_path(self, baseline: str) -> Path:
+        """Return the candidate file of a baseline: ``human``, ``unshaped``, or, if the task has it, ``sparse``.
+
+        Raises:
+            ValueError: the task has no such baseline.
+        """
+        names = [*BASELINE_FILES, *([SPARSE] if (self.folder / f"{SPARSE}.py").is_file() else [])]
+        if baseline not in names:
+            hint = near_matches(baseline, names)
+            raise ValueError(f"unknown baseline '{baseline}'{hint}; there are {', '.join(names)}")
+        return self.folder / f"{baseline}.py"
+
+    def state_table(self, values: Mapping[str, str] | None = None, without: Collection[str] = ()) -> str:
+        """Return the keys of ``state_dict`` as a Markdown table; n is the number of environments of a group.
+
+        Args:
+            values: values of constants by key, as text; None to omit them.
+            without: keys to leave out.
+        """
+        rows = ["| key | shape | unit | meaning |", "|---|---|---|---|"]
+        for key, field in self.task_class.fields.items():
+            if key in without:
+                continue
+            shape = "constant" if field.shape is None else str(("n", *field.shape)).replace("'", "")
+            value = f": {values[key]}" if values and key in values else ""
+            rows.append(f"| `{key}` | {shape} | {field.unit} | {field.meaning}{value} |")
+        return "\n".join(rows)
+
 
 def task_files(folder: Path) -> list[Path]:
     """Return code, model and YAML files of a task's folder and of its packages, subfolders with an ``__init__.py``."""
@@ -73,11 +102,11 @@ def model_files(model: Path) -> list[Path]:
         named = _FILES.findall(text)
         names += named
         folders += _FOLDERS.findall(text)
-        todo += [place / name for name in named if name.endswith(".xml") for place in (path.parent, model.parent)]
+        todo += [parent / name for name in named if name.endswith(".xml") for parent in (path.parent, model.parent)]
     # which folder a name belongs to is up to MuJoCo; a file too many does no harm
     places = {xml.parent / folder for xml in xmls for folder in folders}
-    found = {Path(os.path.normpath(place / name)) for name in names for place in places}
-    return sorted({*xmls, *(path for path in found if path.is_file())})
+    files = {Path(os.path.normpath(parent / name)) for name in names for parent in places}
+    return sorted({*xmls, *(path for path in files if path.is_file())})
 
 
 def digest(folder: Path, model: str) -> str:

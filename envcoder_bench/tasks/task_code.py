@@ -31,16 +31,17 @@ def task_code(folder: Path, where: str = "") -> Iterator[None]:
         raise
     except Exception as error:
         passed = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in passed if folder in Path(frame.filename).parents]
-        place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+        inside = [frame for frame in passed if folder in Path(frame.filename).parents]
+        where_raised = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
+        in_package = PACKAGE in Path(passed[-1].filename).parents and passed[-1] not in inside
         if isinstance(error, SyntaxError):
-            place = f"{error.filename}:{error.lineno}: "
-        elif isinstance(error, ValueError) and passed[-1] not in own and PACKAGE in Path(passed[-1].filename).parents:
+            where_raised = f"{error.filename}:{error.lineno}: "
+        elif isinstance(error, ValueError) and in_package:
             raise  # it says what is wrong
-        elif not own and not where:
+        elif not inside and not where:
             raise
         reason = (str(error).splitlines() or [""])[0]
-        raise ValueError(f"{where}{place}{type(error).__name__}: {reason}") from error
+        raise ValueError(f"{where}{where_raised}{type(error).__name__}: {reason}") from error
 
 
 def check_default_state(task: SimTask) -> None:
@@ -102,14 +103,14 @@ def frozen(task: Task, before: Mapping[str, Tensor]) -> list[str]:
     Args:
         before: the result of ``computed``. Sources that draw random numbers are left out.
     """
-    found = []
+    keys = []
     for key, x in before.items():
         source = task.fields[key].source
         if callable(source) and _equal(task.state[key], x):
             now, again = source(task), source(task)
             if _equal(now, again) and not _equal(now, x):
-                found.append(key)
-    return found
+                keys.append(key)
+    return keys
 
 
 def frozen_message(key: str) -> str:

@@ -14,23 +14,24 @@ from envcoder_bench.core import noise
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.ground import Ground
-from envcoder_bench.tasks.base import EnvGroups
-from envcoder_bench.tasks.sim_task import SimTask, read
-from envcoder_bench.tasks.velocity_tracking import velocity_tracking
+from envcoder_bench.tasks import legged
+from envcoder_bench.tasks.base import EnvGroups, Field
+from envcoder_bench.tasks.legged import LeggedTask
+from envcoder_bench.tasks.sim_task import read
 from envcoder_bench.terrain.grid import GridParams, TerrainGrid, make_grid
 from envcoder_bench.terrain.scan import HeightLookup, height_scan, scan_points
 
 LEVEL, PROGRESS_OF_FIRST = 10, 11  # purposes of core.noise, beside the kinds of functions' and the Isaac Gym tasks'
 TOUCH = 1.0  # N: a foot with a larger vertical force stands
-TERRAIN, START, HEADING = "env.terrain", "env.baseInitState", "env.control.heading"
+TERRAIN, HEADING = "env.terrain", "env.control.heading"
 PLANE, FIELDS = "plane", ("trimesh", "heightfield")
 # steps of the additive sequences that spread environments evenly over columns and rows: of the golden ratio and
 # the square root of 2, which no small numbers divide
 _ALONG_COLUMNS, _ALONG_ROWS = 0.6180339887498949, 0.4142135623730951
 
 
-class TerrainLocomotion(SimTask):
-    """A robot with legs, twelve joints with PD drives, and commands of velocity and heading.
+class TerrainLocomotion(LeggedTask):
+    """A legged robot with commands of velocity and heading.
 
     An environment has a column of the grid, its terrain type, for good, and a row, its level, which the curriculum
     changes where an episode ends: one up where the robot came farther than half a tile, one down where it came less far
@@ -41,25 +42,19 @@ class TerrainLocomotion(SimTask):
     The first episodes of a training begin late, at random, so that later ones do not all end in the same step.
 
     Attributes:
-        legs: their names; a body is ``<leg>_<link>``.
         scan_x, scan_y: places of the height scan in the base's frame, m.
     """
 
     first_progress: Tensor
-    legs: tuple[str, ...]
     scan_x: tuple[float, ...]
     scan_y: tuple[float, ...]
-    goal_keys = ("commands",)
     kept_keys = (
         *("terrain_levels", "terrain_types", "env_origins", "initial_root_states", "measured_heights"),
         *("last_actions", "last_dof_vel", "feet_air_time"),
     )
-    drive_formula = "joint position target = default_dof_pos + actionScale * action"
-    default_action_dim = 12
     config_keys = (
-        START,
-        *("env.control.stiffness", "env.control.damping", "env.control.actionScale", HEADING),
-        *("env.learn.episodeLength_s", "env.defaultJointAngles"),
+        *legged.CONFIG_KEYS,
+        *(HEADING, legged.STANCE),
         *(f"{TERRAIN}.{key}" for key in ("terrainType", "dynamicFriction", "curriculum", "maxInitMapLevel")),
         *(f"{TERRAIN}.{key}" for key in ("mapLength", "mapWidth", "numLevels", "numTerrains", "terrainProportions")),
         *(f"{TERRAIN}.{key}" for key in ("horizontalScale", "borderSize", "seed")),
@@ -78,16 +73,12 @@ class TerrainLocomotion(SimTask):
         *("env.learn.gravityNoise", "env.learn.heightMeasurementNoise"),
         *("env.learn.pushRobots", "env.learn.pushInterval_s"),
     )
-    fitness_meaning = (
-        "velocity tracking: (exp(-|v_xy* - v_xy|^2/0.25) + 0.5 exp(-(w_z* - w_z)^2/0.25)) / 1.5, averaged over the full"
-        " episode (0 after a fall), in episodes spread evenly over all terrain types and levels; 0 to 1"
-    )
-    fitness_bounds = (0.0, 1.0)
+    fitness_meaning = legged.fitness_meaning(", in episodes spread evenly over all terrain types and levels")
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         super().__init__(cfg, sim)
-        self.action_scale = float(read(cfg, "env.control.actionScale"))
         self.heading_gain, self.most_yaw = (float(x) for x in read(cfg, HEADING))
+        # the grid: its ground, and the middle of each tile
         self.grid = grid_of(cfg)
         self.curriculum = bool(read(cfg, f"{TERRAIN}.curriculum")) and self.grid is not None
         self.lookup = None if self.grid is None else HeightLookup(self.grid.ground, self.device)
@@ -97,14 +88,11 @@ class TerrainLocomotion(SimTask):
         rows, columns = (1, 1) if self.grid is None else self.grid.origins.shape[:2]
         origins = torch.zeros(1, 1, 3) if self.grid is None else torch.from_numpy(self.grid.origins)
         self._origins, self._rows, self._columns = origins.to(self.device), rows, columns
+        # the curriculum: where it begins, and how far is far enough
         most = int(read(cfg, f"{TERRAIN}.maxInitMapLevel")) if self.curriculum else rows - 1
         self._first_levels = min(most + 1, rows)
         self._half_tile = math.inf if self.grid is None else 0.5 * float(read(cfg, f"{TERRAIN}.mapLength"))
-        self.default_state = {
-            "root_states": self.state["initial_root_states"],
-            "dof_pos": self.state["default_dof_pos"],
-            "dof_vel": torch.zeros_like(sim.dof_vel),
-        }
+        # what a step needs of the one before, and a checkpoint keeps
         self._acted = torch.zeros_like(self.state["last_actions"])
         self._begun = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._evaluates = False
@@ -161,10 +149,12 @@ class TerrainLocomotion(SimTask):
     def prepare_reset(self, mask: Tensor) -> None:
         if self.curriculum and not self._evaluates:
             state = self.state
+            # how far the robot came, and what the command asked for
             offset = state["root_states"][:, :2] - state["env_origins"][:, :2]
             walked = torch.sqrt(offset[:, 0] * offset[:, 0] + offset[:, 1] * offset[:, 1])
             asked = state["commands"][:, :2]
             speed = torch.sqrt(asked[:, 0] * asked[:, 0] + asked[:, 1] * asked[:, 1])
+            # unstable physics may throw a robot far: it never rises by that
             up = (walked > self._half_tile) & ~self.unstable
             down = (walked < speed * (0.25 * self.max_episode_length * self.dt)) | self.unstable
             levels = state["terrain_levels"] + up.float() - (down & ~up).float()
@@ -172,14 +162,12 @@ class TerrainLocomotion(SimTask):
             levels = torch.where(levels >= self._rows, anywhere, levels.clamp(min=0.0))
             state["terrain_levels"].copy_(torch.where(mask & self._begun, levels, state["terrain_levels"]))
             self._move(mask)
+        # the first episodes of a training end at different steps
         first = self._drawn(self.step_count, self.max_episode_length - 1, PROGRESS_OF_FIRST)
         self.first_progress.copy_(first * ~(self._begun | self._evaluates))
         self._begun |= mask
 
     # a control step
-
-    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
-        return self.action_scale * action + state["default_dof_pos"]
 
     def step(self, command: Tensor) -> None:
         state = self.state
@@ -222,14 +210,11 @@ class TerrainLocomotion(SimTask):
         error = torch.where(error < -math.pi, error + 2.0 * math.pi, error)
         commands[:, 2] = (self.heading_gain * error).clamp(-self.most_yaw, self.most_yaw)
 
-    def fitness(self, state: dict[str, Tensor]) -> Tensor:
-        return velocity_tracking(state)
-
     # checkpoints
 
     def get_state(self) -> dict[str, Tensor]:
-        own = {"own.acted": self._acted.to("cpu", copy=True), "own.begun": self._begun.to("cpu", copy=True)}
-        return {**super().get_state(), **own}
+        kept = {"own.acted": self._acted.to("cpu", copy=True), "own.begun": self._begun.to("cpu", copy=True)}
+        return {**super().get_state(), **kept}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         super().set_state(state)
@@ -237,8 +222,53 @@ class TerrainLocomotion(SimTask):
         self._begun.copy_(state["own.begun"])
 
 
+def fields(joints: str, bodies: tuple[str, ...], knees: str, feet: str, points: str, count: int) -> dict[str, Field]:
+    """Return the fields of a task.
+
+    Args:
+        joints, bodies, knees, feet: as for ``legged.fields``.
+        points: description of the height scan's ``count`` points.
+    """
+    legs = ", ".join(name.rsplit("_", 1)[0] for name in bodies if name.endswith(f"_{feet}"))
+    return legged.fields(
+        joints,
+        bodies,
+        knees,
+        feet,
+        commands=Field(
+            (4,),
+            "m/s, m/s, rad/s, rad",
+            "goal: velocity forward and to the left, base frame; yaw rate, which the task sets from the heading;"
+            " heading in the world frame",
+            (0.0, 0.0, 0.0, 0.0),
+        ),
+        yaw_range=legged.command_range("rad", "commanded heading", "yaw"),
+        start="base at rest in the middle of the terrain's tile",
+        more={
+            "measured_heights": Field(
+                (count,),
+                "m",
+                f"height of the ground, world frame, under points that turn with the base's yaw: {points}",
+                0.0,
+            ),
+            "terrain_levels": Field((), "-", "row of the terrain, 0 is the easiest", 0.0),
+            "terrain_types": Field((), "-", "column of the terrain", 0.0),
+            "env_origins": Field((3,), "m", "middle of the terrain's tile; world frame", 0.0),
+            "last_actions": Field(
+                (12,), "-", "action before the last one, its first 12 numbers; 0 where an episode begins", 0.0
+            ),
+            "last_dof_vel": Field((12,), "rad/s", "joint velocities before the last control step; 0 at the start", 0.0),
+            "feet_air_time": Field(
+                (4,), "s", f"time that each foot has been in the air, with the step in which it lands; {legs}", 0.0
+            ),
+        },
+        more_scales={"height_meas_scale": legged.observation_scale("1/m", "heights", "heightMeasurementScale")},
+    )
+
+
 def arctan2(y: Tensor, x: Tensor) -> Tensor:
     """Return the angle of (x, y), rad, within 2e-5, by Abramowitz and Stegun 4.4.49: the same bits at any size."""
+    # the smaller divided by the larger: a polynomial of an angle of at most 45 degrees
     large, small = torch.maximum(x.abs(), y.abs()).clamp(min=1e-9), torch.minimum(x.abs(), y.abs())
     z = small / large
     s = z * z

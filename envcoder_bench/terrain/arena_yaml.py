@@ -48,11 +48,11 @@ def _zone(where: str, data: Any) -> Zone:
             raise ValueError(f"{where}.difficulty is missing: {meaning}")
     if kind == BOULDERS and "count" not in data:
         raise ValueError(f"{where}.count is missing: the number of boulders")
-    given: Any = data.get("difficulty", [])
-    difficulty = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    range_m: Any = data.get("difficulty", [])
+    difficulty = list(range_m) if isinstance(range_m, Sequence) and not isinstance(range_m, str) else [range_m]
     difficulty = [_number(f"{where}.difficulty", value, above=0.0) for value in difficulty]
     if len(difficulty) != {FLAT: 0, STAIRS: 1, BOULDERS: 2}[kind] or sorted(difficulty) != difficulty:
-        raise ValueError(f"{where}.difficulty must be a riser for stairs or [low, high] for boulders, got {given!r}")
+        raise ValueError(f"{where}.difficulty must be a riser for stairs or [low, high] for boulders, got {range_m!r}")
     count = data.get("count")
     if count is not None and (type(count) is not int or count < 0):
         raise ValueError(f"{where}.count must be a whole number of at least 0, got {count!r}")

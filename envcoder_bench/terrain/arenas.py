@@ -109,8 +109,8 @@ def boulder_heights(boulders: np.ndarray, size: float, width: float, cell: float
         dy = (np.arange(j0, j1 + 1) * cell - y)[None, :]
         c, s = math.cos(yaw), math.sin(yaw)
         inside = (np.abs(c * dx + s * dy) <= 0.5 * edge) & (np.abs(c * dy - s * dx) <= 0.5 * edge)
-        own = heights[i0 : i1 + 1, j0 : j1 + 1]
-        own[inside] = np.maximum(own[inside], np.float32(edge))
+        patch = heights[i0 : i1 + 1, j0 : j1 + 1]
+        patch[inside] = np.maximum(patch[inside], np.float32(edge))
     return heights
 
 
@@ -136,11 +136,11 @@ class Arenas:
         self.tables: list[list[np.ndarray]] = []  # of each zone, aprons included: heights (nx, ny)
         self.spacings: list[list[float]] = []
         for k, (arena, y) in enumerate(zip(arenas, self.offsets)):
-            own = _Builder(arena, y, boxes, fields)
+            builder = _Builder(arena, y, boxes, fields)
             for number in range(len(arena.zones)):
-                own.add(number, seed + 1000 * k + number)
-            self.tables.append(own.tables)
-            self.spacings.append(own.spacings)
+                builder.add(number, seed + 1000 * k + number)
+            self.tables.append(builder.tables)
+            self.spacings.append(builder.spacings)
         self.ground = Ground(tuple(fields), tuple(boxes))
 
     def middle(self, arena: int) -> float:

@@ -151,7 +151,7 @@ def stepping_stones_terrain(
     for x in range(0, terrain.width, stone + gap):
         shift = rng.randint(0, stone + gap)  # rows of stones do not line up
         for y in range(-shift, terrain.length, stone + gap):
-            place = slice(x, x + stone), slice(max(0, y), max(0, y + stone))
-            terrain.height_field_raw[place] = rng.randint(-height - 1, height) + 1 if height else 0
+            area = slice(x, x + stone), slice(max(0, y), max(0, y + stone))
+            terrain.height_field_raw[area] = rng.randint(-height - 1, height) + 1 if height else 0
     terrain.height_field_raw[_middle(terrain, platform_size)] = 0
     return terrain

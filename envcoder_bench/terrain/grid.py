@@ -76,8 +76,8 @@ def column_types(params: GridParams) -> tuple[int, ...]:
     ends = np.cumsum(params.proportions)
     shares = np.arange(params.terrains) / params.terrains
     # a share is a sum of decimal fractions: round off
-    found = [int(np.searchsorted(ends, share + 1e-9, side="right")) for share in shares]
-    return tuple(min(kind, len(TYPES) - 1) for kind in found)
+    types = [int(np.searchsorted(ends, share + 1e-9, side="right")) for share in shares]
+    return tuple(min(kind, len(TYPES) - 1) for kind in types)
 
 
 def step_height(difficulty: float) -> float:
@@ -127,14 +127,14 @@ def make_grid(params: GridParams) -> TerrainGrid:
     rng = np.random.RandomState(params.seed)
     near = round(MIDDLE / params.spacing)
     for column, kind in enumerate(types):
-        own = [j for j, other in enumerate(types) if other == kind]
-        sign = -1 if column in own[: len(own) // 2] else 1  # half of the slopes fall
+        columns_of_kind = [j for j, other in enumerate(types) if other == kind]
+        sign = -1 if column in columns_of_kind[: len(columns_of_kind) // 2] else 1  # half of the slopes fall
         for row in range(params.levels):
-            made = tile(kind, row / params.levels, nx, ny, params, sign, rng)
-            heights[row * nx : (row + 1) * nx, column * ny : (column + 1) * ny] = made
-            middle = made[nx // 2 - near : nx // 2 + near, ny // 2 - near : ny // 2 + near]
-            place = ((row + 0.5) * params.length, (column + 0.5) * params.width, float(middle.max()))
-            origins[row, column] = place
+            heights_of_tile = tile(kind, row / params.levels, nx, ny, params, sign, rng)
+            heights[row * nx : (row + 1) * nx, column * ny : (column + 1) * ny] = heights_of_tile
+            middle = heights_of_tile[nx // 2 - near : nx // 2 + near, ny // 2 - near : ny // 2 + near]
+            origin = ((row + 0.5) * params.length, (column + 0.5) * params.width, float(middle.max()))
+            origins[row, column] = origin
     field = HeightField(heights, params.spacing, (0.0, 0.0), params.friction)
     return TerrainGrid(Ground((field,), _border(field, params)), origins, types)
 

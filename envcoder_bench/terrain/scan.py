@@ -68,16 +68,16 @@ class HeightLookup:
         if len(self._first) == 1:
             zone = torch.zeros_like(points[..., 0], dtype=torch.int64)
         else:
-            place = points.unsqueeze(-2) - self._corner  # (..., fields, 2)
+            offset = points.unsqueeze(-2) - self._corner  # (..., fields, 2)
             size = self._cells * self._spacing.unsqueeze(-1)
-            outside = torch.maximum(-place, place - size).clamp(min=0.0)
+            outside = torch.maximum(-offset, offset - size).clamp(min=0.0)
             zone = (outside * outside).sum(-1).argmin(-1)  # the first of those that contain the point
         cells = self._cells[zone]
-        place = (points - self._corner[zone]) / self._spacing[zone].unsqueeze(-1)
-        beyond = ((place < 0.0) | (place > cells)).any(-1)
-        place = torch.minimum(place.clamp(min=0.0), cells)
-        cell = torch.minimum(place.floor(), cells - 1.0)
-        u, v = (place - cell).unbind(-1)
+        offset = (points - self._corner[zone]) / self._spacing[zone].unsqueeze(-1)
+        beyond = ((offset < 0.0) | (offset > cells)).any(-1)
+        offset = torch.minimum(offset.clamp(min=0.0), cells)
+        cell = torch.minimum(offset.floor(), cells - 1.0)
+        u, v = (offset - cell).unbind(-1)
         index = cell.to(torch.int64)
         ny = self._ny[zone]
         node = self._first[zone] + index[..., 0] * ny + index[..., 1]

@@ -15,8 +15,9 @@ from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
-from envcoder_bench.tasks.registry import baseline_path, find_spec, get_spec
+from envcoder_bench.tasks.registry import find_spec, get_spec
 from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.tasks.spec import TaskSpec
 
 
 def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
@@ -31,14 +32,15 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     """
     name = find_spec(name).name
     cfg = compose_config(name, overrides)
-    task = get_spec(name, cfg.task).task_class
+    spec = get_spec(name, cfg.task)
+    task = spec.task_class
     facts = task_contract(cfg.task)
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
         _wrap(f"fitness: {_fitness(cfg, task)}", width, indent="  "),
         _wrap(f"timing: {timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
-        *_functions(name, task, facts, width),
+        *_functions(spec, facts, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
         *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in _names(facts)),
@@ -58,8 +60,9 @@ def _fitness(cfg: DictConfig, task: type[SimTask]) -> str:
     return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
 
 
-def _functions(name: str, task: type[SimTask], facts: TaskContract, width: int) -> list[str]:
-    purposes = {baseline: function_docs(name, baseline) for baseline in BASELINE_FILES}
+def _functions(spec: TaskSpec, facts: TaskContract, width: int) -> list[str]:
+    task = spec.task_class
+    purposes = {baseline: function_docs(spec, baseline) for baseline in BASELINE_FILES}
     sections: list[str] = []
     for function in SHAPER_TYPES:
         lines = [_wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, indent="    ")]
@@ -86,13 +89,13 @@ def _returns(kind: Kind, task: type[SimTask], facts: TaskContract) -> str:
     return Template(kind.returns).substitute(joints=joints, keys=", ".join(keys))
 
 
-def function_docs(name: str, baseline: str) -> dict[str, str]:
+def function_docs(spec: TaskSpec, baseline: str) -> dict[str, str]:
     """Return the first line of the docstring of each function of a baseline, which is loaded as in a run.
 
     Raises:
         UserError: it cannot be loaded.
     """
-    path = baseline_path(name, baseline)
+    path = spec.baseline_path(baseline)
     try:
         functions = load_candidate(baseline, load_source(path), path).functions
     except CandidateError as error:

@@ -12,7 +12,7 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.run.train.session_start import make_trainer
+from envcoder_bench.run.train.session import make_trainer
 from envcoder_bench.trainers.base import Trainer, train_iteration
 
 AMONG = 1  # the place of the measured group beside others

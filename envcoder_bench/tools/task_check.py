@@ -1,22 +1,127 @@
 """Checks of the contract that every task must fulfil; the tests of the shipped tasks use them, too."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.prepare.groups import Group
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare.groups import Group, prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.run_task import build_task
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.kinds import TORQUE
+from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
+from envcoder_bench.tasks.registry import get_spec, make_task
+from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.tasks.task_code import computed, frozen, frozen_message
 from envcoder_bench.tools.isolation import measure_isolation
-from envcoder_bench.tools.task_probe import TaskProbe
+
+FREQUENCY = "task.task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
+
+
+class TaskProbe:
+    """A task on a simulator, with the human baseline's episodes and actions.
+
+    Args:
+        task: its name, its folder or ``module:Class``.
+        sim, device: as in cfg/config.yaml.
+        overrides: ``key=value`` for the config.
+
+    Raises:
+        UserError, ValueError, CandidateError: there is no such task, or its files are invalid.
+    """
+
+    def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
+        self.cfg = compose_config(str(task), ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
+        self.spec = get_spec(str(task), self.cfg.task)
+        self.name = self.spec.name
+        self.cfg.sim, self.cfg.device = self.sim, self.device = pick_simulator(sim, device)
+        self.foreign = not issubclass(self.spec.task_class, SimTask)
+        frequency = OmegaConf.select(self.cfg, FREQUENCY)
+        if isinstance(frequency, (int, float)):  # domain randomization must occur within the checks' steps
+            OmegaConf.update(self.cfg, FREQUENCY, min(frequency, 20))
+        path = self.spec.baseline_path(HUMAN)
+        human = load_candidate(HUMAN, path.read_text(encoding="utf-8"), str(path))
+        self.human = replace(assemble(human, human), action_dim=human.action_dim or 0)
+
+    def baselines(self) -> Generator[str, None, dict[str, Group]]:
+        """Yield the faults of the baselines, and return the groups of those without."""
+        groups, faults = prepare(self.cfg, baseline_sources(self.name))
+        yield from (f"{name}.py: {error}" for name, error in faults.items())
+        return {group.name: group for group in groups}
+
+    def make(self, num_envs: int) -> Task:
+        """Create a task whose commands are those of the human baseline."""
+        task = make_task(self.name, self.cfg.task, num_envs, self.sim, self.device)
+        effort = self.human.functions.get("command") is not None and self.human.functions["command"].type == TORQUE
+        task.set_drive_mode(torch.full((num_envs,), effort, device=self.device))
+        return task
+
+    def begun(self, num_envs: int) -> Task:
+        """Create a task and begin the human baseline's first episodes, with equal random numbers."""
+        task = self.make(num_envs)
+        everywhere = torch.ones(num_envs, dtype=torch.bool, device=self.device)
+        start = {key: x.clone() for key, x in task.default_state.items()}
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            start.update(self._called("initial_state", task))
+            task.reset(everywhere, start, {})
+            goal = self._called("goal", task)
+            if goal:
+                task.reset(everywhere, {}, goal)
+        return task
+
+    def _called(self, stage: str, task: Task) -> dict[str, Tensor]:
+        """Return the result of the human baseline's function; empty if it has none."""
+        function = self.human.functions.get(stage)
+        result: Any = {} if function is None else bind(function, self._given(task))()
+        return result
+
+    def _given(self, task: Task) -> StateDict:
+        n, width = task.num_envs, (task.fields["actions"].shape or (1,))[0]
+        env_keys = {"actions": torch.zeros(n, width), "progress_buf": torch.zeros(n, dtype=torch.int64)}
+        env_keys = {key: x.to(task.device) for key, x in env_keys.items()}
+        return StateDict({**task.state, **env_keys, **own_constants(task.constants, task.device)})
+
+    def commands(self, task: Task, steps: int, seed: int = 0) -> Iterator[Any]:
+        """Yield random commands ``(num_envs, num_dofs)`` in the human baseline's action space."""
+        function, state = self.human.functions.get("command"), self._given(task)
+        width = self.human.action_dim or task.default_action_dim or state["actions"].shape[1]
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(steps):
+            action = (2.0 * torch.rand(task.num_envs, width, generator=generator) - 1.0).to(task.device)
+            if function is None:
+                yield task.default_dof_target(action, state)
+            else:
+                yield bind(function, state, action)()
+
+    def differences(self, task: Task, other: Task, rows: Any = slice(None)) -> list[str]:
+        """Return the keys of the states that differ in the environments ``rows``."""
+        return self.unequal(
+            {key: x[rows] for key, x in task.state.items()}, {key: x[rows] for key, x in other.state.items()}
+        )
+
+    def unequal(self, state: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> list[str]:
+        """Return the keys that differ: bitwise on the CPU; on CUDA contact forces are sums in varying order."""
+        close = 0.0 if self.device == "cpu" else 1e-2
+        missing = [key for key in state if key not in other]
+        both = [(key, x, other[key]) for key, x in state.items() if key in other]
+        return missing + [key for key, x, y in both if not torch.allclose(x, y, rtol=close, atol=close)]
+
 
 OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
 _STEP = ("obs", "reward", "terminated", "truncated")
@@ -89,14 +194,14 @@ class TaskCheck(TaskProbe):
     def rollout(self) -> Iterator[str]:
         """Equal starts give equal rollouts."""
         task, twin = self.begun(3), self.begun(3)
-        before, own = _copied(task), computed(task)
+        before, computed_before = _copied(task), computed(task)
         for step, command in enumerate(self.commands(task, 10)):
             task.step(command)
             twin.step(command)
             yield from _once(self.differences(task, twin), f"after {step + 1} steps, two equal rollouts differ in")
         if all(torch.equal(x, task.state[key]) for key, x in before.items()):
             yield "10 steps of random actions do not change the state"
-        yield from map(frozen_message, frozen(task, own))
+        yield from map(frozen_message, frozen(task, computed_before))
 
     def reset(self) -> Iterator[str]:
         """A reset forgets the past where its mask is True, changes nothing elsewhere, and replaces no tensor."""
@@ -108,8 +213,8 @@ class TaskCheck(TaskProbe):
         for command in self.commands(task, 8):
             task.step(command)
             twin.step(command)
-        for own in (start, goal):  # only the masked rows may be read
-            for x in own.values():
+        for values in (start, goal):  # only the masked rows may be read
+            for x in values.values():
                 x[~mask] = torch.nan
         task.reset(mask, start, {})
         task.reset(mask, {}, goal)
@@ -122,7 +227,7 @@ class TaskCheck(TaskProbe):
                 each.step(command)
             yield from _once(self.differences(task, fresh, mask), "a step after a reset depends on the past in")
             yield from _once(self.differences(task, twin, ~mask), "after a reset, unmasked environments change in")
-        moved = [key for key, place in places.items() if task.state[key].data_ptr() != place]
+        moved = [key for key, address in places.items() if task.state[key].data_ptr() != address]
         if moved:
             yield f"step or reset replaces the tensors of {_listed(moved)}: change them in place, with copy_"
 
@@ -180,9 +285,9 @@ class TaskCheck(TaskProbe):
         ended, generator = 0, torch.Generator().manual_seed(0)
         for step in range(steps):
             action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
-            made = env.step(action.to(self.device))
-            ended += int(made.done.sum())
-            if not (bool(torch.isfinite(made.obs).all()) and bool(torch.isfinite(made.reward).all())):
+            step_result = env.step(action.to(self.device))
+            ended += int(step_result.done.sum())
+            if not (bool(torch.isfinite(step_result.obs).all()) and bool(torch.isfinite(step_result.reward).all())):
                 yield f"random actions give an observation or a reward that is not finite at step {step}"
                 return
         for name, alive in zip((group.name for group in groups), env.alive):
@@ -222,11 +327,11 @@ class TaskCheck(TaskProbe):
             action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
             if step == steps:
                 other.set_state(env.get_state())
-            made = env.step(action)
+            step_result = env.step(action)
             if step < steps:
                 continue
             again = other.step(action)
-            if not all(torch.equal(getattr(made, part), getattr(again, part)) for part in _STEP):
+            if not all(torch.equal(getattr(step_result, part), getattr(again, part)) for part in _STEP):
                 yield f"an environment that was restored from a checkpoint differs {step - steps + 1} steps later"
                 return
 
@@ -236,17 +341,17 @@ class TaskCheck(TaskProbe):
             self.make(2)
         except ERRORS as error:  # every check would find it
             return [_shown(error)]
-        found: list[str] = []
+        faults: list[str] = []
         checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
         if self.foreign:  # what its code leaves of the past is its own, and some of it needs two environments
-            kept = [own for own in checks if own not in (self.reset, self.paired)]
+            kept = [check for check in checks if check not in (self.reset, self.paired)]
             checks = [*kept, self.checkpoint, self.isolation]
         for check in checks:
             try:
-                found += check()
+                faults += check()
             except ERRORS as error:
-                found.append(f"{check.__name__}: {_shown(error)}")
-        return list(dict.fromkeys(found))
+                faults.append(f"{check.__name__}: {_shown(error)}")
+        return list(dict.fromkeys(faults))
 
 
 def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:

@@ -99,21 +99,21 @@ class Trainer(ABC):
         raise ValueError(f"policies of the trainer {cls.__name__} cannot be loaded: it does not define load_policy")
 
     @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """Return the state between two iterations that ``load_state`` needs, as CPU tensors and plain Python data."""
+    def get_state(self) -> dict[str, Any]:
+        """Return the state between two iterations that ``set_state`` needs, as CPU tensors and plain Python data."""
 
     @abstractmethod
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of ``state``. Raises ValueError if it belongs to other groups."""
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of ``get_state``. Raises ValueError if it belongs to other groups."""
 
     # for races, which go on with some of the groups; a trainer without these two cannot race
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return a state for each group from the result of ``state``, independent of the other groups' widths."""
+        """Return a state for each group from the result of ``get_state``, independent of the other groups' widths."""
         raise NotImplementedError(f"{type(self).__name__} cannot split its state")
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the state that ``load_state`` restores from the parts of this trainer's groups, in their order.
+        """Return the state that ``set_state`` restores from the parts of this trainer's groups, in their order.
 
         Raises:
             ValueError: the groups are not at the same iteration.

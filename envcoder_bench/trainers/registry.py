@@ -23,8 +23,8 @@ def full_name(trainer: str) -> str:
     """Return the ``algo.name`` of a trainer. Raises ValueError with near matches for an unknown name."""
     name = SHORT.get(trainer, trainer)
     if name not in TRAINERS and ":" not in name:
-        known = [*SHORT, *TRAINERS]
-        raise ValueError(f"unknown trainer '{trainer}'{near_matches(trainer, known)}; there are {', '.join(known)}")
+        names = [*SHORT, *TRAINERS]
+        raise ValueError(f"unknown trainer '{trainer}'{near_matches(trainer, names)}; there are {', '.join(names)}")
     return name
 
 
@@ -42,9 +42,9 @@ def trainer_class(params: Mapping[str, Any]) -> type[Trainer]:
     name = str(params["algo"].get("name"))
     module, _, attribute = TRAINERS.get(name, name).partition(":")
     try:
-        found = getattr(import_module(module), attribute) if attribute else None
+        trainer = getattr(import_module(module), attribute) if attribute else None
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"params.algo.name: {name} cannot be imported: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Trainer)):
+    if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
         raise ValueError(f"params.algo.name: {name} is not a trainer; use {', '.join(TRAINERS)} or module:Class")
-    return found
+    return trainer

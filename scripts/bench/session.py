@@ -25,7 +25,7 @@ from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import release
 from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.run.train.session_start import make_trainer
+from envcoder_bench.run.train.session import make_trainer
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import Trainer, train_iteration

@@ -1,13 +1,14 @@
-"""The log file of a run."""
+"""The log file of a run, and muted messages."""
 
 import logging
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.run_log import log_path, note, run_log
+from envcoder_bench.core.run_log import is_muted, log_path, muted, note, run_log
 
 log = logging.getLogger("envcoder_bench.some.module")
 
@@ -93,3 +94,29 @@ def test_unwritable_folder_ends_the_log_but_not_the_run(tmp_path):
     with run_log() as messages:
         messages.open(tmp_path / "nowhere")
         log.info("goes on")
+
+
+def test_muted_applies_only_to_its_thread():
+    seen = []
+    with muted():
+        assert is_muted()
+        thread = threading.Thread(target=lambda: seen.append(is_muted()))
+        thread.start()
+        thread.join()
+    assert seen == [False] and not is_muted()
+
+
+def test_warnings_are_shown_again_after_muted():
+    def warns():
+        warnings.warn("slow", RuntimeWarning, stacklevel=1)
+
+    with pytest.warns(RuntimeWarning) as told:
+        with muted():
+            warns()
+        warns()
+    assert len(told) == 1
+
+
+def test_package_prints_no_messages_without_a_handler(capfd):
+    logging.getLogger("envcoder_bench.somewhere").warning("hello")
+    assert capfd.readouterr() == ("", "")

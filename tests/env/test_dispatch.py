@@ -263,9 +263,8 @@ def test_exception_at_step_1000_is_reported_with_its_step():
     )
 
 
-@pytest.mark.parametrize("deferred", [False, True])
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS])
+@pytest.mark.parametrize("value, deferred", [("nan", False), ("inf", True), ("-inf", True)])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_non_finite_results_fail_the_group_and_are_masked(name, value, deferred):
     spoil = "result = (result if not isinstance(result, dict) else next(iter(result.values()))) * 1.0; "
     spoil += f"result.view(-1)[1] = float('{value}'); "

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from kernel_device import DEVICE, compares_kernels
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.episode_stats import EpisodeStats
@@ -46,3 +47,26 @@ def test_state_of_unfinished_sums() -> None:
     assert own.unstable_resets.tolist() == other.unstable_resets.tolist() == [2, 1]
     assert torch.equal(own.shaped_return(), other.shaped_return())
     assert own.last_return.tolist() == [pytest.approx((4.0 + 4.0 + 4.0) / 5), (8.5 + 12.5) / 2]
+
+
+@compares_kernels
+@pytest.mark.parametrize("cuts", [False, True])
+def test_kernel_of_the_end_of_a_step_matches_torch(cuts: bool) -> None:
+    layout, rng = GroupLayout(3, 111), torch.Generator().manual_seed(0)
+    fused, plain = EpisodeStats(layout, DEVICE), EpisodeStats(layout, DEVICE)
+    fused._kernels, plain._kernels = True, False
+    for step in range(4):
+        reward = torch.randn(333, generator=rng).to(DEVICE)
+        terminal, unstable, cut = (torch.randn(3, 333, generator=rng) > 1.5).to(DEVICE)
+        progress = torch.randint(0, 5, (333,), generator=rng).to(DEVICE)
+        got, want = (
+            stats.end_step(reward, terminal, unstable, progress, cut if cuts else None, 4) for stats in (fused, plain)
+        )
+        for mine, other in zip(got, want):
+            assert torch.equal(mine, other) and mine.dtype == other.dtype, step
+        assert (want[0][unstable] == 0).all() and torch.equal(want[1], terminal | unstable)
+        assert torch.equal(want[2], ((progress >= 4) | (cut & cuts)) & ~want[1]) and want[2].any()
+        assert torch.equal(want[3], want[1] | want[2]) and unstable.any()
+    assert torch.equal(fused.unstable_resets, plain.unstable_resets)
+    assert torch.equal(fused.training_episodes, plain.training_episodes)
+    torch.testing.assert_close(fused.shaped_return(), plain.shaped_return())

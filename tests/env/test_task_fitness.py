@@ -10,7 +10,7 @@ from torch import Tensor
 
 from envcoder_bench.core.graph_capture import WARM_UPS
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.task_fitness import TaskFitness
+from envcoder_bench.env.cuda_graphs import TaskFitness
 
 LAYOUT = GroupLayout(3, 4)
 on_cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]

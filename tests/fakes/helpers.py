@@ -1,5 +1,6 @@
 """Running the command in a test: small, on the CPU, in this process."""
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import pandas as pd
 import torch
 
 from envcoder_bench.cli.eval_shapers import main
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import PACKAGE
 
 # a run of seconds: short episodes, few of them
@@ -65,9 +67,10 @@ def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int)
     """Send a signal once ``reached()``, and wait for the end: exit code, and what was said on stderr."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
-        if reached():
-            process.send_signal(number)
-            break
+        with contextlib.suppress(UserError):  # a file of jobs/ may go while it is read
+            if reached():
+                process.send_signal(number)
+                break
         time.sleep(0.002)
     try:
         told = process.communicate(timeout=PATIENCE)[1]

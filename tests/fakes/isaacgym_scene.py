@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from envcoder_bench.isaacgym import gymapi
+from envcoder_bench.isaacgym.api import gymapi
 
 gym = gymapi.acquire_gym()
 

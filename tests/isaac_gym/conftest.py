@@ -3,7 +3,7 @@
 import pytest
 from isaacgym_scene import Scene
 
-from envcoder_bench.isaacgym.simulation import ENGINE_VARIABLE
+from envcoder_bench.isaacgym.api.simulation import ENGINE_VARIABLE
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from isaacgym_scene import ENGINES, Scene, gym, load, pose
 
-from envcoder_bench.isaacgym import gymapi
+from envcoder_bench.isaacgym.api import gymapi
 
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[::2], indirect=True)]
 SCENES = json.loads((Path(__file__).parent / "physx_scenes.json").read_text())["scenes"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from isaacgym_scene import LOPSIDED, TREE, Scene, gym, load, options, pose
 
-from envcoder_bench.isaacgym import gymapi
+from envcoder_bench.isaacgym.api import gymapi
 
 MJCF = """
 <mujoco>

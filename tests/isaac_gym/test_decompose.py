@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from isaacgym_scene import Scene, gym, load, pose
 
-from envcoder_bench.isaacgym import decompose, gymapi
+from envcoder_bench.isaacgym.api import gymapi
+from envcoder_bench.isaacgym.assets import decompose
 
 TUB = """<robot name="tub"><link name="tub"><collision><geometry>
 <mesh filename="tub.obj" scale="0.5 0.5 0.5"/></geometry></collision></link></robot>"""

@@ -15,7 +15,7 @@ from isaacgym_scene import (
     pose,
 )
 
-from envcoder_bench.isaacgym import gymapi
+from envcoder_bench.isaacgym.api import gymapi
 
 STRONG = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 5000.0, "damping": 100.0, "effort": 200.0, "velocity": 0.2}
 

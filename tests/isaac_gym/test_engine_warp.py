@@ -20,10 +20,11 @@ from isaacgym_scene import (
     options,
     pose,
 )
+from warp_launches import launched_by
 
-from envcoder_bench.isaacgym import gymapi
-from envcoder_bench.isaacgym.simulation import ENGINE_VARIABLE
-from envcoder_bench.sim import mujoco_warp_loading as loading
+from envcoder_bench.compat import warp_modules
+from envcoder_bench.isaacgym.api import gymapi
+from envcoder_bench.isaacgym.api.simulation import ENGINE_VARIABLE
 
 DRIVE = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 40.0, "damping": 2.0, "effort": 20.0, "armature": 0.02}
 
@@ -265,7 +266,7 @@ def test_nan_command_resets_its_environment(tmp_path, engine):
 
 @marked(on_warp)
 def test_dropped_contacts_are_counted_and_logged_once(tmp_path, monkeypatch, caplog, engine):
-    from envcoder_bench.isaacgym import engine_warp
+    from envcoder_bench.isaacgym.engine import cuda as engine_warp
 
     monkeypatch.setattr(engine_warp, "room", lambda model: (8, 4))
     monkeypatch.setattr(engine_warp, "_CHECK_EVERY", 2)
@@ -328,7 +329,7 @@ def test_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
 
 
 def test_contact_capacity_is_less_than_all_pairs_at_once():
-    from envcoder_bench.isaacgym.numerics import room
+    from envcoder_bench.isaacgym.engine.numerics import room
 
     ball = gym.create_sphere(None, 0.1, options())
     scene = Scene(*[(ball, pose(k), 0, 0) for k in range(12)], ground=True)
@@ -363,18 +364,10 @@ def test_step_does_not_synchronize_with_the_gpu(tmp_path, engine):
 @marked(on_warp)
 def test_all_kernels_of_a_step_are_found_without_launching_them(tmp_path, engine, monkeypatch):
     scene = mixed_scene(tmp_path)
-    found, launched, usual = {}, set(), loading.Module.load
-
-    def load(module, device, block_dim=None, *rest, **more):
-        # on CUDA the sizes of grids ask for modules without a block size: that of the module's options
-        launched.add((module, str(device), block_dim or module.options["block_dim"]))
-        return usual(module, device, block_dim, *rest, **more)
-
-    before = numbers(scene)[:3]  # roots, joints and bodies
-    with loading._recording(found):
+    targets, before = {}, numbers(scene)[:3]  # roots, joints and bodies
+    with warp_modules.recording(targets):
         scene.sim.engine._advance()
     assert all(map(torch.equal, numbers(scene)[:3], before))
-    monkeypatch.setattr(loading.Module, "load", load)
-    scene.sim.engine._advance()
+    launched = launched_by(scene.sim.engine._advance, monkeypatch)
     assert len(launched) > 20
-    assert launched <= set(found)
+    assert launched <= set(targets)

@@ -1,13 +1,18 @@
 """``isaacgym`` is importable on request alone, and old code finds what it needs only while it is asked for."""
 
+import importlib
 import subprocess
 import sys
-import textwrap
 
+import gymnasium  # noqa: F401, its import sets an environment variable
 import numpy as np
 import pytest
 
+from envcoder_bench import isaacgym as ours
+from envcoder_bench.isaacgym import old_code
 from envcoder_bench.isaacgym.__main__ import main
+from envcoder_bench.isaacgym.install import uninstall
+from envcoder_bench.shaping import redirect
 
 # a task file as IsaacGymEnvs' are: imports first, then gymapi by its own name
 SCRIPT = """
@@ -29,158 +34,126 @@ root = gymtorch.wrap_tensor(g.acquire_actor_root_state_tensor(sim))
 g.simulate(sim)
 g.refresh_actor_root_state_tensor(sim)
 print("velocity", round(root[0, 9].item(), 4), isaacgym.__implementation__, sys.argv[1:], __name__)
+from rl_games.common.a2c_common import A2CBase
+class Agent(A2CBase):
+    def __init__(self): self.seq_length = 4
+Agent.__abstractmethods__ = frozenset()
+print("seq_len", Agent().seq_len)
 """
 
 
-def python(*args, cwd):
-    return subprocess.run([sys.executable, *args], cwd=cwd, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def alone(monkeypatch, tmp_path):
+    """A process without any ``isaacgym``, in a folder that scripts and packages are searched for in."""
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if type(f).__name__ != "_Redirect"])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == "isaacgym"]:
+        monkeypatch.delitem(sys.modules, name)
+    yield tmp_path
+    uninstall()
+
+
+def run(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["envcoder_bench.isaacgym", *words])
+    return main()
+
+
+def importable(name):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
 
 
 @pytest.mark.slow
 def test_script_runs_unmodified_with_its_arguments(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
-    done = python("-m", "envcoder_bench.isaacgym", "train.py", "task=Ant", "-x", cwd=tmp_path)
+    words = [sys.executable, "-m", "envcoder_bench.isaacgym", "train.py", "task=Ant", "-x"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "velocity -1.0 envcoder_bench on MuJoCo" in done.stdout
     assert "['task=Ant', '-x'] __main__" in done.stdout
     assert "not NVIDIA's" in done.stderr
+    assert "seq_len 4" in done.stdout  # rl_games' agents have their old attribute
 
 
 @pytest.mark.parametrize("args, words", [(["gone.py"], "gone.py is not a file"), ([], "usage")])
 def test_missing_script_is_refused(args, words, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["envcoder_bench.isaacgym", *args])
-    assert main() == 2 and words in capsys.readouterr().err
+    assert run(monkeypatch, *args) == 2 and words in capsys.readouterr().err
 
 
-FAULTS = {
-    "load_asset(None, 'here', 'gone.urdf', None)": "gone.urdf: the asset does not exist",
-    "get_camera_image(1)": "gym.get_camera_image is not supported",
-    "create_sim(0, 0, gymapi.SIM_FLEX, gymapi.SimParams())": "SIM_FLEX is not supported",
-}
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        ("load_asset(None, 'here', 'gone.urdf', None)", "gone.urdf: the asset does not exist"),
+        ("get_camera_image(1)", "gym.get_camera_image is not supported"),
+        ("create_sim(0, 0, gymapi.SIM_FLEX, gymapi.SimParams())", "SIM_FLEX is not supported"),
+    ],
+)
+def test_unsupported_calls_are_reported_with_the_line_of_the_script(alone, call, words, monkeypatch, capsys):
+    (alone / "train.py").write_text(f"from isaacgym import gymapi\n\ngymapi.acquire_gym().{call}\n")
+    assert run(monkeypatch, "train.py") == 2
+    message = capsys.readouterr().err
+    assert "train.py:3: " in message and words in message
 
 
-@pytest.mark.slow
-def test_unsupported_calls_are_reported_with_the_line_of_the_script(tmp_path):
-    for k, call in enumerate(FAULTS):
-        (tmp_path / f"train_{k}.py").write_text(f"from isaacgym import gymapi\n\ngymapi.acquire_gym().{call}\n")
-    code = f"""
-        import sys
-        from envcoder_bench.isaacgym.__main__ import main
-        for k in range({len(FAULTS)}):
-            sys.argv = ["", f"train_{{k}}.py"]
-            assert main() == 2
-    """
-    done = python("-c", textwrap.dedent(code), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    told = [line for line in done.stderr.splitlines() if "train_" in line]
-    assert len(told) == len(FAULTS)
-    for k, (line, words) in enumerate(zip(told, FAULTS.values())):
-        assert f"train_{k}.py:3: " in line and words in line
+def test_script_errors_keep_their_traceback(alone, monkeypatch):
+    (alone / "train.py").write_text("raise NotImplementedError('mine')\n")
+    with pytest.raises(NotImplementedError, match="mine"):
+        run(monkeypatch, "train.py")
 
 
-@pytest.mark.slow
-def test_script_errors_keep_their_traceback(tmp_path):
-    (tmp_path / "train.py").write_text("raise NotImplementedError('mine')\n")
-    done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" in done.stderr and "mine" in done.stderr
+def test_existing_isaacgym_package_takes_precedence(alone):
+    (alone / "isaacgym").mkdir()
+    (alone / "isaacgym" / "__init__.py").write_text("mark = 'theirs'\n")
+    assert not ours.install()
+    assert importlib.import_module("isaacgym").mark == "theirs"
 
 
-@pytest.mark.slow
-def test_existing_isaacgym_package_takes_precedence(tmp_path):
-    (tmp_path / "isaacgym").mkdir()
-    (tmp_path / "isaacgym" / "__init__.py").write_text("mark = 'theirs'\n")
-    code = "from envcoder_bench.isaacgym import install; print(install()); import isaacgym; print(isaacgym.mark)"
-    done = python("-c", code, cwd=tmp_path)
-    assert done.stdout.split() == ["False", "theirs"], done.stderr
+def test_folder_named_isaacgym_is_not_a_package(alone):
+    (alone / "isaacgym" / "python").mkdir(parents=True)
+    assert ours.install() and importable("isaacgym.gymapi")
 
 
-@pytest.mark.slow
-def test_folder_named_isaacgym_is_not_a_package(tmp_path):
-    (tmp_path / "isaacgym" / "python").mkdir(parents=True)
-    code = "from envcoder_bench.isaacgym import install; print(install()); from isaacgym import gymapi"
-    done = python("-c", code, cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout.split() == ["True"], done.stderr
+def test_compatibility_modules_exist_only_on_request(alone):
+    def state():
+        return *map(importable, ("isaacgym.gymapi", "gym", "pysdf")), hasattr(np, "Inf")
+
+    before = state()
+    ours.install()
+    with old_code.old_code():
+        assert state() == (True, True, True, True)
+        with pytest.raises(ImportError, match=r"pysdf\.SDF is used, and pysdf is not installed"):
+            importlib.import_module("pysdf").SDF(1)
+    assert "gym" not in sys.modules
+    uninstall()
+    assert state() == before == (False, False, False, False)
 
 
-@pytest.mark.slow
-def test_compatibility_modules_exist_only_on_request(tmp_path):
-    code = """
-        import envcoder_bench.isaacgym as ours, numpy as np, sys
-        from envcoder_bench.isaacgym.compat import old_code
-        def importable(name):
-            try:
-                __import__(name)
-            except ImportError:
-                return False
-            return True
-        def state():
-            return importable("isaacgym.gymapi"), importable("gym"), importable("pysdf"), hasattr(np, "Inf")
-        before = state()
-        ours.install()
-        with old_code():
-            assert state() == (True, True, True, True)
-            import pysdf
-            try:
-                pysdf.SDF(1)
-            except ImportError as error:
-                print(error)
-        assert "gym" not in sys.modules
-        from envcoder_bench.isaacgym.install import uninstall
-        uninstall()
-        assert state() == before, (state(), before)
-    """
-    done = python("-c", textwrap.dedent(code), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "pysdf.SDF is used, and pysdf is not installed"
-
-
-@pytest.mark.slow
-def test_install_works_after_redirected_helpers(tmp_path):
-    code = """
-        from envcoder_bench.shaping import redirect
-        redirect.install()
-        import isaacgym.torch_utils
-        from envcoder_bench.isaacgym import install
-        install()
-        from isaacgym import gymapi
-        import isaacgym
-        from isaacgym.torch_utils import quat_mul
-        print(isaacgym.__implementation__, gymapi.DOF_MODE_EFFORT)
-    """
-    done = python("-c", textwrap.dedent(code), cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout.startswith("envcoder_bench on MuJoCo"), done.stderr
+def test_install_works_after_redirected_helpers(alone):
+    redirect.install()
+    assert importable("isaacgym.torch_utils")
+    ours.install()
+    gymapi = importlib.import_module("isaacgym.gymapi")
+    assert gymapi.DOF_MODE_EFFORT == 3
+    assert importlib.import_module("isaacgym").__implementation__.startswith("envcoder_bench on MuJoCo")
+    assert hasattr(importlib.import_module("isaacgym.torch_utils"), "quat_mul")
 
 
 def test_old_numpy_names_exist_only_within_the_block():
-    from envcoder_bench.isaacgym.compat import old_code
-
     before = set(np.__dict__)
-    with pytest.raises(KeyError), old_code():
+    with pytest.raises(KeyError), old_code.old_code():
         assert np.Inf == np.inf
         raise KeyError
     assert set(np.__dict__) == before
 
 
 def test_tkinter_import_works_without_tk(monkeypatch):
-    from envcoder_bench.isaacgym import compat
-
-    found = compat.find_spec
-    monkeypatch.setattr(compat, "find_spec", lambda name: None if name == "_tkinter" else found(name))
-    with compat.old_code():
+    find_spec = old_code.find_spec
+    monkeypatch.setattr(old_code, "find_spec", lambda name: None if name == "_tkinter" else find_spec(name))
+    with old_code.old_code():
         from tkinter import W
     with pytest.raises(ImportError, match=r"tkinter\.W is used, and tkinter is not installed"):
         W()
-
-
-@pytest.mark.slow
-def test_rl_games_agents_have_the_old_seq_len_attribute(tmp_path):
-    script = """
-        from rl_games.common.a2c_common import A2CBase
-        class Agent(A2CBase):
-            def __init__(self): self.seq_length = 4
-        Agent.__abstractmethods__ = frozenset()
-        print("seq_len", Agent().seq_len)
-    """
-    (tmp_path / "train.py").write_text(textwrap.dedent(script))
-    done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
-    assert "seq_len 4" in done.stdout, done.stderr

@@ -8,8 +8,8 @@ import torch
 from isaacgym_scene import ARM, SLIDER, TREE, Scene, gym, load, options, pose
 
 from envcoder_bench.core import stream
-from envcoder_bench.isaacgym import gymapi, gymtorch, gymutil, torch_utils
-from envcoder_bench.isaacgym import params as params_module
+from envcoder_bench.isaacgym.api import gymapi, gymtorch, gymutil, torch_utils
+from envcoder_bench.isaacgym.api import params as params_module
 
 
 def test_missing_method_raises_an_error_with_its_name():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from isaacgym_scene import gym, load
 
-from envcoder_bench.isaacgym import gymapi
+from envcoder_bench.isaacgym.api import gymapi
 
 # called headless by the tasks of IsaacGymEnvs 1.5.1, with its base classes and domain randomization
 TASKS_CALL = """

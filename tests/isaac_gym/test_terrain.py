@@ -5,7 +5,8 @@ import pytest
 import torch
 from isaacgym_scene import gym, load, options, pose
 
-from envcoder_bench.isaacgym import gymapi, terrain, terrain_utils
+from envcoder_bench.isaacgym.api import gymapi, terrain_utils
+from envcoder_bench.isaacgym.assets import terrain
 
 BODY = """<robot name="r"><link name="a"><collision><origin rpy="{rpy}"/><geometry>{shape}</geometry></collision>
 <inertial><mass value="10"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial></link>

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envcoder_bench.isaacgym import terrain_utils as terrains
+from envcoder_bench.isaacgym.api import terrain_utils as terrains
 
 
 def flat(width=40, length=40):

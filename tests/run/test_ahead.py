@@ -10,8 +10,8 @@ from omegaconf import OmegaConf
 from test_library import SETTINGS
 
 from envcoder_bench import evaluate
+from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.compile import building, kernels, trace
-from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare import ahead

@@ -39,7 +39,7 @@ def killed(tmp_path_factory):
 
     def reached():
         saved = RunFolder(output).load_checkpoint()
-        return saved is not None and saved.training["iteration"] >= 5
+        return saved is not None and any(job.iteration >= 5 for job in saved.jobs)
 
     code, _ = stop_at(start_process(words(folder), output), reached, signal.SIGKILL)
     assert code == -signal.SIGKILL
@@ -71,11 +71,12 @@ def flip(path):
 
 
 ENDS = {  # what is done to a killed run: what is said
-    "checkpoint cut": (lambda f: cut(f / "checkpoint.pth", 9000), r"checkpoint\.pth is damaged \(it is truncated"),
+    "wave cut": (lambda f: cut(*(f / "jobs").iterdir(), 9000), r"jobs/\w+\.pth is damaged \(it is truncated"),
+    "checkpoint cut": (lambda f: cut(f / "checkpoint.pth", 900), r"checkpoint\.pth is damaged \(it is truncated"),
     "checkpoint empty": (lambda f: cut(f / "checkpoint.pth", 0), r"checkpoint\.pth is damaged \(it is empty\)"),
-    "checkpoint with one other byte": (
-        lambda f: flip(f / "checkpoint.pth"),
-        r"checkpoint\.pth is damaged \(the checksum of \S+ is wrong\): restore it from a copy; or delete it",
+    "wave with one other byte": (
+        lambda f: flip(*(f / "jobs").iterdir()),
+        r"jobs/\w+\.pth is damaged \(the checksum of \S+ is wrong\): restore it from a copy; or delete it",
     ),
     "checkpoint a folder": (
         lambda f: ((f / "checkpoint.pth").unlink(), (f / "checkpoint.pth").mkdir()),
@@ -109,15 +110,15 @@ ENDS = {  # what is done to a killed run: what is said
             (f / "run.json").unlink(),
             replace(f / "config.yaml", "num_envs_per_candidate: 4", "num_envs_per_candidate: 5"),
         ),
-        r"checkpoint\.pth does not fit the run's config\.yaml \(.*\): restore both as they were",
+        r"jobs/\w+\.pth does not fit the run's config\.yaml \(.*\): restore both as they were",
     ),
     "config and record cut": (
         lambda f: (cut(f / "config.yaml", 699), cut(f / "run.json", 200)),
         r"the run is damaged: config\.yaml: line \d+: .*; restore a copy, or begin a new run",
     ),
     "newer": (
-        lambda f: replace(f / "run.json", '"format": 3', '"format": 9'),
-        r"run\.json has format 9, and this version of EnvCoderBench reads formats up to 3: use the version",
+        lambda f: replace(f / "run.json", '"format": 1', '"format": 9'),
+        r"run\.json has format 9, and this version of EnvCoderBench reads formats up to 1: use the version",
     ),
     "source edited": (
         lambda f: replace(f / "candidates" / "good" / "source.py", "return", "return 1.0 *"),

@@ -9,10 +9,10 @@ from helpers import CANDIDATES, CARTPOLE_QUICK, TABLES, assert_same_policies, ru
 
 from envcoder_bench import UserError, extend, resume
 from envcoder_bench.cli.eval_shapers import main
-from envcoder_bench.run import evaluate
 from envcoder_bench.run import extend as module
 from envcoder_bench.run.folder.provenance import Provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.train.executor import Executor
 
 pytestmark = pytest.mark.slow
 
@@ -131,8 +131,8 @@ def kill_after(count, patch):
         (Provenance, "write"),
     ):  # fmt: skip
         patch.setattr(place, name, counted(getattr(place, name)))
-    work = evaluate._train
-    patch.setattr(evaluate, "_train", train)
+    work = Executor.run
+    patch.setattr(Executor, "run", train)
 
 
 def test_killed_extension_leaves_the_old_or_the_larger_run(files, tmp_path, monkeypatch):

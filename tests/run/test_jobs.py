@@ -194,7 +194,7 @@ def test_stop_reaches_all_workers_and_starts_no_other_job():
 
     def answer(worker, request):
         stop(15)
-        return TrainingStopped(request.name)
+        return TrainingStopped(request.name, 3)
 
     pool = FakePool(1, answer)
     assert not Head(pool, CODE).run(jobs("ab", "c"), Recorder(), stop)

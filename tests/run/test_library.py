@@ -22,7 +22,7 @@ import envcoder_bench
 from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate, resume
 from envcoder_bench.core.errors import Stopped
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.train import session_start
+from envcoder_bench.run.train import session as session_module
 from envcoder_bench.tasks.base import UNTRAINED
 
 TEXTS = {
@@ -299,7 +299,7 @@ def test_ctrl_c_between_waves_raises_stopped_with_the_run_folder(tmp_path, monke
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session_start, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(session_module, "GroupedVecTask", interrupted)
     with pytest.raises(Stopped) as stop:
         cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False)
     assert stop.value.folder == tmp_path / "run" and isinstance(stop.value, KeyboardInterrupt)

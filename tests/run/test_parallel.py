@@ -14,10 +14,11 @@ import envcoder_bench
 from envcoder_bench.run import seeds
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.workers import parallel
+from envcoder_bench.run.workers import start
+from envcoder_bench.run.workers.devices import requested_devices
 from envcoder_bench.run.workers.head import Head, Pool
 from envcoder_bench.run.workers.messages import JobCheckpoint, Progress, Ready, Train, Trained, WorkerLost, WorkerSetup
-from envcoder_bench.run.workers.worker import Worker, code_digest
+from envcoder_bench.run.workers.worker import RemoteWorker, code_digest
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ class Threads(Pool):
             self._start()
 
     def _start(self):
-        self.workers[self.count] = Worker(self.setup)
+        self.workers[self.count] = RemoteWorker(self.setup)
         self.count += 1
 
     @property
@@ -80,10 +81,15 @@ class Threads(Pool):
 @pytest.fixture
 def threads(monkeypatch):
     """Run workers in threads; returns a function that sets their ``fault``."""
-    faults = [lambda message: None]
+    faults, local = [lambda message: None], start.workers
 
     @contextlib.contextmanager
-    def workers(cfg, devices, fitness, limit):
+    def workers(cfg, sources, fitness, limit):
+        devices = requested_devices(cfg)
+        if devices is None:
+            with local(cfg, sources, fitness, limit) as head:
+                yield head
+            return
         pool = Threads(min(devices.count, limit), WorkerSetup(cfg, fitness), lambda message: faults[-1](message))
         head = Head(pool, code_digest(cfg))
         head.wait_for_workers()
@@ -92,7 +98,7 @@ def threads(monkeypatch):
         finally:
             pool.close()
 
-    monkeypatch.setattr(parallel, "workers", workers)
+    monkeypatch.setattr(start, "workers", workers)
     return faults.append
 
 

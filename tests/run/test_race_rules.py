@@ -6,19 +6,8 @@ import numpy as np
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.train.race import (
-    CONFIDENCE,
-    HALVING,
-    LEAST,
-    PATIENT,
-    TOP,
-    Rules,
-    contenders,
-    decide,
-    half_width,
-    lower_bounds,
-    plan_rungs,
-)
+from envcoder_bench.run.train import rungs
+from envcoder_bench.run.train.rungs import LEAST, LEVEL, TOP, decide, half_width, lower_bounds, plan_rungs
 
 EVALUATIONS = range(5, 101, 5)
 
@@ -40,14 +29,13 @@ def test_requested_rungs_are_moved_to_evaluations(asked, planned):
 
 def test_short_runs_have_few_or_no_rungs():
     assert plan_rungs(None, 1, [1]) == []
-    assert plan_rungs(None, 2, [1, 2], HALVING) == [1]
+    assert plan_rungs(None, 2, [1, 2]) == []
     assert plan_rungs(None, 10, [10]) == []
 
 
-def test_first_evaluation_is_no_rung_for_rules_that_compare_with_it():
-    assert plan_rungs(None, 100, range(10, 101, 10), HALVING) == [10, 20, 40, 70]
-    assert plan_rungs(None, 100, range(10, 101, 10), PATIENT) == [20, 40, 70]
-    assert plan_rungs([5, 50], 100, range(10, 101, 10), CONFIDENCE) == [50]
+def test_first_evaluation_is_no_rung_because_later_ones_are_compared_with_it():
+    assert plan_rungs(None, 100, range(10, 101, 10)) == [20, 40, 70]
+    assert plan_rungs([5, 50], 100, range(10, 101, 10)) == [50]
 
 
 @pytest.mark.parametrize("asked", [[50, 20], [20, 20], [0, 5], [5, 100], [120], [0.3], ["x"], [True]])
@@ -98,86 +86,89 @@ def evaluation(means, episodes=16, spread=0.0, seeds=(0,)):
 BEFORE = evaluation(dict.fromkeys("abcdefg", 0.1))
 
 
-def test_halving_keeps_the_best_share_and_at_least_three():
-    history = {10: evaluation({"a": 0.1, "b": 0.7, "c": 0.3, "d": 0.7, "e": 0.2, "f": 0.6, "g": 0.0})}
-    rules = Rules(HALVING, keep=0.5)
-    stops = decide(rules, history, list("abcdefg"), 100, 3)
+@pytest.fixture
+def reach(monkeypatch):
+    """Set how fast a candidate may still learn."""
+    return lambda value: monkeypatch.setattr(rungs, "REACH", value)
+
+
+def test_best_share_goes_on_and_at_least_three():
+    history = {
+        10: evaluation(dict.fromkeys("abcdefg", -1.0)),
+        20: evaluation({"a": 0.1, "b": 0.7, "c": 0.3, "d": 0.7, "e": 0.2, "f": 0.6, "g": 0.0}),
+    }
+    stops = decide(0.5, history, list("abcdefg"), 100, 3)
     assert [(s.candidate, s.rank) for s in stops] == [("e", 5), ("a", 6), ("g", 7)]
     assert stops[0].reason == "beyond the best 4 of 7"
-    assert names(decide(rules, history, list("bcde"), 100, 3)) == ["e"]
-    assert decide(rules, history, list("bcd"), 100, 3) == []
-    assert names(decide(Rules(HALVING, keep=0.1), history, list("abcdefg"), 100, 3)) == ["c", "e", "a", "g"]
+    assert names(decide(0.5, history, list("bcde"), 100, 3)) == ["e"]
+    assert decide(0.5, history, list("bcd"), 100, 3) == []
+    assert names(decide(0.1, history, list("abcdefg"), 100, 3)) == ["c", "e", "a", "g"]
 
 
-def test_patience_halves_after_the_third_best_has_significantly_improved():
+def test_share_is_stopped_after_the_third_best_has_significantly_improved(reach):
     before = evaluation({name: 0.1 for name in "abcdefgh"}, spread=0.08)  # standard error 0.02
     means = {"a": 0.3, "b": 0.2, "d": 0.12, "e": 0.11, "f": 0.1, "g": 0.1, "h": 0.1}
     waits = evaluation({**means, "c": 0.15}, spread=0.08)
     halves = evaluation({**means, "c": 0.17}, spread=0.08)  # 0.07 beyond: more than 2 * sqrt(2) * 0.0207
-    rules = Rules(PATIENT, keep=0.5, reach=100.0)
-    assert decide(rules, {10: before, 50: waits}, list("abcdefgh"), 90, 1) == []
-    assert names(decide(rules, {10: before, 50: halves}, list("abcdefgh"), 90, 1)) == ["e", "f", "g", "h"]
-    assert names(decide(Rules(HALVING, keep=0.5), {10: before, 50: waits}, list("abcdefgh"), 90, 1)) == list("efgh")
+    reach(100.0)
+    assert decide(0.5, {10: before, 50: waits}, list("abcdefgh"), 90, 1) == []
+    assert names(decide(0.5, {10: before, 50: halves}, list("abcdefgh"), 90, 1)) == ["e", "f", "g", "h"]
+    assert decide(1.0, {10: before, 50: halves}, list("abcdefgh"), 90, 1) == []
 
 
-def test_patience_stops_like_confidence_before_the_third_best_has_improved():
+def test_what_is_out_of_reach_is_stopped_before_the_third_best_has_improved():
     """Half of the candidates fall below the initial fitness; the gain of the others is not significant."""
     before = evaluation({name: 0.5 for name in "abcdefgh"}, spread=0.08)
     now = evaluation({**dict.fromkeys("abcd", 0.51), **dict.fromkeys("efgh", 0.1)}, spread=0.08)
     history, alive = {10: before, 50: now}, list("abcdefgh")
-    expected = decide(Rules(CONFIDENCE), history, alive, 90, 1)
+    expected = decide(1.0, history, alive, 90, 1)
     assert names(expected) == list("efgh")
-    assert decide(Rules(PATIENT, keep=0.9), history, alive, 90, 1) == expected
+    assert decide(0.9, history, alive, 90, 1) == expected
 
 
-def test_patience_waits_with_fewer_than_three_finite_initial_fitness_values():
+def test_no_share_is_stopped_with_fewer_than_three_finite_initial_fitness_values(reach):
     before = evaluation({"a": 0.1, "b": 0.1, **dict.fromkeys("cde", math.nan)})
     now = evaluation(dict(zip("abcde", (0.9, 0.8, 0.7, 0.6, 0.5))))
-    waits = decide(Rules(PATIENT, reach=100.0), {10: before, 50: now}, list("abcde"), 90, 1)
-    assert waits == [] and names(decide(Rules(HALVING), {10: before, 50: now}, list("abcde"), 90, 1)) == ["d", "e"]
+    reach(100.0)
+    assert decide(0.5, {10: before, 50: now}, list("abcde"), 90, 1) == []
 
 
-def test_contenders_are_candidates_not_significantly_worse_than_the_best():
-    final = evaluation({"a": 0.5, "b": 0.52, "c": 0.1, "d": 0.51}, spread=0.08)
-    final["d", 0] = final["d", 0][::-1]  # other episodes are the good ones: differences vary
-    assert contenders(final, list("abcd"), 0.05)[0] == "b" and "c" not in contenders(final, list("abcd"), 0.05)
-    assert "d" in contenders(final, list("abcd"), 0.05)
-    assert contenders(final, ["c"], 0.05) == ["c"]
-
-
-def test_candidates_within_reach_of_the_third_best_continue():
+def test_candidates_within_reach_of_the_third_best_continue(reach):
     # the third best gained 0.5 in 40 iterations; at a quarter of that pace it would gain 0.125 in the other 40
     now = evaluation({"a": 0.8, "b": 0.7, "c": 0.6, "d": 0.48, "e": 0.47, "f": 0.0})
-    stops = decide(Rules(CONFIDENCE, reach=0.25), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)
+    stops = decide(1.0, {10: BEFORE, 50: now}, list("abcdef"), 90, 1)
     assert names(stops) == ["e", "f"]
     assert stops[0].reason == "0.13 behind the third best, surely 0.13; within reach: 0.125"
     assert (stops[1].fitness, stops[1].rank) == (0.0, 6)
-    assert names(decide(Rules(CONFIDENCE, reach=2.0), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == []
-    assert names(decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == ["d", "e", "f"]
+    reach(2.0)
+    assert names(decide(1.0, {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == []
+    reach(0.0)
+    assert names(decide(1.0, {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == ["d", "e", "f"]
 
 
-def test_confidence_stops_no_candidate_before_any_has_improved():
+def test_no_candidate_is_stopped_before_any_has_improved():
     now = evaluation({"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.0, "e": 0.0})
-    assert decide(Rules(CONFIDENCE), {10: BEFORE, 50: now}, list("abcde"), 90, 1) == []
-    assert decide(Rules(CONFIDENCE), {50: evaluation(dict(zip("abcde", (5, 4, 3, 2, 1))))}, list("abcde"), 90, 1) == []
+    assert decide(1.0, {10: BEFORE, 50: now}, list("abcde"), 90, 1) == []
+    assert decide(1.0, {50: evaluation(dict(zip("abcde", (5, 4, 3, 2, 1))))}, list("abcde"), 90, 1) == []
 
 
-def test_confidence_uses_paired_differences():
+def test_differences_are_paired(reach):
     """Initial states vary much, and are equal for every candidate."""
+    reach(0.0)
     hard = np.linspace(0.0, 0.6, 16)
     now = {(name, 0): tuple(gain + hard) for name, gain in (("a", 0.4), ("b", 0.39), ("c", 0.38), ("d", 0.3))}
-    assert names(decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: now}, list("abcd"), 90, 1)) == ["d"]
+    assert names(decide(1.0, {10: BEFORE, 50: now}, list("abcd"), 90, 1)) == ["d"]
     shuffled = {**now, ("d", 0): tuple(0.3 + np.random.default_rng(0).permutation(hard))}
-    assert decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: shuffled}, list("abcd"), 90, 1) == []
+    assert decide(1.0, {10: BEFORE, 50: shuffled}, list("abcd"), 90, 1) == []
 
 
 def test_failed_seeds_and_baselines_are_excluded_from_decisions():
     means = {"human": 9.0, "a": 0.8, "b": 0.7, "c": 0.6, "d": 0.1}
     now = evaluation(means, seeds=(0, 1))
     del now["d", 1]
-    stops = decide(Rules(CONFIDENCE), {10: BEFORE, 50: now}, list("abcd"), 90, 1)
+    stops = decide(1.0, {10: BEFORE, 50: now}, list("abcd"), 90, 1)
     assert names(stops) == ["d"] and stops[0].rank == 4
-    assert decide(Rules(CONFIDENCE), {10: BEFORE, 50: now}, list("abc"), 90, 1) == []
+    assert decide(1.0, {10: BEFORE, 50: now}, list("abc"), 90, 1) == []
     assert LEAST == TOP + 1 == 4
 
 
@@ -185,8 +176,9 @@ def test_failed_seeds_and_baselines_are_excluded_from_decisions():
 
 
 @pytest.mark.parametrize("noise", ["normal", "ends early"])
-def test_best_three_are_stopped_at_most_at_the_given_level(noise):
-    rng, races, level = np.random.default_rng(2), 150, 0.05
+def test_best_three_are_stopped_at_most_at_the_level(noise, reach):
+    reach(0.0)
+    rng, races = np.random.default_rng(2), 150
     candidates = [f"c{k}" for k in range(10)]
     truth = dict(zip(candidates, [0.70, 0.70, 0.70, 0.699, 0.69, 0.68, 0.6, 0.5, 0.3, 0.2]))
     wrong, late = 0, 0
@@ -201,9 +193,9 @@ def test_best_three_are_stopped_at_most_at_the_given_level(noise):
                 else:
                     episodes = np.where(rng.random(16) < truth[name], 1.0, 0.05)
                 history[rung][name, 0] = tuple(episodes)
-            for stop in decide(Rules(CONFIDENCE, reach=0.0, level=level), history, alive, 100, 3):
+            for stop in decide(1.0, history, alive, 100, 3):
                 alive.remove(stop.candidate)
         wrong += any(name not in alive for name in candidates[:TOP])
         late += "c9" in alive
-    assert wrong / races <= level
+    assert wrong / races <= LEVEL
     assert late / races <= (0.0 if noise == "normal" else 0.9)

@@ -70,7 +70,7 @@ def workers():
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if process.name().startswith("ray::Worker") and process.status() != psutil.STATUS_ZOMBIE:
+            if process.name().startswith("ray::RemoteWorker") and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
 

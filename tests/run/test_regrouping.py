@@ -11,8 +11,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.results import trained
 from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.train.session_start import open_session
-from envcoder_bench.run.train.wave import Wave
+from envcoder_bench.run.train.session import Wave, open_session
 
 SPLIT_AT, ITERATIONS = 3, 6
 CARTPOLE = {

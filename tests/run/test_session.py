@@ -18,9 +18,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.run.train.session import Session
-from envcoder_bench.run.train.session_start import make_trainer
-from envcoder_bench.run.train.wave import Wave
+from envcoder_bench.run.train.session import Session, Wave, make_trainer
 from envcoder_bench.trainers.base import Trainer
 
 CANDIDATES = {
@@ -98,7 +96,7 @@ class RandomSearch(Trainer):
     def export(self, group):
         return {"model": {"weight": self.best[group].clone()}}
 
-    def state(self):
+    def get_state(self):
         return {
             "best": [each.clone() for each in self.best],
             "tried": [each.clone() for each in self.tried],
@@ -106,7 +104,7 @@ class RandomSearch(Trainer):
             "generators": [each.get_state() for each in self.generators],
         }
 
-    def load_state(self, state):
+    def set_state(self, state):
         self.best, self.tried = ([each.clone() for each in state[key]] for key in ("best", "tried"))
         self.score = state["score"].clone()
         for generator, own in zip(self.generators, state["generators"]):

@@ -20,9 +20,10 @@ from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.report.results import FAILED, read_results
 from envcoder_bench.run.folder.checkpoint import load_checkpoint
 from envcoder_bench.run.folder.policies import load_policy, open_run
-from envcoder_bench.run.train import training, untrained
+from envcoder_bench.run.train import executor, untrained
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.train.untrained import due_in
+from envcoder_bench.run.workers import worker
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -86,7 +87,7 @@ def test_it_is_what_human_scores_if_training_changes_nothing(files, tmp_path):
 
 @pytest.mark.slow
 def test_it_changes_no_bit_of_a_training(files, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "due_in", lambda wave, done: [])
+    monkeypatch.setattr(executor, "due_in", lambda wave, done: [])
     folder = run(tmp_path / "run", *WORDS, "--candidates", *files)
     assert own_rows(folder) == []
     for name in TABLES:
@@ -112,13 +113,15 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["evaluate_untrained", "add_untrained", "open_session"])  # before, within, after it
+@pytest.mark.parametrize(
+    "place", ["evaluate_untrained", "UntrainedEvaluated", "open_session"]
+)  # before, within, after it
 def test_killed_run_resumes_to_the_same_rows(files, whole, tmp_path, monkeypatch, place):
     def die(*args, **kwargs):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.Training if place == "add_untrained" else training, place, die)
+        patch.setattr(worker, place, die)
         with pytest.raises(Killed):
             main([*map(str, WORDS), "--candidates", *map(str, files), "--output_dir", str(tmp_path / "run")])
     assert resume(tmp_path / "run").complete
@@ -142,7 +145,7 @@ def test_run_with_a_checkpoint_keeps_it(files, whole, tmp_path, monkeypatch):
             main([*words, "--output_dir", str(tmp_path / "run")])
     saved = load_checkpoint(tmp_path / "run" / "checkpoint.pth")
     assert [(row.candidate, row.seed) for row in saved.results] == [(UNTRAINED, 0), (UNTRAINED, 1)]
-    monkeypatch.setattr(training, "evaluate_untrained", None)  # it is not called
+    monkeypatch.setattr(worker, "evaluate_untrained", None)  # it is not called
     assert resume(tmp_path / "run").complete
     assert_same(tmp_path / "run", whole)
 
@@ -151,9 +154,9 @@ def test_run_with_a_checkpoint_keeps_it(files, whole, tmp_path, monkeypatch):
 def test_extension_keeps_it_and_evaluates_new_seeds_only(files, whole, tmp_path, monkeypatch):
     small = run(tmp_path / "run", *WORDS, "--candidates", *files, "--seeds", 1, "--learning_iterations", 2)
     seeds = []
-    evaluate = training.evaluate_untrained
+    evaluate = worker.evaluate_untrained
     monkeypatch.setattr(
-        training, "evaluate_untrained", lambda *args: seeds.append([g.seed for g in args[1]]) or evaluate(*args)
+        worker, "evaluate_untrained", lambda *args: seeds.append([g.seed for g in args[1]]) or evaluate(*args)
     )
     assert extend(small, seeds=2).complete and seeds == [[1]]
     assert extend(small, learning_iterations=3).complete and seeds == [[1]]

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import shutil
 import signal
 import sys
 
@@ -20,10 +21,11 @@ from helpers import (
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, split
-from envcoder_bench.run.train import session_start
+from envcoder_bench.run.train import session as session_module
 from envcoder_bench.sim.mujoco_cpu import MujocoCpu
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
@@ -80,7 +82,7 @@ def _assert_alike(output, together):
 
 
 def test_results_in_waves_equal_one_wave_and_memory_is_released(tmp_path, together, limit, capsys, monkeypatch):
-    alive, modules, build_task = [], [], session_start.build_task
+    alive, modules, build_task = [], [], session_module.build_task
 
     def counting(*args):
         alive.append(_alive())
@@ -89,7 +91,7 @@ def test_results_in_waves_equal_one_wave_and_memory_is_released(tmp_path, togeth
 
     gc.collect()
     before = _alive()
-    monkeypatch.setattr(session_start, "build_task", counting)
+    monkeypatch.setattr(session_module, "build_task", counting)
     output = run(tmp_path / "run", *_words(tmp_path), *limit)
     told = capsys.readouterr().err
     assert "4 waves, of up to 3 groups" in told
@@ -122,6 +124,9 @@ def test_run_killed_in_a_later_wave_resumes_to_the_same_result(tmp_path, togethe
     assert not (output / "summary.json").exists()
     saved = RunFolder(output).load_checkpoint()
     assert saved.waves >= place[0] - 1
+    logs = RunLogs.resume(shutil.copytree(output, tmp_path / "copy"), saved.iterations(), saved.done, {})
+    assert logs.rows == saved.all_rows  # by which a resumed run notices lost rows
+    logs.close()
     policies = [
         output / "candidates" / r.candidate / f"policy_seed_{r.seed}.pth"
         for r in saved.results
@@ -143,7 +148,8 @@ def _stop_at(words, output, place, number):
 
     def reached():
         saved = RunFolder(output).load_checkpoint()
-        return saved is not None and (saved.waves + 1, saved.training["iteration"] if saved.training else 0) >= place
+        begun = max((job.iteration for job in saved.jobs), default=0) if saved is not None else 0
+        return saved is not None and (saved.waves + 1, begun) >= place
 
     return stop_at(start_process(words, output), reached, number)
 

@@ -13,6 +13,7 @@ from helpers import AUTO_SHAPE
 
 from envcoder_bench.cli import auto_shape
 from envcoder_bench.core.shell import resume_command
+from envcoder_bench.run.train import rungs
 from envcoder_bench.search import launch
 from envcoder_bench.search.archive import FAILED, FAILED_AT_LOAD, OK, read_archive
 from envcoder_bench.search.llm import LLMProposer
@@ -334,8 +335,9 @@ def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server,
     assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 4
 
 
-def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, trusted):
-    words = [*PLAIN, "--llm", "evolve", "--race", "race.rule=halving", "race.rungs=[2]", "--shapers_per_iter", 5]
+def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch, trusted):
+    monkeypatch.setattr(rungs, "learned", lambda *_: True)
+    words = [*PLAIN, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5]
     folder = run(tmp_path / "search", *words, "--num_iters", 2)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]

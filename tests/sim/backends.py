@@ -54,6 +54,18 @@ BACKENDS = [
     ),
 ]
 both = pytest.mark.parametrize("backend", BACKENDS)
+ON_WARPS_CPU_DEVICE = ("Anymal", "AllegroHand", "FrankaCubeStack")  # which takes long: the others on CUDA alone
+
+
+def with_tasks(names: list[str]) -> list:
+    """Parameters of a test: each task's name on each backend, on Warp's CPU device those of three tasks."""
+    cpu, warp, cuda = BACKENDS
+    return [
+        pytest.param(name, *backend.values, id=f"{name}-{backend.id}", marks=backend.marks)
+        for backend in (cpu, warp, cuda)
+        for name in names
+        if backend is not warp or name in ON_WARPS_CPU_DEVICE
+    ]
 
 
 def everywhere(sim: Simulator) -> torch.Tensor:

@@ -9,10 +9,11 @@ import pytest
 import torch
 import warp as wp
 from backends import BACKENDS
-from warp._src.context import Module
+from warp_launches import launched_by
 
+from envcoder_bench.compat import warp_modules
+from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
-from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.sim import in_background
 from envcoder_bench.sim import mujoco_warp_loading as loading
@@ -56,7 +57,7 @@ def test_kernels_of_branches_and_loops_are_loaded_and_not_launched():
         wp.capture_while(condition, while_body=launch, i=3)  # without end, if it were run
 
     def names():
-        return Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size
+        return warp_modules.Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size
 
     usual = names()
     loading.load_kernels(step)
@@ -82,18 +83,13 @@ def test_other_threads_launch_meanwhile():
     assert out.numpy()[0] == 7.5
 
 
-def test_errors_of_the_compiler_are_those_of_a_launch():
-    @wp.func_native("does not compile;")
-    def broken(): ...
+def test_errors_of_the_compiler_are_raised(monkeypatch):
+    def load(target):
+        raise RuntimeError("does not compile")
 
-    @wp.kernel(module="unique")
-    def call():
-        broken()
-
-    with pytest.raises(Exception) as told:
-        loading.load_kernels(lambda: wp.launch(call, dim=1))
-    with pytest.raises(type(told.value)):
-        wp.launch(call, dim=1)
+    monkeypatch.setattr(warp_modules, "load", load)
+    with pytest.raises(RuntimeError, match="does not compile"):
+        loading.load_kernels(lambda: wp.launch(make_kernel(3.25), dim=1, outputs=[wp.zeros(1, dtype=float)]))
 
 
 def test_grid_sizes_are_asked_for_without_loaded_kernels():
@@ -111,20 +107,20 @@ def test_grid_sizes_are_asked_for_without_loaded_kernels():
 
 def test_progress_is_told_when_it_takes_long(monkeypatch):
     kernels = [make_kernel(31.5 + i) for i in range(3)]
-    told, calls, messages = threading.Event(), [], []
+    warned, calls, messages = threading.Event(), [], []
 
     def step():
         for kernel in kernels:
             wp.launch(kernel, dim=1, outputs=[wp.zeros(1, dtype=float)])
 
-    def load(own, one):
-        calls.append(one)
+    def load(loading, target):
+        calls.append(target)
         if len(calls) > 1:
-            told.wait(60)
+            warned.wait(60)
 
     def warning(text, *values):
         messages.append(text % values)
-        told.set()
+        warned.set()
 
     monkeypatch.setattr(loading._log, "warning", warning)
     monkeypatch.setattr(loading, "TELL_AFTER", 1e9)
@@ -149,15 +145,10 @@ def test_kernels_before_an_error_are_loaded():
     assert [is_loaded(kernel) for kernel in kernels] == [True, False]
 
 
-def test_other_version_of_warp_loads_kernels_at_their_launch(monkeypatch):
-    monkeypatch.setattr(loading, "Module", None)
-    loading.load_kernels(lambda: pytest.fail("called"))
-
-
 @pytest.mark.parametrize("backend", BACKENDS[1:])
 @pytest.mark.parametrize(
     ("name", "overrides", "in_order"),
-    [("Ant", [], False), ("Anymal", [], True), ("FrankaCubeStack", [], False), ("AnymalTerrain", SMALL_TERRAIN, False)],
+    [("Anymal", [], True), ("FrankaCubeStack", [], False), ("AnymalTerrain", SMALL_TERRAIN, False)],
 )
 def test_all_kernels_of_a_control_step_are_found(backend, name, overrides, in_order, monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # set with deterministic algorithms
@@ -165,19 +156,13 @@ def test_all_kernels_of_a_control_step_are_found(backend, name, overrides, in_or
         if in_order:
             use_deterministic_algorithms()
         sim = make_task(name, compose_config(name, overrides).task, 2, "mujoco_warp", backend.device).sim
-    found, launched, usual = {}, set(), Module.load
-
-    def load(module, device, block_dim=None, *rest, **more):
-        launched.add((module, str(device), block_dim or module.options["block_dim"]))
-        return usual(module, device, block_dim, *rest, **more)
-
+    targets = {}
     with wp.ScopedDevice(backend.device):
-        with loading._recording(found):
+        with warp_modules.recording(targets):
             sim._advance()
-        monkeypatch.setattr(Module, "load", load)
-        sim._advance()
+        launched = launched_by(sim._advance, monkeypatch)
     assert len(launched) > 20
-    assert launched <= set(found)
+    assert launched <= set(targets)
 
 
 @pytest.mark.parametrize("backend", BACKENDS[1:])
@@ -200,13 +185,13 @@ def test_simulation_that_loads_in_the_background_is_an_equal_one(backend):
 def test_nothing_is_loaded_any_more_for_a_simulation_that_is_gone(monkeypatch):
     began, done = threading.Event(), []
 
-    def load(own, one):
+    def load(loading, target):
         began.set()
         deadline = time.monotonic() + 60
         # the thread may begin before all are submitted
-        while not any(other.cancelled() for other in getattr(own, "_loads", ())) and time.monotonic() < deadline:
+        while not any(other.cancelled() for other in getattr(loading, "_loads", ())) and time.monotonic() < deadline:
             time.sleep(0.01)
-        done.append(one)
+        done.append(target)
 
     with in_background("mujoco_warp"):
         task = make_task("Cartpole", compose_config("Cartpole", []).task, 1, "mujoco_warp", "cpu")
@@ -229,11 +214,11 @@ def test_other_simulators_are_not_built_in_the_background():
 def test_kernels_that_are_loaded_by_then_are_not_reported(monkeypatch, caplog):
     kernels, out = [make_kernel(7.5 + i) for i in range(3)], wp.zeros(1, dtype=float)
     monkeypatch.setattr(loading, "TELL_AFTER", 0.0)
-    own = loading.Loading(lambda: [wp.launch(kernel, dim=1, outputs=[out]) for kernel in kernels])
-    for one in own._loads:
-        one.result()
-    own.wait()
-    assert len(own._loads) == 3 and not caplog.records
+    all_three = loading.Loading(lambda: [wp.launch(kernel, dim=1, outputs=[out]) for kernel in kernels])
+    for load in all_three._loads:
+        load.result()
+    all_three.wait()
+    assert len(all_three._loads) == 3 and not caplog.records
 
 
 def test_threads_take_short_turns_while_something_is_loaded():

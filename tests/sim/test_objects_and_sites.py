@@ -207,20 +207,6 @@ def test_restored_arm_and_objects_resume_identically(backend: Backend, tmp_path)
 
 
 @both
-def test_unstable_objects_are_reset(backend: Backend, tmp_path) -> None:
-    sim = simulator(backend, tmp_path, FIXED)
-    home = sim.object_states.clone()
-    start(sim)
-    bad = sim.object_states.clone()
-    bad[1, 0, 7] = float("nan")
-    sim.write(backend.tensor([False, True, False]), object_states=bad)
-    sim.step(torch.zeros(3, sim.num_dofs, device=sim.device))
-    assert sim.unstable.tolist() == [False, True, False]
-    torch.testing.assert_close(sim.object_states[1], home[1])
-    assert bool(torch.isfinite(sim.site_states).all()) and not torch.equal(sim.object_states[0], home[0])
-
-
-@both
 def test_robot_without_sites_has_no_jacobian(backend: Backend) -> None:
     sim = backend.cartpole()
     assert sim.site_states.shape == (2, 0, 13) and sim.object_states.shape == (2, 0, 13)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from backends import Backend, both, everywhere
+from backends import Backend, both, everywhere, with_tasks
 
 from envcoder_bench.sim import Simulator, make_simulator
 from envcoder_bench.tasks.registry import get_spec, task_names
@@ -107,9 +107,8 @@ def test_overflows_are_counted_and_not_printed(backend: Backend, tmp_path, monke
 
 
 @pytest.mark.slow
-@both
-@pytest.mark.parametrize("name", task_names())
-def test_shipped_robots_do_not_overflow_their_buffers(backend: Backend, name: str) -> None:
+@pytest.mark.parametrize("name, backend", with_tasks(task_names()))
+def test_shipped_robots_do_not_overflow_their_buffers(name: str, backend: Backend) -> None:
     """In random poses on and up to half a metre above the ground, with random torques at their limits."""
     sim = make_simulator(backend.name, get_spec(name).model_path, 8, 1 / 60, 2, backend.device)
     random = torch.Generator().manual_seed(0)

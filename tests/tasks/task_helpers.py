@@ -12,7 +12,7 @@ from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.tasks.registry import baseline_path, get_spec
+from envcoder_bench.tasks.registry import get_spec
 
 
 def shipped(name: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Functions:
 
 
 def baseline(task: str, name: str) -> Functions:
-    return Functions(baseline_path(task, name))
+    return Functions(get_spec(task).baseline_path(name))
 
 
 def begin(task: Task, functions: Functions) -> None:

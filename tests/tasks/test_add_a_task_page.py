@@ -43,14 +43,14 @@ def test_page_files_define_a_valid_task(files, sim):
         check_task(files["task.py"].parent, sim, "cpu")
     cfg = yaml.safe_load(files["task.yaml"].read_text(encoding="utf-8"))
     task = registry.make_task("Pendulum", cfg, 3, sim, "cpu")
-    unshaped = Functions(registry.baseline_path("Pendulum", "unshaped"))
+    unshaped = Functions(registry.get_spec("Pendulum").baseline_path("unshaped"))
     task.set_drive_mode(torch.ones(3, dtype=torch.bool))
     torch.manual_seed(0)
     begin(task, unshaped)
     assert set(task.fields) == set(whole_state(task))
     assert task.fitness(task.state).max() < -0.99
     for name in ("human", "unshaped"):
-        candidate = Functions(registry.baseline_path("Pendulum", name)).candidate
+        candidate = Functions(registry.get_spec("Pendulum").baseline_path(name)).candidate
         shaping = check(assemble(candidate, candidate), dict(task.state), task.constants, task)
         assert shaping.action_dim == 1 and shaping.effort
         assert not trace(shaping, dict(task.state), task.constants, task)[1]
@@ -68,7 +68,7 @@ def test_motor_is_too_weak_to_lift_the_rod_directly(files):
     task = registry.make_task("Pendulum", cfg, 1, "mujoco_cpu", "cpu")
     assert task.constants["max_torque"] < 1.0 * 9.81 * 0.25
     task.set_drive_mode(torch.ones(1, dtype=torch.bool))
-    begin(task, Functions(registry.baseline_path("Pendulum", "unshaped")))
+    begin(task, Functions(registry.get_spec("Pendulum").baseline_path("unshaped")))
     for _ in range(100):
         task.step(task.constants["max_torque"].view(1, 1))
         assert task.fitness(task.state).item() < 0.9

@@ -1,3 +1,6 @@
+"""Cartpole and CartpoleSwingup: their fitness, their baselines by hand, and their physics."""
+
+import itertools
 import math
 
 import pytest
@@ -85,18 +88,11 @@ def carts():
     return task
 
 
-def put(task, cart_pos: float, pole_angle: float) -> None:
-    start = {"dof_pos": torch.tensor([[cart_pos, pole_angle]]).expand(4, 2), "dof_vel": torch.zeros(4, 2)}
-    task.reset(torch.ones(4, dtype=torch.bool), start, {})
-
-
-def test_hanging_pole_swings_about_its_lowest_point(carts):
-    put(carts, 0.0, math.pi - 0.3)
-    angles = []
-    for _ in range(120):  # 2 s
-        carts.step(torch.zeros(4, 2))
-        angles.append(carts.state["pole_angle"][0].item() - math.pi)
-    assert max(angles) == pytest.approx(0.3, abs=0.06) and min(angles) > -0.31
+def put(task, cart_pos, pole_angle):
+    """Begin episodes at rest, everywhere at one place, or at one for each environment."""
+    columns = torch.broadcast_tensors(torch.tensor(cart_pos), torch.tensor(pole_angle), torch.zeros(task.num_envs))
+    start = {"dof_pos": torch.stack(columns[:2], dim=1), "dof_vel": torch.zeros(task.num_envs, 2)}
+    task.reset(torch.ones(task.num_envs, dtype=torch.bool), start, {})
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
@@ -134,3 +130,42 @@ def test_linear_controller_reaches_full_fitness(carts):
         carts.step(functions("compute_torque", state, action.clamp(-1.0, 1.0)))
         total += carts.fitness(carts.state)
     assert bool((total == carts.max_episode_length).all())
+
+
+# CartpoleSwingup
+
+
+@pytest.fixture(scope="module")
+def swingup():
+    task = make_task("CartpoleSwingup", shipped("CartpoleSwingup"), 3, "mujoco_cpu", "cpu")
+    task.set_drive_mode(torch.ones(3, dtype=torch.bool))
+    return task
+
+
+def test_fitness_is_the_height_of_the_tip_within_the_range_of_the_cart(swingup):
+    put(swingup, [0.0, 1.0, 1.9], [0.0, math.pi, 0.0])
+    assert swingup.fitness(swingup.state).tolist() == pytest.approx([1.0, 0.0, 0.0], abs=1e-6)
+    put(swingup, [0.0, 0.0, 0.0], [math.pi / 2, 2 * math.pi, -math.pi / 3])
+    assert swingup.fitness(swingup.state).tolist() == pytest.approx([0.5, 1.0, 0.75], abs=1e-6)
+
+
+def test_pole_falls_and_hanging_pole_swings_with_the_period_of_a_rod(swingup):
+    put(swingup, [0.0, 0.0, 0.0], [0.01, math.pi - 0.05, math.pi])
+    heights, angles = [], []
+    for _ in range(100):
+        swingup.step(torch.zeros(3, 2))
+        heights.append(float(swingup.fitness(swingup.state)[0]))
+        angles.append(float(swingup.state["pole_angle"][1]) - math.pi)
+    assert min(heights) < 0.05  # the upright one falls
+    crossings = [k for k, (a, b) in enumerate(itertools.pairwise(angles)) if (a > 0) != (b > 0)]
+    period = 2 * 0.04 * (crossings[-1] - crossings[0]) / (len(crossings) - 1)
+    # a rod of 1 m and 0.1 kg on a free cart of 1 kg: 2 pi sqrt(2/3 m / g) on a fixed one, times sqrt(1 - 3/4 * 0.1/1.1)
+    assert period == pytest.approx(2 * math.pi * math.sqrt(2 / 3 / 9.81 * (1 - 0.75 * 0.1 / 1.1)), rel=0.03)
+
+
+def test_push_is_limited_to_ten_newtons(swingup):
+    put(swingup, [0.0, 0.0, 0.0], [math.pi, math.pi, math.pi])
+    swingup.step(torch.tensor([[10.0, 0.0], [1000.0, 0.0], [0.0, 0.0]]))
+    speed = swingup.state["cart_vel"]
+    assert float(speed[1]) == pytest.approx(float(speed[0])) and float(speed[0]) == pytest.approx(0.4, rel=0.1)
+    assert float(speed[2]) == pytest.approx(0.0, abs=1e-6)

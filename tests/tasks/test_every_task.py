@@ -15,12 +15,14 @@ SMALL_TERRAIN = [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSiz
 FEW_SUBSTEPS = ["task.env.control.decimation=2"]
 SLOW = pytest.mark.slow
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-SIMS = [
-    ("mujoco_cpu", "cpu"),
-    pytest.param("mujoco_warp", "cpu", marks=SLOW),
-    pytest.param("mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]),
+# motors and sensors; height fields; objects, sites, a Jacobian and slides: MuJoCo Warp is slow on a CPU
+ON_WARP = ("Ant", "AnymalTerrain", "FrankaCubeStack")
+CASES = [
+    *((name, "mujoco_cpu", "cpu") for name in task_names()),
+    *(pytest.param(name, "mujoco_warp", "cpu", marks=SLOW) for name in ON_WARP),
+    *(pytest.param(name, "mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]) for name in task_names()),
 ]
-pytestmark = [pytest.mark.parametrize("name", task_names()), pytest.mark.parametrize(("sim", "device"), SIMS)]
+pytestmark = pytest.mark.parametrize(("name", "sim", "device"), CASES)
 
 
 def overrides(name, sim, as_shipped=False):

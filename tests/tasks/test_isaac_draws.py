@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from envcoder_bench.compat.torch_draws import DrawsFromRows
 from envcoder_bench.core import stream
 from envcoder_bench.core.random_calls import FromStream
-from envcoder_bench.tasks.isaacgym_tasks.draw_interception import DrawsFromRows
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 
 

@@ -1,37 +1,27 @@
 """Tasks as other repositories write them: what differs from IsaacGymEnvs and legged_gym themselves."""
 
 import sys
-from pathlib import Path
 
+import isaac_helpers
 import numpy as np
 import pytest
 import torch
+from isaac_helpers import FOLDER, config
 
-import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.isaacgym.compat import Missing
-from envcoder_bench.run.config import compose_config
+from envcoder_bench.isaacgym.old_code import Missing
 from envcoder_bench.run.config_checks import check_task
-from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.tasks.isaacgym_tasks import fairness
+from envcoder_bench.tasks.isaacgym_tasks import groups
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
-from envcoder_bench.tasks.isaacgym_tasks.yaml_config import read_yaml
+from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.describe import describe
 
-FOLDER = Path(__file__).parent / "isaac_task"
 CHECKOUT = FOLDER / "checkout"
 WALKER = "legged_gym:walker"
-SETTINGS = (
-    "num_envs_per_candidate=4", "compile_shapers=false", "device=cpu", "sim=mujoco_cpu",
-    "train.params.config.horizon_length=8", "train.params.config.num_minibatches=1",
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -41,11 +31,10 @@ def fork(monkeypatch):
 
 def environment(task, groups=1):
     """An environment of groups with the human baseline and the same seed."""
-    cfg = compose_config(task, list(SETTINGS))
-    made, faults = prepare(cfg, baseline_sources(cfg.task.name)[:1])
+    cfg = config(task)
+    (human,), faults = isaac_helpers.groups(cfg)
     assert not faults
-    layout = GroupLayout(groups, 4)
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, [made[0].shaping] * groups, [0] * groups)
+    return isaac_helpers.environment(cfg, [human] * groups)
 
 
 def test_legged_gym_fork_is_found_by_its_package_name(fork):
@@ -56,18 +45,18 @@ def test_legged_gym_fork_is_found_by_its_package_name(fork):
 
 
 def test_config_values_keep_their_types_unless_overridden(fork):
-    own = build_task(compose_config(WALKER, list(SETTINGS)), 3).isaac.cfg.init_state
+    own = build_task(config(WALKER), 3).isaac.cfg.init_state
     assert isinstance(own.spread, np.ndarray) and own.signs == (1, -1)
-    own = build_task(compose_config(WALKER, [*SETTINGS, "task.init_state.signs=[1,1]"]), 3).isaac.cfg.init_state
+    own = build_task(config(WALKER, "task.init_state.signs=[1,1]"), 3).isaac.cfg.init_state
     assert list(own.signs) == [1, 1] and isinstance(own.spread, np.ndarray)
 
 
 def test_lists_of_a_config_can_get_another_length(fork):
-    cfg = compose_config(WALKER, [*SETTINGS, "task.init_state.signs=[1,1,-1]"])
+    cfg = config(WALKER, "task.init_state.signs=[1,1,-1]")
     check_task(cfg)
     assert list(build_task(cfg, 3).isaac.cfg.init_state.signs) == [1, 1, -1]
     with pytest.raises(UserError, match=r"task\.init_state\.signs must be a list, such as \[1, -1\], got 5"):
-        check_task(compose_config(WALKER, [*SETTINGS, "task.init_state.signs=5"]))
+        check_task(config(WALKER, "task.init_state.signs=5"))
 
 
 def test_reset_does_not_change_histories_of_other_environments(fork):
@@ -194,7 +183,7 @@ def test_groups_of_one_seed_get_equal_delays_frictions_and_centres_of_mass(fork)
 
 
 def test_candidates_with_different_initial_states_are_logged(fork, caplog, monkeypatch):
-    monkeypatch.setattr(fairness, "_told", set())
+    monkeypatch.setattr(groups, "_told", set())
     environment(WALKER, groups=2).reset()
     environment("legged_gym:sharer").reset()
     assert "begin with different" not in caplog.text

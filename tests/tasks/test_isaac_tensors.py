@@ -128,3 +128,24 @@ def test_only_tensors_that_may_have_changed_are_refreshed():
     proxy.simulate(sim)
     proxy.refresh_actor_root_state_tensor(sim)
     assert roots._version > version
+
+
+def test_tensor_on_another_device_is_copied_only_after_a_change():
+    own = SimpleNamespace(friction=torch.ones(4, 1))
+    rows = tensors.rows_of(own, 4)
+    # the device meta stands for CUDA: it takes copies, and counts them as changes
+    mirror = tensors.Mirror(own, {"friction": ("friction", "")}, rows, 4, torch.device("meta"))
+    state = mirror.state["friction"]
+    assert state.device.type == "meta"
+
+    def copies(syncs):
+        before = state._version
+        for _ in range(syncs):
+            mirror.sync()
+        return state._version - before
+
+    assert copies(3) == 1
+    own.friction[2] = 0.5
+    assert copies(2) == 1
+    own.friction = torch.zeros(4, 1)
+    assert copies(2) == 1

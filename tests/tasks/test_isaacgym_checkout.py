@@ -8,10 +8,9 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
-from drawer_script import DrawerScript
 from omegaconf import OmegaConf
 
-import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+import envcoder_bench.isaacgym.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
@@ -21,7 +20,6 @@ from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks import random_params, randomizer
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
-from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.spec import FITNESS
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.isolation import measure_isolation
@@ -199,30 +197,3 @@ def test_randomized_isaacgymenvs_task_isolates_candidates(task):
     cfg, (human, unshaped) = prepared(f"isaacgymenvs:{task}", length, *ALL_RANDOM)
     measured = measure_isolation(cfg, human, unshaped, steps=60, iterations=2)
     assert measured.clean and measured.episodes >= 32, str(measured)
-
-
-def play_drawer_script(goal):
-    """Play one episode; the returns, and the steps after which the episodes ended."""
-    source = find_source("isaacgymenvs:FrankaCabinet")
-    task, gym = make_isaac(source, source.config, 16, "cpu")
-    jacobian = gym.acquire_jacobian_tensor(task.sim, "franka")
-    script, returns, running = DrawerScript(16, goal), torch.zeros(16), torch.ones(16, dtype=torch.bool)
-    lengths = torch.zeros(16)
-    for _ in range(task.max_episode_length - 1):
-        gym.refresh_jacobian_tensors(task.sim)
-        task.step(script(task, jacobian))
-        returns += running * task.rew_buf
-        lengths += running
-        running &= task.reset_buf == 0
-    return returns, lengths
-
-
-@ISAAC
-def test_drawer_can_be_opened_and_the_tasks_own_reward_pays_for_not_doing_so():
-    """Above 0.39 m the episode ends, and with it the reward for the open drawer."""
-    torch.manual_seed(0)
-    opened, ended = play_drawer_script(goal=0.6)
-    assert ended.max() < 320
-    held, lasted = play_drawer_script(goal=0.36)
-    assert lasted.min() == 499
-    assert held.mean() > 2.5 * opened.mean()

@@ -3,31 +3,20 @@
 import math
 import re
 import sys
-from pathlib import Path
 
+import isaac_helpers
 import numpy as np
 import pytest
 import torch
 import yaml
+from isaac_helpers import FOLDER, environment, played
 
-import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks.random_params import read_params
 from envcoder_bench.tools.isolation import measure_isolation
 
-FOLDER = Path(__file__).parent / "isaac_task"
-SETTINGS = (
-    "num_envs_per_candidate=4", "compile_shapers=false", "device=cpu", "sim=mujoco_cpu",
-    "train.params.config.horizon_length=8", "train.params.config.num_minibatches=1",
-)  # fmt: skip
 UNIFORM = {"operation": "scaling", "distribution": "uniform"}
 NORMAL = {"operation": "additive", "distribution": "gaussian"}
 PARAMS = {
@@ -67,28 +56,15 @@ def config(tmp_path, monkeypatch):
         own["task"] = {"randomize": True, "randomization_params": params}
         file = tmp_path / f"own{len(list(tmp_path.glob('own*')))}.yaml"
         file.write_text(yaml.safe_dump(own, sort_keys=False))
-        return compose_config(f"{FOLDER}/pendulum.py:{name}@{file}", [*SETTINGS, *overrides])
+        return isaac_helpers.config(f"{FOLDER}/pendulum.py:{name}@{file}", *overrides)
 
     return made
 
 
 def groups(cfg, **texts):
-    sources = baseline_sources(cfg.task.name)[:1]
-    made, faults = prepare(cfg, sources + [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
+    made, faults = isaac_helpers.groups(cfg, **texts)
     assert not faults
     return made
-
-
-def environment(cfg, made, seeds=None, evaluation=False):
-    layout = GroupLayout(len(made), cfg.num_envs_per_candidate)
-    shapings = [group.evaluation if evaluation else group.shaping for group in made]
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, seeds or [0] * len(made))
-
-
-def played(env, steps, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(steps):
-        yield env.step(2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0)
 
 
 def samples(env):

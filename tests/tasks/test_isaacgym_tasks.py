@@ -1,56 +1,25 @@
 """Tasks of Isaac Gym code as tasks of the registry, on a pendulum in the style of IsaacGymEnvs."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from helpers import EVAL_SHAPERS
+from isaac_helpers import FOLDER, PENDULUM, SETTINGS, config, environment, groups, played
 
-import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.describe import describe
 from envcoder_bench.tools.isolation import measure_isolation
+from envcoder_bench.tools.task_check import TaskProbe
 
-FOLDER = Path(__file__).parent / "isaac_task"
-PENDULUM = f"{FOLDER}/pendulum.py:Rod"
 COUPLED = f"{FOLDER}/pendulum.py:Coupled"
-SETTINGS = ("num_envs_per_candidate=4", "compile_shapers=false", "device=cpu", "sim=mujoco_cpu")
-SMALL = (*SETTINGS, "train.params.config.horizon_length=8", "train.params.config.num_minibatches=1")
-
-
-def config(task=PENDULUM, *overrides):
-    return compose_config(task, [*SMALL, *overrides])
-
-
-def groups(cfg, **texts):
-    """The human baseline, and candidates by name."""
-    sources = baseline_sources(cfg.task.name)[:1]
-    sources += [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()]
-    made, faults = prepare(cfg, sources)
-    return made, faults
-
-
-def environment(cfg, made, seeds=None):
-    layout = GroupLayout(len(made), cfg.num_envs_per_candidate)
-    seeds = seeds or [0] * len(made)
-    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, [group.shaping for group in made], seeds)
-
-
-def played(env, steps, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(steps):
-        yield env.step(2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0)
 
 
 def test_state_has_the_named_tensors_of_the_task():
@@ -216,27 +185,36 @@ def compute_fitness(dof_pos, commands):
 
 
 @pytest.mark.slow
-def test_process_isolation_makes_results_independent_of_other_candidates(tmp_path):
+def test_process_isolation_makes_results_independent_of_other_candidates(tmp_path, monkeypatch):
     """The task mixes environments; in its own process a candidate is independent of the others in the run."""
     (tmp_path / "fitness.py").write_text(FITNESS)
     for name in ("one", "two"):
         factor = {"one": 1.0, "two": -1.0}[name]
         (tmp_path / f"{name}.py").write_text(f"def compute_reward(rew_buf):\n    return {factor} * rew_buf\n")
 
-    def rows(folder, *names):
-        words = [f"--task={COUPLED}", "--candidates", *(f"{name}.py" for name in names), "--fitness", "fitness.py"]
-        words += ["--no_baselines", "--isolate", "process", "--learning_iterations", "2", "--output_dir", folder]
-        words += [*SETTINGS, "evaluation.points=1", "evaluation.num_envs=4", "evaluation.final_episodes=4"]
-        command = [sys.executable, "-m", "envcoder_bench.eval_shapers", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        lines = (tmp_path / folder / "results.csv").read_text().splitlines()[1:]
-        return {line.split(",")[0]: line.split(",")[3] for line in lines}, done.stderr
+    monkeypatch.chdir(tmp_path)
 
-    both, said = rows("both", "one", "two")
-    alone, _ = rows("alone", "two")
-    assert set(both) == {"one", "two"} and both["two"] == alone["two"]
-    assert said.count("open implementation on MuJoCo") == 2  # of each process
+    small = ["evaluation.points=1", "evaluation.num_envs=4", "evaluation.final_episodes=4"]
+    words = [
+        f"--task={COUPLED}",
+        "--fitness=fitness.py",
+        "--no_baselines",
+        "--learning_iterations=2",
+        *SETTINGS,
+        *small,
+    ]
+
+    def rows(folder):
+        lines = (tmp_path / folder / "results.csv").read_text().splitlines()[1:]
+        return {line.split(",")[0]: line.split(",")[3] for line in lines}
+
+    # each wave replaces the process by a new one, so that this one must not be it
+    isolated = ["--candidates", "one.py", "two.py", "--isolate", "process", "--output_dir", "both"]
+    done = subprocess.run([*EVAL_SHAPERS, *words, *isolated], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("open implementation on MuJoCo") == 2  # of each process
+    assert main([*words, "--candidates", "two.py", "--output_dir", "alone"]) == 0
+    assert set(rows("both")) == {"one", "two"} and rows("both")["two"] == rows("alone")["two"]
 
 
 def test_task_error_in_a_step_is_reported_in_one_line():
@@ -367,3 +345,66 @@ def test_missing_checkout_is_reported_with_install_instructions(task, variable, 
     monkeypatch.setenv(variable, str(tmp_path))
     with pytest.raises(ValueError, match="name the checkout's folder"):
         get_spec(task)
+
+
+# overrides reach what the commands learn of a task's state
+
+
+@pytest.fixture
+def task(tmp_path):
+    """A pendulum without the ball that its YAML can add."""
+    own = (FOLDER / "pendulum.yaml").read_text().replace("maxEffort: 5.0", "maxEffort: 5.0\n  ball: false")
+    (tmp_path / "plain.yaml").write_text(own)
+    return f"{FOLDER}/pendulum.py:Rod@{tmp_path}/plain.yaml"
+
+
+def test_describe_lists_the_state_that_overrides_add(task, capsys):
+    assert main(["--task", task, "--describe"]) == 0
+    assert "ball_state" not in capsys.readouterr().out
+    assert main(["--task", task, "--describe", "task.env.ball=true", "task.env.maxEffort=7.5"]) == 0
+    told = capsys.readouterr().out
+    assert "ball_state" in told and "= 7.5" in told
+    assert main(["--task", task, "--describe"]) == 0  # in the same process
+    told = capsys.readouterr().out
+    assert "ball_state" not in told and "= 5" in told
+
+
+def test_check_binds_candidates_to_the_state_that_overrides_add(task, tmp_path, capsys):
+    (tmp_path / "high.py").write_text("def compute_reward(ball_state):\n    return ball_state[:, 2]\n")
+    (tmp_path / "fitness.py").write_text('"""Height"""\ndef compute_fitness(dof_pos):\n    return dof_pos[:, 0]\n')
+    words = ["--task", task, "--check", "--candidates", str(tmp_path / "high.py")]
+    words += ["--fitness", str(tmp_path / "fitness.py"), *SETTINGS]
+    assert main(words) == 1
+    assert "ball_state" in capsys.readouterr().out  # named as unknown
+    assert main([*words, "task.env.ball=true"]) == 0
+
+
+def test_override_can_repair_a_config_that_the_task_refuses(task, tmp_path, capsys):
+    file = tmp_path / "plain.yaml"
+    file.write_text(file.read_text().replace("pendulum.urdf", "absent.urdf"))
+    assert main(["--task", task, "--describe"]) == 2
+    assert "absent.urdf" in capsys.readouterr().err
+    other = task.replace("plain", "other")
+    (tmp_path / "other.yaml").write_text(file.read_text())
+    assert main(["--task", other, "--describe", "task.env.asset=pendulum.urdf"]) == 0
+    assert "last_angle" in capsys.readouterr().out
+
+
+def test_override_that_the_task_refuses_is_reported_in_one_line(task, capsys):
+    for more in (["--describe"], ["--check", *SETTINGS]):
+        assert main(["--task", task, *more, "task.env.asset=absent.urdf"]) == 2
+        told = capsys.readouterr().err
+        assert "absent.urdf" in told and len(told.strip().splitlines()) == 1
+
+
+def test_tasks_of_two_configs_have_their_own_states(task):
+    plain, with_ball = (compose_config(task, [*SETTINGS, f"task.env.ball={own}"]) for own in ("false", "true"))
+    get_spec(task, with_ball.task)
+    assert "ball_state" not in build_task(plain, 2).state and "ball_state" in build_task(with_ball, 2).state
+    assert get_spec(task).task_class is get_spec(task, with_ball.task).task_class  # the last one asked for
+
+
+def test_task_probe_takes_overrides(task):
+    probe = TaskProbe(task, "mujoco_cpu", "cpu", ["task.env.ball=true"])
+    assert probe.spec.task_class.object_keys == ("ball_state",)
+    assert tuple(probe.begun(2).state["ball_state"].shape) == (2, 13)

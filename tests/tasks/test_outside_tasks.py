@@ -34,7 +34,7 @@ from envcoder_bench.tools.check import check_candidates
 from envcoder_bench.tools.describe import describe
 
 pytestmark = pytest.mark.usefixtures("forgotten")
-SEARCH = ["num_iters=2", "shapers_per_iter=2", "final_seeds=1"]
+SEARCH = ["num_iters=2", "shapers_per_iter=1", "final_seeds=1"]
 CANDIDATE = """
 from envcoder_bench.tasks.Pendulum.human import compute_reward as human_reward
 from envcoder_bench.tasks.Pendulum.unshaped import compute_observation
@@ -275,8 +275,7 @@ TETRA = "v 0 0 0\nv 0.1 0 0\nv 0 0.2 0\nv 0 0 0.5\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("untrusted", [False, True])
-def test_exported_model_with_a_mesh_needs_no_file_of_the_task(folder, tmp_path, monkeypatch, capsys, untrusted):
+def test_exported_model_with_a_mesh_needs_no_file_of_the_task(folder, tmp_path, monkeypatch, capsys):
     rod = '<geom type="capsule" size="0.02" fromto="0 0 0 0 0 0.5" mass="1" contype="0" conaffinity="0"/>'
     change(folder / "pendulum.xml", rod, '<geom type="mesh" mesh="rod" mass="1" contype="0" conaffinity="0"/>')
     change(folder / "pendulum.xml", "<worldbody>", '<asset><mesh name="rod" file="rod.obj"/></asset>\n  <worldbody>')
@@ -284,8 +283,7 @@ def test_exported_model_with_a_mesh_needs_no_file_of_the_task(folder, tmp_path, 
     (folder / "meshes").mkdir()
     (folder / "meshes" / "rod.obj").write_text(TETRA, encoding="utf-8")
     (tmp_path / "mine.py").write_text(CANDIDATE, encoding="utf-8")
-    words = ["--task", "pendulum", "--candidates", "mine.py", "--output_dir", "run", *["--untrusted"] * untrusted]
-    assert main([*words, *SMALL]) == 0
+    assert main(["--task", "pendulum", "--candidates", "mine.py", "--output_dir", "run", *SMALL]) == 0
     own = mujoco.MjModel.from_xml_path(str(folder / "pendulum.xml"))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "assets").write_text("mine", encoding="utf-8")
@@ -355,18 +353,25 @@ class StopAfter(Reporter):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("untrusted", [False, True])
-def test_stopped_run_of_an_outside_task_resumes_to_the_same_result(folder, tmp_path, untrusted):
+def test_stopped_jailed_run_of_an_outside_task_resumes_to_the_same_result(folder, tmp_path):
     (tmp_path / "pendulum.yaml").write_text("name: Pendulum\nenv: {torque: 1.25, episodeLength: 9}\n", encoding="utf-8")
     (tmp_path / "mine.py").write_text(CANDIDATE, encoding="utf-8")
-    words = ["--task", str(folder), "--task_config", "pendulum.yaml", "--candidates", "mine.py", *SMALL[:-1]]
-    words += ["--untrusted"] * untrusted
+    words = [
+        "--task",
+        str(folder),
+        "--task_config",
+        "pendulum.yaml",
+        "--candidates",
+        "mine.py",
+        "--untrusted",
+        *SMALL[:-1],
+    ]
     assert main([*words, "--output_dir", "whole"]) == 0
     cfg = OmegaConf.load(tmp_path / "whole" / "config.yaml")
     assert (cfg.task.env.torque, cfg.task.env.episodeLength, cfg.task_source) == (1.25, 9, str(folder))
     watch = StopAfter()
     given = ["evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1"]
-    given += ["task.env.torque=1.25", "task.env.episodeLength=9", f"untrusted={untrusted}"]
+    given += ["task.env.torque=1.25", "task.env.episodeLength=9", "untrusted=true"]
     settings = {"num_envs_per_candidate": 4, "learning_iterations": 2, "sim": "mujoco_cpu", "device": "cpu"}
     stopped = evaluate(
         str(folder), ["mine.py"], overrides=given, output_dir="stopped", reporter=watch, stop=watch.stop, **settings
@@ -423,7 +428,7 @@ def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path, 
     words = ["--task", task, "--llm", "evolve", "--task_config", "pendulum/task.yaml", "task.env.torque=1.25", *SMALL]
     assert auto_shape.main([*words, *SEARCH, "--output_dir", "search"]) == 0
     archive = read_archive(tmp_path / "search" / "archive.json")
-    assert [attempt.status for attempt in archive.attempts] == ["ok"] * 4
+    assert [attempt.status for attempt in archive.attempts] == ["ok"] * 2
     assert all(len(archive.baselines[name].by_seed) == 2 for name in ("human", "unshaped"))
     config = OmegaConf.load(tmp_path / "search" / "config.yaml")
     assert config.task == task and "untrusted=true" in config.overrides

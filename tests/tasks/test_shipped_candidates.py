@@ -12,12 +12,12 @@ from envcoder_bench.core import stream
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
-from envcoder_bench.tasks.registry import baseline_path, make_task, task_names
+from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 FOLDER = project_folder("user_functions")
 FILES = {name: sorted((FOLDER / name).glob("*.py")) for name in task_names()}
-BASELINES = [(name, baseline_path(name, which)) for name in task_names() for which in ("human", "unshaped")]
-SPARSE = [(name, baseline_path(name, "sparse")) for name in ("Ant", "Humanoid")]
+BASELINES = [(name, get_spec(name).baseline_path(which)) for name in task_names() for which in ("human", "unshaped")]
+SPARSE = [(name, get_spec(name).baseline_path("sparse")) for name in ("Ant", "Humanoid")]
 # rewards without components
 ONE_TERM = ("000_height", "001_cosine", "002_sparse", "004_only_penalties", "005_only_penalties", "sparse")
 ALL = [(name, path) for name, paths in FILES.items() for path in paths]

@@ -1,10 +1,7 @@
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from envcoder_bench.core.folders import project_folder
+from envcoder_bench.run.config import compose_config, train_defaults
 from envcoder_bench.tasks import registry
 
 TASKS = [
@@ -26,8 +23,8 @@ def test_every_task_has_its_files():
         assert registry.get_spec(name).task_class.name == name
         for file in (
             registry.get_spec(name).model_path,
-            registry.baseline_path(name, "human"),
-            registry.baseline_path(name, "unshaped"),
+            registry.get_spec(name).baseline_path("human"),
+            registry.get_spec(name).baseline_path("unshaped"),
             project_folder("cfg") / "task" / f"{name}.yaml",
             project_folder("cfg") / "train" / f"{name}PPO.yaml",
         ):
@@ -44,7 +41,7 @@ def test_unknown_task_is_reported_with_near_match_and_all_tasks(word, hint):
 
 
 def test_unknown_task_without_near_match_is_reported_with_all_tasks():
-    for call in (registry.get_spec, registry.state_table, lambda name: registry.baseline_path(name, "human")):
+    for call in (registry.get_spec, registry.find_spec):
         with pytest.raises(ValueError, match=rf"^unknown task 'Zebra'; there are {', '.join(TASKS)}$"):
             call("Zebra")
     with pytest.raises(ValueError, match="unknown task"):
@@ -54,21 +51,15 @@ def test_unknown_task_without_near_match_is_reported_with_all_tasks():
 def test_unknown_baseline_is_refused():
     message = r"unknown baseline 'humam' \(did you mean human\?\); there are human, unshaped"
     with pytest.raises(ValueError, match=message):
-        registry.baseline_path("Anymal", "humam")
-
-
-@pytest.mark.slow
-def test_state_table_imports_no_physics_engine():
-    code = (
-        "import sys; from envcoder_bench.tasks import registry; registry.state_table('Anymal');"
-        "print([m for m in ('mujoco', 'mujoco_warp', 'warp') if m in sys.modules])"
-    )
-    root = Path(__file__).resolve().parents[2]
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
-    assert run.stdout.strip() == "[]"
+        registry.get_spec("Anymal").baseline_path("humam")
 
 
 def test_state_table_marks_constants_and_per_environment_keys():
-    table = registry.state_table("Cartpole").splitlines()
+    table = registry.get_spec("Cartpole").state_table().splitlines()
     assert "| `cart_pos` | (n,) | m | cart's position on the rail |" in table
     assert "| `reset_dist` | constant | m | the cart's range is from minus to plus this |" in table
+
+
+def test_files_of_ppo_are_merged_as_hydra_merges_them():
+    for name in TASKS:
+        assert train_defaults(registry.find_spec(name)) == compose_config(name).train, name

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from envcoder_bench.isaacgym import terrain_utils
+from envcoder_bench.isaacgym.api import terrain_utils
 from envcoder_bench.terrain import generators
 from envcoder_bench.terrain.grid import TYPES, GridParams, column_types, make_grid, step_height
 from envcoder_bench.terrain.scan import HeightLookup

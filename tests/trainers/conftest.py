@@ -2,7 +2,7 @@ import pytest
 import torch
 from kernel_device import INTERPRETED
 
-from envcoder_bench.trainers.ppo import activations, sums, triton_kernels
+from envcoder_bench.trainers.ppo import activations, backend
 
 torch.set_num_threads(1)  # these tests are many small operations: threads would only wait for each other
 
@@ -11,6 +11,5 @@ torch.set_num_threads(1)  # these tests are many small operations: threads would
 def kernels_run_where_triton_interprets_them(request, monkeypatch):
     """Let the learner use its kernels on the CPU, which it otherwise does on CUDA alone."""
     if INTERPRETED and request.node.get_closest_marker("kernels"):
-        monkeypatch.setattr(triton_kernels, "usable_on", lambda device, dtype: dtype == torch.float32)
+        monkeypatch.setattr(backend, "usable_on", lambda device, dtype: dtype == torch.float32)
         monkeypatch.setattr(activations, "_ELU_CPU", activations.ELU)
-        monkeypatch.setattr(sums, "is_fixed", lambda device: sums.is_deterministic())

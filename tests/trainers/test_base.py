@@ -1,10 +1,14 @@
 """The training loop: the order and arguments of calls."""
 
+import importlib.util
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from envcoder_bench.core import triton_import
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import Trainer, train_iteration
@@ -99,3 +103,24 @@ def test_trainer_without_all_abstract_methods_cannot_be_instantiated() -> None:
 
     with pytest.raises(TypeError, match="abstract"):
         Half(GroupLayout(1, 1), [1], [1], [0], {}, torch.device("cpu"))  # type: ignore[abstract]
+
+
+def test_files_of_kernels_can_be_imported_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Path(triton_import.__file__).parents[1]
+    kernels = [path for folder in ("env", "trainers") for path in (package / folder).rglob("*.py")]
+    kernels = [path for path in kernels if "@jit" in path.read_text()]
+    assert len(kernels) > 5
+
+    def execute(name: str, path: Path) -> Any:
+        spec: Any = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    for name in ("triton", "triton.language"):
+        monkeypatch.setitem(sys.modules, name, None)
+    without = execute("envcoder_bench.core.triton_import", package / "core/triton_import.py")
+    assert not without.usable_on(torch.device("cuda"), torch.float32)
+    for path in kernels:
+        execute("without_triton", path)

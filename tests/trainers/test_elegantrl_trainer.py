@@ -57,16 +57,16 @@ def test_global_generators_are_neither_read_nor_changed():
 
 def test_resumed_training_is_bitwise_equal_to_uninterrupted_training(tmp_path):
     straight, first, second = Run([0, 2]).train(4), Run([0, 2]).train(2), Run([0, 2])
-    torch.save((first.trainer.state(), first.env.get_state(), first.obs), tmp_path / "state.pth")
+    torch.save((first.trainer.get_state(), first.env.get_state(), first.obs), tmp_path / "state.pth")
     state, env, obs = torch.load(tmp_path / "state.pth", weights_only=True)
-    second.trainer.load_state(state)
+    second.trainer.set_state(state)
     second.env.set_state(env)
     second.obs = obs
     second.train(2)
     for group in range(2):
         assert_bitwise(straight.weights(group), second.weights(group))
     with pytest.raises(ValueError, match="the checkpoint has 2 groups and this run has 1"):
-        Run([0]).trainer.load_state(state)
+        Run([0]).trainer.set_state(state)
 
 
 def test_training_improves_the_return():

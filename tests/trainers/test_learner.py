@@ -88,10 +88,10 @@ def test_padding_stays_zero_and_inert(normalize: bool) -> None:
     assert (dirty.adam.exp_avg != 0).sum() <= used
 
 
-def test_state_dict_restores_bitwise() -> None:
+def test_state_restores_bitwise() -> None:
     first, second = make_learner(), make_learner()
     first.update(play(first, 0), 1)
-    second.load_state_dict(first.state_dict())
+    second.set_state(first.get_state())
     for learner in (first, second):
         learner.update(play(learner, 1), 2)
     assert torch.equal(first.network.flat, second.network.flat)
@@ -115,32 +115,32 @@ def test_layers_that_read_a_copy_of_the_weights_give_the_same(
     def backward(grad: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
         out.copy_((grad @ weight.mT) * torch.where(y > 0, 1.0, y + 1.0))
 
-    own = make_params()["network"]["mlp"]
-    own["activation"] = activation
+    layers = {**make_params()["network"]["mlp"], "activation": activation}
 
     def train() -> list[torch.Tensor]:
-        learner, resumed = (make_learner(network__separate=separate, network__mlp=own) for _ in range(2))
+        learner, resumed = (make_learner(network__separate=separate, network__mlp=layers) for _ in range(2))
         for seed in range(2):
             learner.update(play(learner, seed), seed + 1)
-        resumed.load_state_dict(learner.state_dict())
-        found = list(vars(play(resumed, 2)).values())
-        network = make_learner(network__separate=separate, network__mlp=own).network
+        resumed.set_state(learner.get_state())
+        acted = list(vars(play(resumed, 2)).values())
+        network = make_learner(network__separate=separate, network__mlp=layers).network
         for k in range(3):
             network.load(k, learner.export(k))
         obs = resumed.new_rollout().obs[:, :, 0] + 1.0
-        return [*found, learner.network.flat, *network.forward(obs), network.policy(obs), network.value(obs)]
+        return [*acted, learner.network.flat, *network.forward(obs), network.policy(obs), network.value(obs)]
 
     if activation == "elu":
         for module in (architecture, networks):
             monkeypatch.setattr(module, "get_activation", lambda name, device: NONE if name == "None" else ELU)
-    wanted = train()
-    monkeypatch.setattr(mlp, "has_kernel_of_layers", lambda x: True)
+    wanted, size = train(), make_learner(network__mlp=layers).workspace_size()
+    monkeypatch.setattr(mlp, "has_kernel_of_layers", lambda *args: True)
     for module in (mlp, architecture):
         monkeypatch.setattr(module, "is_fused", lambda activation, *args: activation is ELU)
     for name, function in (("linear", linear), ("elu_linear_backward", backward)):
         monkeypatch.setattr(mlp, name, function)
     monkeypatch.setattr(mlp, "transpose", lambda x, out: out.copy_(x.mT))
     torch.testing.assert_close(train(), wanted, rtol=1e-4, atol=1e-5)
+    assert activation != "elu" or make_learner(network__mlp=layers).workspace_size() < 0.85 * size
 
 
 def test_first_minibatch_sees_the_policy_of_the_rollout() -> None:
@@ -155,21 +155,21 @@ def test_group_states_are_independent_of_the_widths_of_other_groups() -> None:
     stack = make_learner(entropy_coef=0.1)
     for seed in range(2):
         stack.update(play(stack, seed), seed + 1)
-    state = stack.state_dict()
+    state = stack.get_state()
     parts = stack.split_state(state)
     _assert_same(stack.join_states(parts), state)
     # in another order, beside a wider one
     kept = [2, 0]
     obs_dims, action_dims = [OBS_DIMS[k] for k in kept], [ACTION_DIMS[k] for k in kept]
     wider = GroupedLearner([20, *obs_dims], [6, *action_dims], [1, 9, 7], make_params(entropy_coef=0.1), 6)
-    first = wider.split_state(wider.state_dict())[0]
+    first = wider.split_state(wider.get_state())[0]
     first["adam"]["powers"] = parts[0]["adam"]["powers"]
-    wider.load_state_dict(wider.join_states([first, *(parts[k] for k in kept)]))
-    for k, part in zip(kept, wider.split_state(wider.state_dict())[1:]):
+    wider.set_state(wider.join_states([first, *(parts[k] for k in kept)]))
+    for k, part in zip(kept, wider.split_state(wider.get_state())[1:]):
         _assert_same(part, parts[k])
-    for k, place in zip(kept, (1, 2)):
+    for k, position in zip(kept, (1, 2)):
         for key, value in stack.export(k).items():
-            assert torch.equal(wider.export(place)[key], value), key
+            assert torch.equal(wider.export(position)[key], value), key
     first["adam"]["powers"] = first["adam"]["powers"] * 0.9
     with pytest.raises(ValueError, match="not at the same iteration"):
         wider.join_states([first, *(parts[k] for k in kept)])

@@ -51,8 +51,3 @@ def test_groups_beyond_the_concurrent_ones_need_no_workspace(monkeypatch: pytest
     assert computed.total(100) == 100 * one.per_group + 2 * one.workspace
     monkeypatch.setattr(memory, "WORKSPACE_BYTES", 1)
     assert learner_bytes(48, 12, 64, params(), CPU).at_once(100) == 1
-
-
-def test_unsupported_params_are_refused() -> None:
-    with pytest.raises(ValueError, match="mixed_precision"):
-        learner_bytes(48, 12, 64, params(mixed_precision=True), CPU)

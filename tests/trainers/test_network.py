@@ -10,12 +10,11 @@ import torch
 from kernel_device import DEVICE, compares_kernels
 from oracle import make_params
 from rl_games.algos_torch.model_builder import ModelBuilder
+from rl_games.algos_torch.network_builder import NetworkBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
 
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import architecture, mlp, triton_kernels
-from envcoder_bench.trainers.ppo import network as networks
-from envcoder_bench.trainers.ppo.activations import ELU
+from envcoder_bench.trainers.ppo.activations import _ACTIVATIONS, Activation, get_activation
 from envcoder_bench.trainers.ppo.hyperparameters import ACTIVATIONS
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.mlp import carved_size
@@ -24,6 +23,26 @@ from envcoder_bench.trainers.ppo.network import StackedActorCritic
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
 CPU = torch.device("cpu")
 NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+EACH = [(name, "CUDA", activation) for name, activation in _ACTIVATIONS.items()]
+EACH += [(name, "CPU", get_activation(name, CPU)) for name in _ACTIVATIONS if name == "elu"]
+
+
+@pytest.mark.parametrize("name, where, activation", EACH, ids=[f"{name} on {where}" for name, where, _ in EACH])
+def test_value_and_derivative_match_rl_games(name: str, where: str, activation: Activation) -> None:
+    stock = NetworkBuilder.BaseNetwork().activations_factory.create(name)
+    z = (3 * torch.randn(3, 50, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).requires_grad_()
+    expected, weight = stock(z), torch.linspace(-1, 1, 7, dtype=torch.float64).expand(3, 50, 7)
+    y, grad = z.detach().clone(), weight.clone()
+    kept = torch.full_like(y, float("nan")) if activation.keeps else None
+    activation.forward(y, kept)
+    activation.backward(grad, y, kept)
+    torch.testing.assert_close(y, expected.detach(), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(grad, torch.autograd.grad(expected, z, weight)[0], rtol=1e-12, atol=1e-13)
+    without = z.detach().clone()
+    activation.forward(without, None)
+    assert torch.equal(without, y)
 
 
 def stock_model(params: dict[str, Any], obs_dim: int, action_dim: int, seed: int) -> torch.nn.Module:
@@ -46,94 +65,44 @@ def padded_obs(network: StackedActorCritic) -> torch.Tensor:
 
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_outputs_match_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
-    params = make_params(network__separate=separate, network__value_activation=activation)
-    params["network"]["mlp"]["activation"] = activation
-    params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
-    network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
-    obs = padded_obs(network)
-    mu, value = network.forward(obs)
-    torch.testing.assert_close(network.policy(obs), mu)
-    torch.testing.assert_close(network.value(obs), value)
-    for k, (o, a, seed) in enumerate(zip(OBS_DIMS, ACTION_DIMS, SEEDS)):
-        stock = stock_model(params, o, a, seed).a2c_network
-        own = network.export(k)
-        assert own.keys() == {f"a2c_network.{key}" for key in stock.state_dict()}
-        for key, tensor in stock.state_dict().items():
-            assert torch.equal(own[f"a2c_network.{key}"], tensor), key
-        stock_mu, stock_sigma, stock_value, _ = stock({"obs": obs[k, :, :o]})
-        torch.testing.assert_close(mu[k, :, :a], stock_mu)
-        torch.testing.assert_close(value[k], stock_value.squeeze(1))
-        torch.testing.assert_close(network.log_sigma()[k, :, :a].expand(20, a), stock_sigma)
-        assert (mu[k, :, a:] == 0).all() and (network.log_sigma()[k, :, a:] == 0).all()
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("separate", [False, True])
-def test_gradients_match_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
+def test_outputs_and_gradients_match_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
     params = make_params(network__separate=separate, network__value_activation=activation)
     params["network"]["mlp"]["activation"] = activation
     params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
     network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
     obs, weight = padded_obs(network), torch.tensor([1.0, 10.0, 100.0])
-    sizes = network.architecture.workspace_shapes(3, 20)
+    mu, value = network.forward(obs)
+    torch.testing.assert_close((network.policy(obs), network.value(obs)), (mu, value))
+
     # whatever the memory held before: not even NaN may shine through
-    work = network.make_workspace(torch.full((carved_size(sizes),), float("nan")), 20)
+    size = carved_size(network.architecture.workspace_shapes(3, 20))
+    work = network.make_workspace(torch.full((size,), float("nan")), 20)
     work.obs.copy_(obs)
     output = network.forward_for_training(work)
-    mu, value = network.forward(obs)
     torch.testing.assert_close((output.mu, output.value), (mu, value))
 
-    # of the sum of all squares, times a weight per group
+    # gradients of the sum of all squares, times a weight per group
     output.d_mu.copy_(2 * weight.view(3, 1, 1) * mu)
     output.d_value.copy_(2 * weight.view(3, 1) * value)
     grad = network.backward(work, output, 2 * weight.view(3, 1, 1) * network.log_sigma())
-    mine = network.by_key(*network.architecture.views(grad))
+    gradients = network.by_key(*network.architecture.views(grad))
     for k, (o, a, seed) in enumerate(zip(OBS_DIMS, ACTION_DIMS, SEEDS)):
         stock = stock_model(params, o, a, seed).a2c_network
-        mu, sigma, value, _ = stock({"obs": obs[k, :, :o]})
-        (weight[k] * (mu.square().sum() + value.square().sum() + sigma[0].square().sum())).backward()
+        exported = network.export(k)
+        assert exported.keys() == {f"a2c_network.{key}" for key in stock.state_dict()}
+        stock_mu, stock_sigma, stock_value, _ = stock({"obs": obs[k, :, :o]})
+        torch.testing.assert_close(mu[k, :, :a], stock_mu.detach())
+        torch.testing.assert_close(value[k], stock_value.detach().squeeze(1))
+        torch.testing.assert_close(network.log_sigma()[k, :, :a].expand(20, a), stock_sigma.detach())
+        assert (mu[k, :, a:] == 0).all() and (network.log_sigma()[k, :, a:] == 0).all()
+
+        (weight[k] * (stock_mu.square().sum() + stock_value.square().sum() + stock_sigma[0].square().sum())).backward()
         for key, parameter in stock.named_parameters():
-            own = mine[f"a2c_network.{key}"][k]
-            if key.endswith("weight"):
-                own = own[: parameter.shape[1], : parameter.shape[0]].t()
-            else:
-                own = own[0, : parameter.shape[0]]
-            torch.testing.assert_close(own, parameter.grad, rtol=1e-4, atol=1e-4)
-        own_size = sum(p.numel() for p in stock.parameters())
-        assert (grad[k] != 0).sum() <= own_size  # none in the padding
-
-
-@pytest.mark.parametrize("separate", [False, True])
-@pytest.mark.parametrize("groups", [1, 3])
-def test_gradients_that_overwrite_the_activations_are_the_same(
-    groups: int, separate: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the fused kernels do on CUDA, in less memory; two minibatches in it, so that nothing of the first remains."""
-
-    def backward(grad: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
-        out.copy_((grad @ weight.mT) * torch.where(y > 0, 1.0, y + 1.0))
-
-    for module in (architecture, networks):
-        monkeypatch.setattr(module, "get_activation", lambda name, device: ELU)
-    monkeypatch.setattr(mlp, "elu_linear_backward", backward)
-    found, sizes = [], []
-    for fused in (False, True):
-        monkeypatch.setattr(triton_kernels, "usable_on", lambda device, dtype, fused=fused: fused)
-        params = make_params(network__separate=separate)
-        params["network"]["mlp"]["units"] = [32, 24, 16]
-        network = StackedActorCritic(params, OBS_DIMS[:groups], ACTION_DIMS[:groups], SEEDS[:groups], CPU)
-        sizes.append(carved_size(network.architecture.workspace_shapes(groups, 20)))
-        work, rng = network.make_workspace(torch.full(sizes[-1:], float("nan")), 20), torch.Generator().manual_seed(0)
-        for _ in range(2):
-            work.obs.copy_(torch.randn(work.obs.shape, generator=rng))
-            output = network.forward_for_training(work)
-            for d in (output.d_mu, output.d_value):
-                d.copy_(torch.randn(d.shape, generator=rng))
-            found.append(network.backward(work, output, torch.zeros_like(network.log_sigma())).clone())
-    assert sizes[1] < 0.75 * sizes[0]
-    assert found[0].abs().sum() > 0
-    torch.testing.assert_close(found[2:], found[:2])
+            assert torch.equal(exported[f"a2c_network.{key}"], parameter.detach()), key
+            own = gradients[f"a2c_network.{key}"][k]
+            own = own[: parameter.shape[1], : parameter.shape[0]].t() if key.endswith("weight") else own[0]
+            torch.testing.assert_close(own[: len(parameter)], parameter.grad, rtol=1e-4, atol=1e-4)
+        assert (grad[k] != 0).sum() <= sum(p.numel() for p in stock.parameters())  # none in the padding
 
 
 def test_construction_leaves_the_global_generator_unchanged(capsys: pytest.CaptureFixture) -> None:

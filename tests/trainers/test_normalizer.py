@@ -5,9 +5,10 @@ import pytest
 import torch
 from rl_games.algos_torch.running_mean_std import RunningMeanStd
 
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
 
-CPU = torch.device("cpu")
+CPU, TORCH = torch.device("cpu"), Backend(kernels=False, fixed_order=False)
 
 
 @pytest.fixture(name="batches")
@@ -20,7 +21,7 @@ def _batches() -> torch.Tensor:
 
 
 def test_normalizer_matches_rl_games_for_every_group(batches: torch.Tensor) -> None:
-    grouped = GroupedRunningMeanStd([2, 4, 3], CPU)
+    grouped = GroupedRunningMeanStd(TORCH, [2, 4, 3], CPU)
     with contextlib.redirect_stdout(io.StringIO()):
         stock = [RunningMeanStd((d,)) for d in (2, 4, 3)]
     for batch in batches:
@@ -39,7 +40,7 @@ def test_normalizer_matches_rl_games_for_every_group(batches: torch.Tensor) -> N
 
 
 def test_padding_is_inert_even_if_not_zero(batches: torch.Tensor) -> None:
-    clean, dirty = (GroupedRunningMeanStd([2, 4, 3], CPU) for _ in range(2))
+    clean, dirty = (GroupedRunningMeanStd(TORCH, [2, 4, 3], CPU) for _ in range(2))
     polluted = batches.clone()
     polluted[:, 0, :, 2:] = 1e6
     for batch, other in zip(batches, polluted):
@@ -51,7 +52,7 @@ def test_padding_is_inert_even_if_not_zero(batches: torch.Tensor) -> None:
 
 
 def test_frozen_group_keeps_its_statistics_without_affecting_others(batches: torch.Tensor) -> None:
-    free, frozen = (GroupedRunningMeanStd([2, 4, 3], CPU) for _ in range(2))
+    free, frozen = (GroupedRunningMeanStd(TORCH, [2, 4, 3], CPU) for _ in range(2))
     alive = torch.tensor([True, False, True])
     for batch in batches:
         free.update(batch)
@@ -64,8 +65,8 @@ def test_frozen_group_keeps_its_statistics_without_affecting_others(batches: tor
             assert torch.equal(frozen.export(k)[key], value)
 
 
-def test_state_dict_restores_the_normalizer(batches: torch.Tensor) -> None:
-    a, b = (GroupedRunningMeanStd([2, 4, 3], CPU) for _ in range(2))
+def test_state_restores_the_normalizer(batches: torch.Tensor) -> None:
+    a, b = (GroupedRunningMeanStd(TORCH, [2, 4, 3], CPU) for _ in range(2))
     a.update(batches[0])
-    b.load_state_dict(a.state_dict())
+    b.set_state(a.get_state())
     assert torch.equal(a.normalize(batches[1]), b.normalize(batches[1]))

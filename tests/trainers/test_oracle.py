@@ -1,6 +1,8 @@
 """K stacked groups after several updates equal K stock rl_games agents on the same rollouts."""
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -94,38 +96,33 @@ CASES: dict[str, dict[str, Any]] = {
     "no value clip": {"clip_value": False, "value_bootstrap": False},
     "smooth clamp": {"use_smooth_clamp": True, "bound_loss_type": "regularisation"},
     "bounded noise": {"entropy_coef": 0.5, "network__space": SPACE},
+    "free noise": {"entropy_coef": 0.5},
     "no surrogate": {"ppo": False, "bound_loss_type": "none"},
 }
 
 
-@pytest.mark.slow
+@pytest.fixture(name="history_of", scope="module")
+def _history_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, torch.Tensor]]:
+    """Compare in float64, once per case; return the learner's statistics."""
+    return functools.cache(
+        lambda case: compare(make_params(**CASES[case]), tmp_path_factory.mktemp("stock"), torch.float64)
+    )
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_training_matches_stock_agents(case: str, tmp_path: Any) -> None:
-    history = compare(make_params(**CASES[case]), tmp_path, torch.float64)
+def test_training_matches_stock_agents(case: str, history_of: Any) -> None:
+    history = history_of(case)
     if case != "no surrogate":
         assert (history["bounds_loss"] > 1e-2).any(dim=0).all()
     if case in ("shared", "separate"):
         rates = torch.cat([torch.full((1, 3), 3e-4), history["learning_rate"]])
         assert (rates.diff(dim=0) > 0).any() and (rates.diff(dim=0) < 0).any()  # the rate rose and fell
+    if case in ("no gradient clip", "no value clip", "hard gradient clip"):  # the clips are active in the others
+        assert not torch.allclose(history_of("shared")["value_loss"], history["value_loss"], rtol=1e-3)
 
 
-@pytest.mark.slow
-def test_gradient_clip_and_value_clip_change_the_loss(tmp_path: Any) -> None:
-    """Checks that the clips are active in the cases above."""
-    losses = {
-        case: compare(make_params(**CASES[case]), tmp_path, torch.float64)["value_loss"]
-        for case in ("shared", "no gradient clip", "no value clip", "hard gradient clip")
-    }
-    for case in ("no gradient clip", "no value clip", "hard gradient clip"):
-        assert not torch.allclose(losses["shared"], losses[case], rtol=1e-3), case
-
-
-@pytest.mark.slow
-def test_entropy_bonus_raises_the_noise_only_to_its_bound(tmp_path: Any) -> None:
-    bounded, free = (
-        compare(make_params(entropy_coef=0.5, **own), tmp_path, torch.float64)
-        for own in ({"network__space": SPACE}, {})
-    )
+def test_entropy_bonus_raises_the_noise_only_to_its_bound(history_of: Any) -> None:
+    bounded, free = history_of("bounded noise"), history_of("free noise")
     most = torch.tensor(ACTION_DIMS) * (0.5 + 0.5 * math.log(2.0 * math.pi) + math.log(MAX_SIGMA))
     assert (free["entropy"][-1] > most).all()  # otherwise the bound would not matter
     assert (bounded["entropy"] <= most + 1e-9).all()

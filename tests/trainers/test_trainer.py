@@ -17,8 +17,10 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import Stats, train_iteration
-from envcoder_bench.trainers.ppo import memory, sums, trainer, triton_kernels
+from envcoder_bench.trainers.ppo import memory, trainer
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equal_blocks, draw_noise, new_noise
+from envcoder_bench.trainers.ppo.linear import product
 from envcoder_bench.trainers.ppo.memory import learner_bytes
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
@@ -43,11 +45,11 @@ class Run:
     def weights(self, group: int) -> dict[str, torch.Tensor]:
         return self.trainer.export(group)["model"]
 
-    def state(self) -> dict[str, Any]:
-        return {"trainer": self.trainer.state(), "env": self.env.get_state(), "obs": self.obs.cpu()}
+    def get_state(self) -> dict[str, Any]:
+        return {"trainer": self.trainer.get_state(), "env": self.env.get_state(), "obs": self.obs.cpu()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.trainer.load_state(state["trainer"])
+        self.trainer.set_state(state["trainer"])
         self.env.set_state(state["env"])
         self.obs = state["obs"].to(self.env.device)
 
@@ -107,7 +109,7 @@ def test_group_failing_on_the_last_step_of_a_rollout_does_not_learn_from_it() ->
 def test_failed_group_in_a_larger_block_takes_zero_actions() -> None:
     env = make_env([0, 1, 2])
     dims, answers = (env.obs_dims, env.action_dims, env.group_seeds), torch.zeros(3, 3, 6, 8)
-    block = LearnerBlock(slice(0, 3), *dims, make_params(), 6, torch.device("cpu"), answers)
+    block = LearnerBlock(Backend(False, False), slice(0, 3), *dims, make_params(), 6, torch.device("cpu"), answers)
     noise = new_noise([block], 8)
     draw_noise([block], 0, noise)
     obs, actions = env.layout.split(env.reset()), torch.ones(3, 6, 5)
@@ -123,7 +125,7 @@ def test_resumed_training_is_bitwise_equal_to_uninterrupted_training(tmp_path: P
     straight, first, second = (Run(make_env([0, 1, 2], fails_at={1: 30}), **options) for _ in range(3))
     straight.train(6)
     first.train(3)
-    torch.save(first.state(), tmp_path / "checkpoint.pth")
+    torch.save(first.get_state(), tmp_path / "checkpoint.pth")
     second.restore(torch.load(tmp_path / "checkpoint.pth", weights_only=True))
     second.train(6)
     for group in range(3):
@@ -187,9 +189,9 @@ def test_blocks_of_equal_widths_contain_only_adjacent_groups() -> None:
 
 
 def test_restoring_a_run_with_other_groups_fails() -> None:
-    state = Run(make_env([0, 1])).trainer.state()
+    state = Run(make_env([0, 1])).trainer.get_state()
     with pytest.raises(ValueError, match=r"checkpoint has 2 learners and this run has 1: resume with the same"):
-        Run(make_env([0])).trainer.load_state(state)
+        Run(make_env([0])).trainer.set_state(state)
 
 
 class LinearStockAgent(StockAgent):
@@ -349,14 +351,15 @@ def test_products_and_sums_match_torch() -> None:
     torch.set_float32_matmul_precision("highest")
     try:
         want = a @ b
-        torch.testing.assert_close(triton_kernels.product(a, b, torch.empty_like(want)), want)
-        back = triton_kernels.product(a.mT, want, torch.empty_like(b))
+        torch.testing.assert_close(product(a, b, torch.empty_like(want)), want)
+        back = product(a.mT, want, torch.empty_like(b))
         torch.testing.assert_close(back, a.mT @ want, rtol=1e-4, atol=1e-3)
     finally:
         torch.set_float32_matmul_precision(before)
     with settings_kept():
         use_deterministic_algorithms()
-        assert sums.in_fixed_order(a)
+        sums = Backend.choose(DEVICE)
+        assert sums.fixed_order
         torch.testing.assert_close(sums.total(a, keepdim=True), a.sum(dim=1, keepdim=True), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(sums.mean(a[..., 0]), a[..., 0].mean(dim=1), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(sums.std(a[..., 0]), a[..., 0].std(dim=1))
@@ -389,7 +392,7 @@ def test_failed_group_on_cuda_is_frozen_and_others_continue() -> None:
     assert (env.layout.split(env.actions)[1] == 0).all()
     assert all(torch.isfinite(value).all() for group in (0, 2) for value in own.weights(group).values())
     resumed = Run(make_env([0, 1, 2], device="cuda"), device="cuda")
-    resumed.restore(own.state())
+    resumed.restore(own.get_state())
     assert_bitwise(own.weights(0), resumed.weights(0))
 
 
@@ -400,7 +403,7 @@ def test_resumed_run_on_cuda_matches_the_uninterrupted_one() -> None:
     straight, first, second = (Run(make_env([0, 1, 2], device="cuda"), **options) for _ in range(3))
     straight.train(6)
     first.train(3)
-    second.restore(first.state())
+    second.restore(first.get_state())
     second.train(6)
     for group in range(3):
         for key, value in straight.weights(group).items():
@@ -462,15 +465,15 @@ def test_states_are_split_and_joined_across_blocks_of_any_size(monkeypatch, befo
     blocks_of(before)
     first = Run(make_env(list(range(8))))
     first.train(2)
-    parts = first.trainer.split_state(first.trainer.state())
+    parts = first.trainer.split_state(first.trainer.get_state())
     kept = [6, 1, 5, 0, 3]
     blocks_of(after)
     second = Run(make_env(kept))
-    second.trainer.load_state(second.trainer.join_states([parts[g] for g in kept]))
+    second.trainer.set_state(second.trainer.join_states([parts[g] for g in kept]))
     assert second.trainer.epoch == 2
     for place, g in enumerate(kept):
         assert_bitwise(second.weights(place), first.weights(g))
-    again = second.trainer.split_state(second.trainer.state())
+    again = second.trainer.split_state(second.trainer.get_state())
     for place, g in enumerate(kept):
         assert_bitwise(flat(again[place]), flat(parts[g]))
 

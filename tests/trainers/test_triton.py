@@ -1,6 +1,7 @@
 """Triton's kernels give what torch's operations give, on CUDA or in Triton's interpreter."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,28 +11,26 @@ from oracle import make_params
 from torch import Tensor
 
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import block as blocks
-from envcoder_bench.trainers.ppo import losses, ppo, triton_acting, triton_adam, triton_kernels, triton_linear
+from envcoder_bench.trainers.ppo import acting, linear, schedules
+from envcoder_bench.trainers.ppo.advantages import generalized_advantages
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
-from envcoder_bench.trainers.ppo.objective import differentiate
+from envcoder_bench.trainers.ppo.objective import differentiate, neglogp
 from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
 
 pytestmark = KERNELS
 ROUNDED = "medium" if INTERPRETED else "high"  # precision of products for which the layers are kernels
 
 
-def on_both(compute: Callable[[], list[Tensor]], monkeypatch: pytest.MonkeyPatch, tolerance: float = 1e-5) -> None:
+def on_both(compute: Callable[[Backend], list[Tensor]], tolerance: float = 1e-5) -> None:
     """Compare what is computed with the kernels and without."""
-    assert triton_kernels.usable(torch.zeros(1, device=DEVICE))
-    found = compute()
-    with monkeypatch.context() as patch:
-        patch.setattr(triton_kernels, "usable", lambda x: False)
-        wanted = compute()
-    for own, want in zip(found, wanted):
-        torch.testing.assert_close(own, want, rtol=10.0 * tolerance, atol=tolerance)
+    kernels = Backend.choose(DEVICE)
+    assert kernels.kernels
+    for got, want in zip(compute(kernels), compute(Backend(False, False)), strict=True):
+        torch.testing.assert_close(got, want, rtol=10.0 * tolerance, atol=tolerance)
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -48,9 +47,8 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     [([5, 3, 1], 70, 2), ([1], 33, 1), *sizes([([12, 12], 3000, 3)], [([12, 12], 300, 3)])],
 )
 def test_objective(
-    widths: list[int], samples: int, minibatches: int, bound: str, clip_value: bool, smooth: bool, ppo_loss: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    widths: list[int], samples: int, minibatches: int, bound: str, clip_value: bool, smooth: bool, ppo_loss: bool
+) -> None:
     hp = Hyperparameters.from_params(
         make_params(
             bound_loss_type=bound, clip_value=clip_value, use_smooth_clamp=smooth, ppo=ppo_loss, bounds_loss_coef=0.1
@@ -64,27 +62,27 @@ def test_objective(
     change = 0.2 * normal(groups, size, seed=2)
     change += 0.05 * change.sign()  # near a ratio of 1, the smooth clamp's branches differ by rounding alone
 
-    def compute() -> list[Tensor]:
+    def compute(backend: Backend) -> list[Tensor]:
         result, gradient = normal(groups, samples, 16) * 1.2, torch.zeros(groups, samples, 16, device=DEVICE)
         result[..., :most] *= mask
         mu, actions = result[..., :most], normal(groups, size, most, seed=1) * mask
-        neglogp = losses.neglogp(actions, mu.repeat(1, minibatches, 1), log_sigma, dims)
+        old_neglogp = neglogp(actions, mu.repeat(1, minibatches, 1), log_sigma, dims)
         batch = Batch(
-            obs=actions, actions=actions, neglogp=neglogp + change,
+            obs=actions, actions=actions, neglogp=old_neglogp + change,
             values=normal(groups, size, seed=3), returns=normal(groups, size, seed=4),
             advantages=normal(groups, size, seed=5), mus=normal(groups, size, most, seed=6) * mask,
             sigmas=[torch.exp((0.2 * normal(groups, 1, most, seed=7) - 0.5) * mask) for _ in range(minibatches)],
         )  # fmt: skip
         output = ActorCriticOutput(mu, result[..., most], gradient[..., :most], gradient[..., most], None, None)
-        found = []
+        results = []
         for index in range(minibatches):
-            found += differentiate(hp, batch, index, output, log_sigma, dims, mask)
-            found += [gradient * samples, batch.mus.clone(), *batch.sigmas]
+            results += differentiate(backend, hp, batch, index, output, log_sigma, dims, mask)
+            results += [gradient * samples, batch.mus.clone(), *batch.sigmas]
             gradient.zero_()
-        return found
+        return results
 
     # in float32 both differ from float64 by up to 1e-4, where the terms of a sum cancel
-    on_both(compute, monkeypatch, tolerance=5e-4)
+    on_both(compute, tolerance=5e-4)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +95,10 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
     leading = () if groups is None else (groups,)
     x, weight = normal(*leading, rows, width), normal(*leading, width, columns, seed=1)
     copy = torch.empty_like(weight.mT, memory_format=torch.contiguous_format)
-    triton_linear.transpose(weight, copy)
+    linear.transpose(weight, copy)
     assert torch.equal(copy, weight.mT)
     out = torch.full((*leading, rows, columns + 32), 7.0, device=DEVICE)
-    triton_linear.linear(x, copy, out[..., : columns + tail], elu)
+    linear.linear(x, copy, out[..., : columns + tail], elu)
     y = x.double() @ weight.double()
     want = torch.nn.functional.elu(y) if elu else y
     assert (out[..., :columns] - want).norm() < 2e-3 * want.norm()  # TF32 has 11 bits
@@ -116,14 +114,14 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
 @pytest.mark.parametrize("precision", ["highest", ROUNDED])
 def test_acting(
     precision: str, obs_dims: list[int], action_dims: list[int], seeds: list[int], normalize: bool, separate: bool,
-    padded: bool, monkeypatch: pytest.MonkeyPatch,
+    padded: bool,
 ) -> None:  # fmt: skip
     params = make_params(normalize_input=normalize, normalize_value=normalize, network__separate=separate)
-    monkeypatch.setattr(blocks, "is_fixed", lambda device: padded)  # widths beyond the environment's
+    backend = Backend(kernels=True, fixed_order=padded)  # then widths are beyond the environment's
     answers = torch.zeros(3, 7, 70, 8, device=DEVICE)
     with settings_kept():
         torch.set_float32_matmul_precision(precision)
-        block = LearnerBlock(slice(2, 6), obs_dims, action_dims, seeds, params, 70, DEVICE, answers)
+        block = LearnerBlock(backend, slice(2, 6), obs_dims, action_dims, seeds, params, 70, DEVICE, answers)
         learner = block.learner
         learner.network.flat += 0.1 * normal(*learner.network.flat.shape)
         learner.network.weights_changed()
@@ -134,19 +132,22 @@ def test_acting(
         draw_noise([block], 7, numbers)
         block.set_alive([True, False, True, True])
 
-        def compute() -> list[Tensor]:
+        def compute(backend: Backend) -> list[Tensor]:
             """Act in steps 0 and 5, with the same layers in either case."""
+            for part in (learner, learner.obs_normalizer, learner.value_normalizer):
+                if part is not None:
+                    part.backend = replace(backend, fixed_order=padded and backend.kernels)
             step, out = torch.zeros(1, dtype=torch.int64, device=DEVICE), torch.full((2, 7, 70, 20), 7.0, device=DEVICE)
             for t in range(2):
                 block.act(step, normal(7, 70, 50, seed=t), numbers[block.noise_key], out[t, ..., :13])
                 step += 5
             recorded = vars(block.rollout)
-            found = [recorded[name].clone() for name in ("obs", "actions", "mus", "values")]
+            results = [recorded[name].clone() for name in ("obs", "actions", "mus", "values")]
             for name in ("obs", "actions", "mus", "values"):
                 recorded[name].zero_()
-            return [out, *found]
+            return [out, *results]
 
-        on_both(compute, monkeypatch)
+        on_both(compute)
 
 
 def test_recording() -> None:
@@ -155,9 +156,9 @@ def test_recording() -> None:
     truncated = (normal(3 * 70, seed=2) > 1.0) & ~terminated
     answers = torch.full((3, 3, 70, 5), 7.0, device=DEVICE)
     want = answers.clone()
-    for kept, x in zip(want, (reward, terminated | truncated, truncated)):
-        kept[:, :, 3] = x.view(3, 70)
-    triton_acting.record(reward, terminated, truncated, answers, 3)
+    for rows, x in zip(want, (reward, terminated | truncated, truncated)):
+        rows[:, :, 3] = x.view(3, 70)
+    acting.record(True, reward, terminated, truncated, answers, 3)
     assert terminated.any() and truncated.any()
     assert torch.equal(answers, want)
 
@@ -167,25 +168,25 @@ def test_recording() -> None:
 @pytest.mark.parametrize("dims", [[12, 12, 12], [11, 5, 3]])
 @pytest.mark.parametrize("rounds, batches, samples", [(1, 1, 50), (3, 2, 50), (2, 1, 1)])
 def test_statistics_and_normalization(
-    rounds: int, batches: int, samples: int, dims: list[int], one: int | None, alive: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    rounds: int, batches: int, samples: int, dims: list[int], one: int | None, alive: Any
+) -> None:
     mask = None if alive is None else torch.tensor(alive, device=DEVICE)
 
-    def compute() -> list[Tensor]:
-        own = GroupedRunningMeanStd(dims, DEVICE, 12, one=one)
-        found = []
+    def compute(backend: Backend) -> list[Tensor]:
+        normalizer = GroupedRunningMeanStd(backend, dims, DEVICE, 12, one=one)
+        factors = []
         for turn in range(2):
-            given = [normal(3, samples, 12, seed=10 * turn + k) * 3.0 + 1.0 for k in range(batches)]
-            found += [x for factors in own.update_each(given, rounds, mask) for x in factors]
-        return [*found, own.running_mean, own.running_var, own.count, own.normalize(5.0 * given[0])]
+            data = [normal(3, samples, 12, seed=10 * turn + k) * 3.0 + 1.0 for k in range(batches)]
+            factors += [x for pair in normalizer.update_each(data, rounds, mask) for x in pair]
+        statistics = normalizer.running_mean, normalizer.running_var, normalizer.count
+        return [*factors, *statistics, normalizer.normalize(5.0 * data[0])]
 
-    on_both(compute, monkeypatch)
+    on_both(compute)
 
 
 @pytest.mark.parametrize("bootstrap", [True, False])
 @pytest.mark.parametrize("steps", [1, 8, 24])
-def test_advantages(steps: int, bootstrap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advantages(steps: int, bootstrap: bool) -> None:
     hp = Hyperparameters.from_params(make_params(value_bootstrap=bootstrap, gamma=0.9, tau=0.8), 64)
     rollout = Rollout.empty(3, 70, steps, 1, 1, like=torch.zeros(1, device=DEVICE))
     rollout.values.copy_(normal(3, 70, steps))
@@ -193,7 +194,7 @@ def test_advantages(steps: int, bootstrap: bool, monkeypatch: pytest.MonkeyPatch
     rollout.dones.copy_(normal(3, 70, steps, seed=2) > 1.0)
     rollout.time_outs.copy_(normal(3, 70, steps, seed=3) > 1.0)
     rewards = normal(3, 70, steps, seed=4)
-    on_both(lambda: [ppo.generalized_advantages(hp, rollout, rewards)], monkeypatch)
+    on_both(lambda backend: [generalized_advantages(backend, hp, rollout, rewards)])
 
 
 def test_adaptive_learning_rate() -> None:
@@ -202,7 +203,7 @@ def test_adaptive_learning_rate() -> None:
     kl = (0.03 * torch.rand(300, generator=rng)).to(DEVICE)
     rate = (0.02 * torch.rand(300, generator=rng, dtype=torch.float64)).to(DEVICE)
     rate[:50] *= 1e-5
-    want = ppo.next_learning_rate(hp, rate, kl, 1)
-    triton_adam.adapt(rate, kl, hp.kl_threshold, ppo.MIN_LEARNING_RATE, ppo.MAX_LEARNING_RATE)
+    want = schedules.next_learning_rate(hp, rate, kl, 1)
+    schedules.update_learning_rates(Backend.choose(DEVICE), hp, rate, kl, 1)
     assert len(want.unique()) > 200
     torch.testing.assert_close(rate, want)

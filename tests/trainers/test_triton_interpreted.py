@@ -17,8 +17,8 @@ triton = pytest.importorskip("triton", reason="pip install 'envcoder-bench[dev]'
 
 ROOT = Path(__file__).parents[2]
 FILES = (
-    *(f"tests/trainers/test_{name}.py" for name in ("triton", "optimizer", "network", "trainer", "oracle")),
-    "tests/env/test_triton_step.py",
+    *(f"tests/trainers/test_{name}.py" for name in ("triton", "adam", "network", "trainer", "oracle")),
+    "tests/env/test_episode_stats.py",
 )
 LEAST = 80  # tests; fewer means that they are no longer selected
 

@@ -18,7 +18,7 @@ from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.prepare.task_place import find_task
-from envcoder_bench.run.train.race import all_seeds
+from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -126,7 +126,7 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
         UserError: there is no such candidate or seed, or its policy was not saved, with the reason.
     """
     run.source(candidate)
-    seeds = list(all_seeds(run.cfg))
+    seeds = list(run_seeds(run.cfg))
     if seed is not None and seed not in seeds:
         raise UserError(f"{run.folder.path}: no seed {seed}: the seeds of this run are {', '.join(map(str, seeds))}")
     own = run.folder.candidate(candidate)

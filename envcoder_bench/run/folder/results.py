@@ -21,9 +21,8 @@ from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
-from envcoder_bench.run.seeds import seed_count
+from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.train.no_fitness import no_fitness
-from envcoder_bench.run.train.race import all_seeds
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
 from envcoder_bench.tasks.base import BASELINES
@@ -35,12 +34,9 @@ RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png
 def not_trained(cfg: DictConfig, failed: dict[str, CandidateError]) -> list[Result]:
     """Return a row per candidate and seed for candidates that never trained: failed at load, or skipped."""
     status = {name: SKIPPED if none_asked(error) else FAILED_AT_LOAD for name, error in failed.items()}
-    return [Result(name, seed, status[name], error=str(error)) for name, error in failed.items() for seed in seeds(cfg)]
-
-
-def seeds(cfg: DictConfig) -> range:
-    """Return the seeds of a run."""
-    return range(cfg.seed, cfg.seed + seed_count(cfg))
+    return [
+        Result(name, seed, status[name], error=str(error)) for name, error in failed.items() for seed in run_seeds(cfg)
+    ]
 
 
 def trained(session: Session) -> list[Result]:
@@ -110,7 +106,7 @@ def write_policies(
         if result.measured and (leader is None or result.fitness > leader.fitness):
             best[result.candidate] = result
     for (name, seed), policy in policies:
-        if len(all_seeds(cfg)) > 1:
+        if len(run_seeds(cfg)) > 1:
             write_atomic(folder.candidate(name) / f"policy_seed_{seed}.pth", policy)
         if best[name].seed == seed:
             write_atomic(folder.candidate(name) / "policy.pth", policy)
@@ -153,14 +149,14 @@ def finish(
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
     race = None
     if cfg.race.enabled and saved.decided:
-        race = race_summary(results, seeds(cfg), cfg.race.rule, saved.decided, cfg.learning_iterations)
+        race = race_summary(results, saved.decided, cfg.learning_iterations)
         plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race)
         paths.update(race=RACE)
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     info = RunInfo(
         task=cfg.task.name,
         fitness_meaning=meaning,
-        seeds=list(seeds(cfg)),
+        seeds=list(run_seeds(cfg)),
         num_envs_per_candidate=cfg.num_envs_per_candidate,
         iterations=cfg.learning_iterations,
         env_steps=sum(result.env_steps for result in results),

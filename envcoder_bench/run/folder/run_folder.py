@@ -40,7 +40,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
-from envcoder_bench.core.folder_kinds import RUN, other_kind
+from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run.folder import checkpoint
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey

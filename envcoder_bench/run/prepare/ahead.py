@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.compile.cache import own_code
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
 
 CPUS_EACH, MOST = 3, 5  # usable cores per process, and most processes
 FEWEST_EACH = 8  # candidates per process: it takes seconds to start
@@ -129,7 +129,6 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
     from envcoder_bench.compile import elsewhere, kernels
     from envcoder_bench.core.groups import GroupLayout
     from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-    from envcoder_bench.run.folder.results import seeds
     from envcoder_bench.run.prepare.groups import prepare
     from envcoder_bench.run.prepare.run_task import build_task
     from envcoder_bench.tasks.registry import get_spec
@@ -143,7 +142,6 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
         prepare(cfg, share(order.sources, part - 1, parts - 1), order.fitness)
         return
     groups, _ = prepare(cfg, order.sources, order.fitness)
-    groups = [group for group in groups if group.seed in seeds(cfg)]  # those of a race's further seeds train later
     layout, own = GroupLayout(len(groups), 1), [group.seed for group in groups]
     for shapings in ([group.shaping for group in groups], [group.evaluation for group in groups]):
         GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import log_confinement
@@ -24,7 +24,7 @@ from envcoder_bench.run.prepare.run_files import RunFiles, baseline_sources, fit
 from envcoder_bench.run.prepare.run_task import build_probe
 from envcoder_bench.run.prepare.slow import SlowFiles
 from envcoder_bench.run.prepare.tracer import Tracer
-from envcoder_bench.run.train.race import all_seeds
+from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.checking import TrialState, check, check_fitness
@@ -156,7 +156,7 @@ def _groups(
         checked({source.name: group.widths for source, _, group in first})
     groups: list[Group] = []
     for source, shaping, group in first:
-        others = [seed for seed in all_seeds(cfg) if seed != cfg.seed]
+        others = [seed for seed in run_seeds(cfg) if seed != cfg.seed]
         try:
             more = [make_group(source, shaping, context.unshaped, context.files, seed) for seed in others]
         except CandidateError as error:  # its text is read again with each seed

@@ -6,13 +6,12 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import Group, check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.run.prepare.slow import SlowFiles
-from envcoder_bench.run.train.training import ALONE
 from envcoder_bench.shaping.contract import CandidateError
 
 

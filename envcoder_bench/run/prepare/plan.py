@@ -56,7 +56,6 @@ class Plan:
         at_once: estimated bytes of all groups together.
         available: bytes that the run may use.
         wide: a line for each candidate whose width increases the memory of the others much.
-        further: groups of a race's further seeds, of which some may train after all waves.
         seeds: a line with the number of seeds that the run chose, and why; empty if the user gave it.
     """
 
@@ -65,7 +64,6 @@ class Plan:
     at_once: int
     available: int
     wide: tuple[str, ...] = ()
-    further: Sequence[Any] = ()
     seeds: str = ""
 
     def __str__(self) -> str:

@@ -1,9 +1,8 @@
 """What a run has not trained yet: its groups, and the waves in which they train."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -11,12 +10,10 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint
 from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.prepare.plan import MemoryPlanner, Plan, release
-from envcoder_bench.run.seeds import Load, settle_seeds
-from envcoder_bench.run.train.race import all_seeds
-from envcoder_bench.run.workers import parallel
+from envcoder_bench.run.prepare.plan import Plan
+from envcoder_bench.run.seeds import Load, run_seeds, settle_seeds
 from envcoder_bench.run.workers.head import Head
+from envcoder_bench.run.workers.start import check
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.base import Widths
@@ -27,10 +24,8 @@ log = logging.getLogger(__name__)
 def plan_remaining(
     cfg: DictConfig,
     sources: list[CandidateSource],
-    fitness: CandidateSource | None,
-    planner: MemoryPlanner,
     saved: Checkpoint,
-    head: Head | None,
+    head: Head,
     shared_total: bool = False,
 ) -> Plan:
     """Load the candidates that are not done, and plan their waves: interrupted ones unchanged, the others anew.
@@ -38,8 +33,8 @@ def plan_remaining(
     Candidates that cannot be evaluated are added to the saved results. ``seeds=auto`` of ``cfg`` is replaced by a
     number; ``shared_total`` is as of ``settle_seeds``.
     """
-    done = saved.done
-    devices = 1 if head is None else len(head.workers)
+    done, planner = saved.done, head.planner
+    devices = len(head.workers)
     seeds_line = ""
 
     def settle(widths: Mapping[str, Widths]) -> None:
@@ -51,15 +46,11 @@ def plan_remaining(
         seeds_line = settle_seeds(cfg, load, devices, planner.multiprocessors, shared_total)
         planner.expect_seeds(cfg.seeds)
 
-    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in all_seeds(cfg))]
-    groups: Sequence[Any]
-    if head is None:
-        groups, failed = prepare(cfg, left, fitness, planner.take_probe(), settle)
-    else:
-        groups, failed = parallel.check(head, cfg, left, settle)
+    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in run_seeds(cfg))]
+    groups, failed = check(head, cfg, left, settle)
     skipped = [name for name, error in failed.items() if none_asked(error)]
-    own = [source.name for source in sources if source.name not in BASELINES]
-    if skipped and set(own) <= set(skipped):
+    names = {source.name for source in sources if source.name not in BASELINES}
+    if skipped and names <= set(skipped):
         raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
     if skipped:
         asked = ", ".join(cfg.shaper_types)
@@ -67,25 +58,17 @@ def plan_remaining(
     for name, error in failed.items():
         if name not in skipped:
             log.warning("candidate %s cannot be evaluated: %s", name, error)
-        error.__traceback__ = error.__cause__ = error.__context__ = None  # frames keep tensors alive
-    if head is None:
-        release(cfg.device)
     saved.results += [row for row in results.not_trained(cfg, failed) if (row.candidate, row.seed) not in done]
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
-    known = {(group.name, group.seed): group for group in groups}
+    by_key = {(group.name, group.seed): group for group in groups}
     waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
-    interrupted = [[known[key] for key in wave if key in known] for wave in waves_begun]
+    interrupted = [[by_key[key] for key in wave if key in by_key] for wave in waves_begun]
     if sum(map(len, interrupted)) < sum(map(len, waves_begun)):
         lost = sorted({name for wave in waves_begun for name, _ in wave} & set(failed))
         raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
-    if cfg.race.enabled:  # it continues by itself from the states of the single groups
-        own = results.seeds(cfg)
-        plan = planner.plan([group for key, group in known.items() if key not in done and key[1] in own])
-        further = [group for key, group in known.items() if key not in done and key[1] not in own]
-        return replace(plan, further=further, seeds=seeds_line)
     begun = done.union(*saved.waves_begun)
-    plan = planner.plan([known[key] for key in known if key not in begun], interrupted, devices)
+    plan = planner.plan([group for key, group in by_key.items() if key not in begun], interrupted, devices)
     return replace(plan, seeds=seeds_line)
 
 

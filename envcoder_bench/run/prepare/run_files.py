@@ -11,7 +11,7 @@ from envcoder_bench.shaping.contract import Candidate, CandidateError, Candidate
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import BASELINE_FILES
-from envcoder_bench.tasks.registry import baseline_path
+from envcoder_bench.tasks.registry import find_spec
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,8 @@ class RunFiles:
 
 def baseline_sources(task: str) -> list[CandidateSource]:
     """Return the task's baselines as candidates."""
-    return [
-        CandidateSource(name, str(path), path.read_text(encoding="utf-8"))
-        for name, path in ((name, baseline_path(task, name)) for name in BASELINE_FILES)
-    ]
+    paths = {name: find_spec(task).baseline_path(name) for name in BASELINE_FILES}
+    return [CandidateSource(name, str(path), path.read_text(encoding="utf-8")) for name, path in paths.items()]
 
 
 def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import Result
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job, packed
@@ -15,20 +14,16 @@ from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.workers.jobs import Job
 
 
-def rung_state(session: Session) -> dict[str, Any]:
-    """Return the rows, states and policy files of a session's groups that have not failed, as plain data."""
-    kept = [(g, row, part) for g, (row, part) in enumerate(zip(trained(session), session.split())) if not row.failed]
-    return {
+def pack_rung(session: Session) -> bytes:
+    """Return rows, states and policies of a session's groups that have not failed, as the file of a parked job."""
+    alive = [(g, row, part) for g, (row, part) in enumerate(zip(trained(session), session.split())) if not row.failed]
+    state = {
         "iteration": session.iteration,
-        "results": [asdict(row) for _, row, _ in kept],
-        "parts": [part for _, _, part in kept],
-        "policies": [packed(session.trainer.export(g)) for g, _, _ in kept],
+        "results": [asdict(row) for _, row, _ in alive],
+        "parts": [part for _, _, part in alive],
+        "policies": [packed(session.trainer.export(g)) for g, _, _ in alive],
     }
-
-
-def keys_of(state: dict[str, Any]) -> list[GroupKey]:
-    """Return the groups of a ``rung_state``."""
-    return [(row["candidate"], row["seed"]) for row in state["results"]]
+    return pack_job([(row.candidate, row.seed) for _, row, _ in alive], state, {})
 
 
 class ParkedGroups:
@@ -36,85 +31,67 @@ class ParkedGroups:
 
     Attributes:
         rows: the last row of each group that waits.
-        session: the session that trained them, if it was one for all of them in this process.
     """
 
     def __init__(self, folder: RunFolder, saved: Checkpoint) -> None:
         self._folder, self._saved = folder, saved
         self.rows: dict[GroupKey, Result] = {}
-        self.session: Session | None = None
-        # as in the files, of groups that were added here
-        self._states: dict[GroupKey, dict[str, Any]] = {}
-        self._policies: dict[GroupKey, bytes] = {}
         for job in sorted(saved.jobs, key=lambda job: job.iteration):
             if job.parked:
                 self._add_rows(load_job(job.file)[1])
 
     def _add_rows(self, state: dict[str, Any]) -> None:
-        rows = [Result(**row) for row in state["results"]]
-        own = {(row.candidate, row.seed): row for row in rows}
-        self.rows.update({key: row for key, row in own.items() if key not in self._saved.done})
+        rows = {(row["candidate"], row["seed"]): Result(**row) for row in state["results"]}
+        self.rows.update({key: row for key, row in rows.items() if key not in self._saved.done})
 
-    def add(self, state: dict[str, Any], content: bytes | None = None) -> None:
-        """Save a ``rung_state``, as ``content`` if that was packed by another process."""
-        keys = keys_of(state)
+    def add(self, content: bytes) -> None:
+        """Save a result of ``pack_rung``."""
+        job, state = load_job(self._folder.jobs, content)
+        # a name of its own: the checkpoint of the same groups in training may be there
+        job.file = self._folder.job(f"{Job(tuple(job.groups), 0.0).name}_rung")
         self._folder.jobs.mkdir(exist_ok=True)
-        file = self._folder.job(Job(tuple(keys), 0.0).name)
-        write_atomic(file, pack_job(keys, state, {}) if content is None else content)
-        self._saved.jobs = [job for job in self._saved.jobs if job.file != file]
-        self._saved.jobs.append(SavedJob(keys, state["iteration"], {}, file, True))
+        write_atomic(job.file, content)
+        self._saved.jobs = [*(saved for saved in self._saved.jobs if saved.file != job.file), job]
         self._add_rows(state)
-        if content is None:
-            self._states.update(zip(keys, state["parts"]))
-            self._policies.update(zip(keys, state["policies"]))
 
     def _latest(self, key: GroupKey) -> SavedJob | None:
         """Return the file with the latest state of a group."""
-        own = [job for job in self._saved.jobs if job.parked and key in job.groups]
-        return max(own, key=lambda job: job.iteration, default=None)
+        jobs = [job for job in self._saved.jobs if job.parked and key in job.groups]
+        return max(jobs, key=lambda job: job.iteration, default=None)
 
     def iteration(self, key: GroupKey) -> int:
         """Return the rung at which a group waits, 0 before the first."""
         job = self._latest(key)
         return 0 if job is None else job.iteration
 
-    def states(self, keys: Sequence[GroupKey]) -> tuple[list[dict[str, Any]], Path]:
-        """Return the states of groups that wait, and the folder of their files."""
-        return self._take(keys, "parts", self._states), self._folder.jobs
+    def pack(self, keys: Sequence[GroupKey]) -> bytes:
+        """Return the states of groups that wait, as the checkpoint of a job with these groups."""
+        state = {"iteration": self.iteration(keys[0]), "parts": self._read(keys, "parts")}
+        return pack_job(list(keys), state, {})
 
     def policies(self, keys: Sequence[GroupKey]) -> list[bytes]:
         """Return the policy files of groups that wait."""
-        return self._take(keys, "policies", self._policies)
+        return self._read(keys, "policies")
 
-    def forget(self) -> None:
-        """Drop states and policies from memory; they are in the files."""
-        self._states.clear()
-        self._policies.clear()
-
-    def _take(self, keys: Sequence[GroupKey], name: str, kept: dict[GroupKey, Any]) -> list[Any]:
-        """Return what is saved of groups under a name, of those in ``kept`` from there."""
-        files: dict[Path, list[GroupKey]] = {}
+    def _read(self, keys: Sequence[GroupKey], name: str) -> list[Any]:
+        """Return what the files have of groups under a name."""
+        keys_by_file: dict[Path, list[GroupKey]] = {}
         for key in keys:
             job = self._latest(key)
             assert job is not None
-            if key not in kept:
-                files.setdefault(job.file, []).append(key)
-        found: dict[GroupKey, Any] = {}
-        for file, own in files.items():
+            keys_by_file.setdefault(job.file, []).append(key)
+        values: dict[GroupKey, Any] = {}
+        for file, keys_of_file in keys_by_file.items():
             job, state = load_job(file)
-            if name not in state:
-                raise UserError(f"{file} has no {name}: resume the run with the version that wrote it")
             saved = dict(zip(job.groups, state[name]))
-            found.update((key, saved[key]) for key in own)
-        return [found[key] if key in found else kept.pop(key) for key in keys]
+            values.update((key, saved[key]) for key in keys_of_file)
+        return [values[key] for key in keys]
 
     def drop_superseded(self) -> None:
         """Delete files whose groups are all done, or have a later state."""
         saved, done = self._saved, self._saved.done
         for key in done.intersection(self.rows):
             del self.rows[key]
-            self._states.pop(key, None)
-            self._policies.pop(key, None)
         for job in [job for job in saved.jobs if job.parked]:
             if all(key in done or self._latest(key) is not job for key in job.groups):
                 saved.jobs.remove(job)

@@ -2,40 +2,81 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes, run_point
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
+from envcoder_bench.report.points import Point
 from envcoder_bench.report.words import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.train import session_state
+from envcoder_bench.run.prepare.groups import Group
+from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.run.train.no_fitness import FitnessMonitor
 from envcoder_bench.run.train.profile import RunProfile
-from envcoder_bench.run.train.race import compared_iterations, evaluation_iterations
-from envcoder_bench.run.train.session_logs import log_evaluation, take_curves
-from envcoder_bench.run.train.wave import Wave
+from envcoder_bench.run.train.rungs import compared_iterations, evaluation_iterations
+from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
+from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
+CURVES = ("kl", "learning_rate", "entropy", "value_loss")  # statistics of a trainer, if it has them
+State = Mapping[str, Any]  # of a session or of one of its groups: CPU tensors and plain Python data
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Groups that train together.
+
+    Attributes:
+        number, total: it is the ``number``-th of ``total`` waves.
+        best: a candidate and its fitness, of earlier waves, if any.
+        until: the iteration up to which it trains; None: the last one.
+    """
+
+    groups: list[Group]
+    number: int = 1
+    total: int = 1
+    best: tuple[str, float] | None = None
+    until: int | None = None
+
+
+def make_trainer(cfg: DictConfig, env: GroupedVecTask, layout: GroupLayout | None = None) -> Trainer:
+    """Create the trainer that the config's ``train.params`` specify for the groups of an environment.
+
+    Args:
+        layout: the layout of the environments to train in; None for that of ``env``.
+
+    Raises:
+        UserError: the config is invalid.
+    """
+    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+    params["config"]["max_epochs"] = cfg.learning_iterations
+    with user_input():
+        make = trainer_class(params)
+        shared = (env.obs_dims, env.action_dims, env.group_seeds)
+        return make(layout or env.layout, *shared, params, torch.device(cfg.device))
 
 
 def _point_steps(cfg: DictConfig, env: GroupedVecTask) -> int:
@@ -106,18 +147,7 @@ class Session:
         self._unwritten: Callable[[], None] | None = None  # writes the last curves
         names = [group.name for group in self.groups]
         self._physics, self._fitness = PhysicsMonitor(names), FitnessMonitor(names)
-        self._began = self._saved_at = time.monotonic()
-
-    def go_on(
-        self,
-        wave: Wave,
-        logs: RunLogs,
-        on_evaluation: Callable[[Session], None],
-        save: Callable[[dict[str, Any]], None],
-    ) -> None:
-        """Continue with another wave of the same groups; its time begins now."""
-        self.wave, self.logs, self.on_evaluation, self.save = wave, logs, on_evaluation, save
-        self._began = self._saved_at = time.monotonic()
+        self._saved_at = time.monotonic()
 
     # training
 
@@ -160,7 +190,7 @@ class Session:
                 self.evaluate()
         with span(RESULTS):
             if self.iteration in self._log_at:
-                self._unwritten = take_curves(self, evaluate)
+                self._unwritten = self._take_curves(evaluate)
             self._report_failures()
             self._report_physics()
             if evaluate:
@@ -169,7 +199,7 @@ class Session:
             if evaluate or self.reached or not self._overlaps:
                 self._write_curves()
             if evaluate:
-                log_evaluation(self)
+                self._log_evaluation()
                 self.on_evaluation(self)
                 self._note_progress()
         steps = self.iteration * self.trainer.horizon * self.env.num_envs
@@ -230,10 +260,6 @@ class Session:
         """Return the number of environment steps that a group has trained on."""
         return self.failed_at.get(group, self.iteration) * self.trainer.horizon * self.env.layout.envs_per_group
 
-    def seconds(self) -> float:
-        """Return the wall-clock time of the wave so far, including the time before it was resumed."""
-        return time.monotonic() - self._began
-
     def _best(self) -> tuple[str, float] | None:
         if self.episodes is None:
             return self.wave.best
@@ -244,7 +270,55 @@ class Session:
         known = [one for one in found if math.isfinite(one[1])]
         return max([*known, *filter(None, [self.wave.best])], key=lambda one: one[1], default=None)
 
-    # logs
+    # log files
+
+    def _take_curves(self, evaluated: bool) -> Callable[[], None]:
+        """Return a function that logs the learning curves and reward components as they are now.
+
+        On a CUDA device the host writes them while the device trains the next iteration.
+        """
+        logs, iteration = self.logs, self.iteration
+        returns = self.env.stats.shaped_return().tolist()
+        stats = {name: self.stats[name].tolist() for name in CURVES if name in self.stats}
+        components, failed = self.env.dispatch.components(), self.failures()
+        fitness = [float(x.mean()) for x in self.point.fitness] if evaluated and self.point is not None else None
+        alive = [(g, group, self.env_steps(g)) for g, group in enumerate(self.groups) if g not in failed]
+
+        def write() -> None:
+            for g, group, env_steps in alive:
+                row: dict[str, float | None] = {
+                    "fitness": None if fitness is None else fitness[g],
+                    "shaped_return": returns[g],
+                    **{name: values[g] for name, values in stats.items()},
+                }
+                key = (iteration, env_steps, group.name, group.seed)
+                logs.curves.add(*key, row)
+                logs.components.add(*key, components[g])
+                rewards = {f"reward/{name}": value for name, value in components[g].items()}
+                logs.scalars.add(group.name, group.seed, env_steps, {**row, **rewards})
+            logs.curves.flush()
+            logs.components.flush()
+
+        return write
+
+    def _log_evaluation(self) -> None:
+        """Log the last evaluation, and the rewards in training since the one before."""
+        logs, episodes, point = self.logs, self.episodes, self.point
+        assert episodes is not None and point is not None
+        decides = self.full and (self.cfg.race.enabled or self.cfg.evaluation.record)
+        returns = self.env.stats.last_return.tolist()
+        spreads, failed = self.env.dispatch.component_spreads(), self.failures()
+        for g, group in enumerate(self.groups):
+            if g not in failed:
+                fitness, length = (float(x[g].double().mean()) for x in (point.fitness, point.length))
+                when = (self.iteration, self.env_steps(g))
+                logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
+                if self.complete or decides:
+                    logs.episodes.add(*when, group.name, group.seed, episodes.fitness[g].tolist())
+        logs.points.flush()
+        logs.episodes.flush()
+
+    # messages
 
     def _report_failures(self) -> None:
         for group, error in self.failures().items():
@@ -290,33 +364,102 @@ class Session:
         self._saved_at = time.monotonic()
 
     def state(self) -> dict[str, Any]:
-        """Return the state that ``restore`` needs to continue bitwise, as CPU tensors and plain Python data."""
-        return session_state.get_state(self)
+        """Return the state that ``restore`` needs to continue bitwise."""
+        return {
+            "iteration": self.iteration,
+            "trainer": self.trainer.get_state(),
+            "obs": None if self.obs is None else self.obs.cpu().clone(),
+            "env": self.env.get_state(),
+            "episodes": None if self.episodes is None else dict(vars(self.episodes)),
+            "evaluation": self.evaluation.dispatch.get_state(),
+            "failed_at": self.failed_at,
+        }
 
-    def restore(self, state: Mapping[str, Any], file: Path) -> None:
+    def restore(self, state: State, file: Path) -> None:
         """Restore the ``state`` read from ``file``. Raises UserError if it belongs to other groups."""
-        self._restore(lambda: state, file)
+        with _fits(file):
+            self.trainer.set_state(state["trainer"])
+            self.obs = None if state["obs"] is None else state["obs"].to(self.env.device)
+            self.env.set_state(state["env"])
+            self.iteration = state["iteration"]
+            self.episodes = None if state["episodes"] is None else Episodes(**state["episodes"])
+            self.evaluation.dispatch.set_state(state["evaluation"])
+            self.failed_at = dict(state["failed_at"])
 
     def split(self) -> list[dict[str, Any]]:
         """Return the state of each group, for ``join`` in any wave. Raises ValueError if it cannot be split."""
-        return session_state.split(self)
+        state = self.state()
+        obs = self.env.layout.split_state({"obs": state["obs"]})
+        played = state["episodes"]
+        episodes = None if played is None else GroupLayout(len(self.groups), 1).split_state(played)
+        parts = zip(
+            self.trainer.split_state(state["trainer"]),
+            self.env.split_state(state["env"]),
+            self.evaluation.dispatch.split_state(state["evaluation"]),
+        )
+        return [
+            {
+                "iteration": self.iteration,
+                "trainer": trainer,
+                "obs": obs[g]["obs"][:, : self.env.obs_dims[g]].clone(),
+                "env": env,
+                "episodes": None if episodes is None else episodes[g],
+                "evaluation": evaluation,
+                "failed_at": self.failed_at.get(g),
+            }
+            for g, (trainer, env, evaluation) in enumerate(parts)
+        ]
 
-    def join(self, parts: Sequence[Mapping[str, Any]], file: Path) -> None:
+    def join(self, parts: Sequence[State], file: Path) -> None:
         """Restore the states of this session's groups in their order, which ``split`` returned, read from ``file``.
 
         Raises:
             UserError: they belong to other groups, or not to the same iteration.
         """
-        self._restore(lambda: session_state.join(self, parts), file)
+        with _fits(file):
+            missing = any(part["episodes"] is None for part in parts)
+            state = {
+                "iteration": common(parts, "iteration"),
+                "trainer": self.trainer.join_states([part["trainer"] for part in parts]),
+                "obs": padded([part["obs"] for part in parts], max(self.env.obs_dims)),
+                "env": self.env.join_states([part["env"] for part in parts]),
+                "episodes": None if missing else join_states([part["episodes"] for part in parts]),
+                "evaluation": self.evaluation.dispatch.join_states([part["evaluation"] for part in parts]),
+                "failed_at": {g: part["failed_at"] for g, part in enumerate(parts) if part["failed_at"] is not None},
+            }
+            self.restore(state, file)
 
-    def _restore(self, state: Callable[[], Mapping[str, Any]], file: Path) -> None:
-        try:
-            own = state()
-            session_state.set_state(self, own)
-            self._began -= own["seconds"]
-        except _OUT_OF_MEMORY:
-            raise
-        except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
-            reason = str(error).strip().splitlines()[0]
-            message = f"{file} does not fit the run's config.yaml ({reason}): restore both as they were"
-            raise UserError(message) from error
+
+@contextlib.contextmanager
+def _fits(file: Path) -> Iterator[None]:
+    """Raise UserError if a state read from ``file`` does not fit a session."""
+    try:
+        yield
+    except (*_OUT_OF_MEMORY, UserError):
+        raise
+    except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        message = f"{file} does not fit the run's config.yaml ({reason}): restore both as they were"
+        raise UserError(message) from error
+
+
+def open_session(
+    cfg: DictConfig,
+    wave: Wave,
+    logs: RunLogs,
+    on_evaluation: Callable[[Session], None],
+    save: Callable[[dict[str, Any]], None],
+    profile: RunProfile | None = None,
+    reporter: Reporter | None = None,
+    stop: StopRequest | None = None,
+) -> Session:
+    """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
+
+    def env(num_envs: int, shapings: list[Shaping]) -> GroupedVecTask:
+        layout = GroupLayout(len(wave.groups), num_envs)
+        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in wave.groups])
+
+    training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
+    evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
+    trainer = make_trainer(cfg, training)
+    return Session(cfg, wave, training, evaluation, trainer, logs, on_evaluation, save, profile, reporter, stop)

@@ -23,7 +23,7 @@ from envcoder_bench.run.folder.results import scores
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.prepare.run_task import build_task
 from envcoder_bench.run.train.no_fitness import no_fitness
-from envcoder_bench.run.train.session_start import make_trainer
+from envcoder_bench.run.train.session import make_trainer
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 
 

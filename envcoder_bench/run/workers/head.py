@@ -1,12 +1,16 @@
-"""The head of a run on several devices: it assigns jobs to workers and handles their messages."""
+"""The head of a run: it assigns jobs to workers and passes on their messages."""
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.hooks import StopRequest
+from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.plan import MemoryPlanner
+from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.workers.jobs import CrashOutcome, Job, JobQueue
 from envcoder_bench.run.workers.messages import OutOfMemory, Ready, Request, UserMessage, WorkerError, WorkerLost
 
@@ -16,8 +20,28 @@ _SAME_SOFTWARE = ("python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games"
 _shown: set[str] = set()  # messages below WARNING from the workers of all runs in this process
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What a worker in the process of the run shares with it: log files, the caller's hooks, and the profile."""
+
+    logs: RunLogs
+    reporter: Reporter
+    stop: StopRequest
+    profile: RunProfile | None = None
+
+
 class Pool(ABC):
-    """Numbered workers. A lost worker is replaced by one with a new number, if possible."""
+    """Numbered workers. A lost worker is replaced by one with a new number, if possible.
+
+    Attributes:
+        is_local: whether there is one worker, in the process of the run.
+        deliver: set by the head; it handles a message of a worker, which ``submit`` may call.
+        shared: set by the head while jobs run; None while candidates are checked.
+    """
+
+    is_local = False
+    deliver: Callable[[int, Any], None]
+    shared: Shared | None = None
 
     @property
     @abstractmethod
@@ -91,11 +115,24 @@ class Head:
         self._pool, self._code = pool, code
         self._idle: list[int] = []
         self._warned: set[str] = set()
+        self._queue = JobQueue()
+        self._handler: JobHandler | None = None
+        pool.deliver = self._receive
+
+    @property
+    def is_local(self) -> bool:
+        """Whether there is one worker, in this process."""
+        return self._pool.is_local
 
     @property
     def devices(self) -> list[str]:
         """The names of the workers' devices, with duplicates."""
         return [str(worker.software["device"]) for worker in self.workers.values()]
+
+    @property
+    def device_names(self) -> str | None:
+        """The names of the workers' devices, for run.json; None for the device of this process."""
+        return None if self.is_local else ", ".join(sorted(set(self.devices)))
 
     @property
     def planner(self) -> MemoryPlanner:
@@ -105,46 +142,63 @@ class Head:
     def wait_for_workers(self) -> None:
         """Wait until the workers have started. Raises UserError if their software differs."""
         while self._pool.num_starting or not self.workers:
-            self._poll(JobQueue(), None)
+            self._poll()
 
-    def run(self, jobs: list[Job], handler: JobHandler, stop: StopRequest | None = None) -> bool:
-        """Run jobs until all are over or ``stop`` is requested; return whether all are over."""
-        queue, stopping = JobQueue(jobs), False
-        while queue.running or (queue.waiting and not stopping):
-            if stop is not None and stop.by is not None and not stopping:
-                stopping = True
-                self._pool.stop(stop.by)
-            while self._idle and queue.waiting and not stopping:
-                worker = self._idle.pop(0)
-                self._pool.submit(worker, handler.request(queue.take(worker)))
-            if queue.running or not stopping:
-                self._poll(queue, handler)
-            if stopping:  # jobs of workers lost meanwhile are resumed with the run
-                queue.waiting.clear()
-        return not stopping
+    def run(
+        self, jobs: list[Job], handler: JobHandler, stop: StopRequest | None = None, shared: Shared | None = None
+    ) -> bool:
+        """Run jobs until all are over, or until those in training have stopped after ``stop`` was requested.
 
-    def _poll(self, queue: JobQueue, handler: JobHandler | None) -> None:
+        Returns:
+            Whether all were begun.
+        """
+        queue, told = JobQueue(jobs), False
+        self._queue, self._handler, self._pool.shared = queue, handler, shared
+        try:
+            while queue.running or queue.waiting:
+                if stop is not None and stop.by is not None:
+                    if not told:
+                        told = True
+                        self._pool.stop(stop.by)
+                    queue.waiting.clear()  # also jobs of workers lost meanwhile: they are resumed with the run
+                elif self._idle and queue.waiting:
+                    worker = self._idle.pop(0)
+                    self._pool.submit(worker, handler.request(queue.take(worker)))
+                    continue
+                if queue.running or queue.waiting:
+                    self._poll()
+        finally:
+            self._queue, self._handler, self._pool.shared = JobQueue(), None, None
+        return not told
+
+    def _poll(self) -> None:
         for worker, message in self._pool.poll():
-            if isinstance(message, Ready):
-                self._add(worker, message)
-            elif isinstance(message, UserMessage):
-                self._log(message)
-            elif isinstance(message, WorkerError):
-                if message.is_user_error:
-                    raise UserError(message.message)
-                raise RuntimeError(f"error in a worker:\n{message.message}")
-            elif isinstance(message, WorkerLost):
-                self._remove(worker)
-                self._handle_loss(queue, handler, worker, message)
-            elif isinstance(message, OutOfMemory):
-                self._remove(worker)
-                self._pool.restart(worker)
-                self._handle_loss(queue, handler, worker, WorkerLost(f"out of memory ({message.reason})"))
-            else:
-                job = queue.running.get(worker)  # None for late messages of a lost worker
-                if handler is not None and job is not None and job.name == message.job and handler.handle(job, message):
-                    queue.finish(worker)
-                    self._idle.append(worker)
+            self._receive(worker, message)
+
+    def _receive(self, worker: int, message: Any) -> None:
+        if isinstance(message, Ready):
+            self._add(worker, message)
+        elif isinstance(message, UserMessage):
+            self._log(message)
+        elif isinstance(message, WorkerError):
+            if message.is_user_error:
+                raise UserError(message.message)
+            raise RuntimeError(f"error in a worker:\n{message.message}")
+        elif isinstance(message, WorkerLost):
+            self._remove(worker)
+            self._handle_loss(worker, message)
+        elif isinstance(message, OutOfMemory):
+            self._remove(worker)
+            self._pool.restart(worker)
+            self._handle_loss(worker, WorkerLost(f"out of memory ({message.reason})"))
+        else:
+            job = self._queue.running.get(worker)  # None for late messages of a lost worker
+            handler = self._handler
+            if handler is None or job is None or job.name != message.job:
+                return
+            if handler.handle(job, message):
+                self._queue.finish(worker)
+                self._idle.append(worker)
 
     def _add(self, worker: int, ready: Ready) -> None:
         if ready.code != self._code:
@@ -164,7 +218,8 @@ class Head:
         if worker in self._idle:
             self._idle.remove(worker)
 
-    def _handle_loss(self, queue: JobQueue, handler: JobHandler | None, worker: int, loss: WorkerLost) -> None:
+    def _handle_loss(self, worker: int, loss: WorkerLost) -> None:
+        queue, handler = self._queue, self._handler
         if loss.is_crash:
             job, outcome = queue.crash(worker) or (None, None)
         else:

@@ -1,6 +1,6 @@
 """Messages between the head of a run on several devices and its workers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from omegaconf import DictConfig
@@ -37,10 +37,16 @@ class WorkerSetup:
 
 @dataclass(frozen=True)
 class Check:
-    """Load, check and trace candidates."""
+    """Load, check and trace candidates.
+
+    Attributes:
+        settle: called with the widths of valid candidates before they are grouped by seeds; for the one worker in this
+            process, which checks all of them.
+    """
 
     job: str
     sources: Sequence[CandidateSource]
+    settle: Callable[[Mapping[str, Widths]], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Train:
         sources: the candidates of the groups, and the baselines.
         groups: the groups of the wave.
         untrained: those of the human baseline by which the untrained policy is evaluated first.
+        number, total: it is the ``number``-th of ``total`` waves.
         checkpoint: content of the job's checkpoint file, or None to start at iteration 0.
         checkpoint_file: path of that file on the head's machine, for error messages.
         best: best candidate of the other jobs so far, and its fitness.
@@ -62,6 +69,8 @@ class Train:
     sources: Sequence[CandidateSource]
     groups: Sequence[GroupKey]
     untrained: Sequence[GroupKey] = ()
+    number: int = 1
+    total: int = 1
     checkpoint: bytes | None = None
     checkpoint_file: str = ""
     best: tuple[str, float] | None = None
@@ -106,6 +115,13 @@ class Checked:
     job: str
     widths: Mapping[str, Widths]
     faults: Faults
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The job's wave is allocated, and its checkpoint, if any, is restored."""
+
+    job: str
 
 
 @dataclass(frozen=True)
@@ -176,9 +192,10 @@ class RungReached:
 
 @dataclass(frozen=True)
 class TrainingStopped:
-    """Training was stopped by request, after a checkpoint."""
+    """Training was stopped by request after an iteration, with a checkpoint."""
 
     job: str
+    iteration: int
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from envcoder_bench.core.messages import is_muted
-from envcoder_bench.core.run_log import LOGGERS
+from envcoder_bench.core.run_log import LOGGERS, is_muted
 from envcoder_bench.run.hooks import Reporter
 from envcoder_bench.run.workers.messages import JobCheckpoint, Progress, UserMessage
 
@@ -23,18 +22,15 @@ class Outbox:
         self._progress: Progress | None = None
 
     def put(self, message: Any) -> None:
+        """Add a message; a checkpoint replaces the previous one, if that was not taken yet, and includes its rows."""
         with self._changed:
+            if isinstance(message, JobCheckpoint):
+                for previous in [waiting for waiting in self._messages if isinstance(waiting, JobCheckpoint)]:
+                    previous.rows.extend(message.rows)
+                    message.rows = previous.rows
+                    self._messages.remove(previous)
             self._messages.append(message)
             self._changed.notify_all()
-
-    def put_checkpoint(self, checkpoint: JobCheckpoint) -> None:
-        """Replace the previous checkpoint if it was not taken yet, and include its rows."""
-        with self._changed:
-            for previous in [message for message in self._messages if isinstance(message, JobCheckpoint)]:
-                previous.rows.extend(checkpoint.rows)
-                checkpoint.rows = previous.rows
-                self._messages.remove(previous)
-            self.put(checkpoint)
 
     def set_progress(self, progress: Progress) -> None:
         """Add a progress report to the next messages, without waking up ``take``."""

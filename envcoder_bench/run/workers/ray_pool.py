@@ -12,7 +12,7 @@ from envcoder_bench.run.workers.devices import Devices
 from envcoder_bench.run.workers.head import Pool
 from envcoder_bench.run.workers.messages import Ready, Request, WorkerLost, WorkerSetup
 from envcoder_bench.run.workers.ray_cluster import import_ray
-from envcoder_bench.run.workers.worker import Worker
+from envcoder_bench.run.workers.worker import RemoteWorker
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,9 @@ class RayPool(Pool):
             log.info("using %s of %s devices, because there are %s groups to train", limit, count, limit)
             count = limit
         resources = {"num_gpus": int(on_gpus), "num_cpus": int(not on_gpus)}
-        actor = self._ray.remote(Worker).options(max_restarts=0, max_task_retries=0, max_concurrency=3, **resources)
+        actor = self._ray.remote(RemoteWorker).options(
+            max_restarts=0, max_task_retries=0, max_concurrency=3, **resources
+        )
         # the nodes of CPU workers are unknown in advance: assume that all share one
         neighbours = min(count, self._most_gpus()) if on_gpus else count
         self._create = lambda index: actor.remote(setup(index, 1 if on_gpus else count, neighbours))

@@ -1,8 +1,10 @@
-"""A worker of a run on several devices: it executes jobs and sends messages to the head.
+"""A worker: it executes the jobs of a run and sends messages to the head.
 
-It does not depend on how messages are transported; ``ray_pool`` runs ``Worker`` as a Ray actor.
+``Worker`` does the work, in this process or in another one. ``RemoteWorker`` gives it a thread and a mailbox;
+``ray_pool`` runs that as a Ray actor.
 """
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -19,25 +21,24 @@ from omegaconf import DictConfig
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.cpus import share_cpus
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.torch_settings import use_deterministic_algorithms
+from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import GroupKey, load_job, pack_job
 from envcoder_bench.run.folder.provenance import software
-from envcoder_bench.run.hooks import StopRequest
+from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
-from envcoder_bench.run.train.parked import keys_of, rung_state
-from envcoder_bench.run.train.session import Session
-from envcoder_bench.run.train.session_start import open_session
-from envcoder_bench.run.train.training import keeps_state
+from envcoder_bench.run.train.parked import pack_rung
+from envcoder_bench.run.train.profile import RunProfile
+from envcoder_bench.run.train.session import Session, Wave, open_session
 from envcoder_bench.run.train.untrained import evaluate_untrained
-from envcoder_bench.run.train.wave import Wave
 from envcoder_bench.run.workers.messages import (
     Check,
     Checked,
     Evaluated,
     JobCheckpoint,
+    Opened,
     OutOfMemory,
     Ready,
     Request,
@@ -52,19 +53,134 @@ from envcoder_bench.run.workers.messages import (
 from envcoder_bench.run.workers.outbox import Outbox, ProgressReporter, forward_logs
 from envcoder_bench.tasks.registry import find_spec
 
+Send = Callable[[Any], None]
+
 
 class Worker:
-    """Executes jobs one after another in a thread. All methods except ``poll`` return immediately."""
+    """Checks candidates and trains waves on one device, one job after another.
+
+    Attributes:
+        planner: of the device.
+    """
+
+    def __init__(self, setup: WorkerSetup, planner: MemoryPlanner) -> None:
+        self._cfg, self._fitness, self.planner = setup.cfg, setup.fitness, planner
+        self._groups: dict[GroupKey, Group] = {}  # prepared and not trained yet
+
+    def check(self, request: Check, send: Send) -> None:
+        """Load, check and trace candidates; send ``Checked``."""
+        probe = self.planner.take_probe()
+        groups, faults = prepare(self._cfg, request.sources, self._fitness, probe, request.settle)
+        for error in faults.values():  # frames keep tensors alive, and may not be picklable
+            error.__traceback__ = error.__cause__ = error.__context__ = None
+        del probe
+        release(self._cfg.device)
+        self._groups.update({(group.name, group.seed): group for group in groups})
+        send(Checked(request.job, {group.name: group.widths for group in groups}, faults))
+
+    def train(
+        self,
+        request: Train,
+        send: Send,
+        logs: RunLogs,
+        reporter: Reporter,
+        stop: StopRequest,
+        profile: RunProfile | None = None,
+    ) -> None:
+        """Train a wave; send ``Trained``, ``RungReached`` or ``TrainingStopped`` at the end.
+
+        Args:
+            logs: receive the rows; what they hold in memory is sent.
+            reporter, stop, profile: as of ``Session``.
+        """
+        try:
+            self._train_wave(request, send, logs, reporter, stop, profile)
+        finally:
+            release(self._cfg.device)
+
+    def _train_wave(
+        self,
+        request: Train,
+        send: Send,
+        logs: RunLogs,
+        reporter: Reporter,
+        stop: StopRequest,
+        profile: RunProfile | None,
+    ) -> None:
+        job, keys, cfg = request.job, list(request.groups), self._cfg
+        cfg.seeds = request.seeds
+        counts: Counter[str] = Counter()  # rows logged since the beginning of the job, by file
+
+        def on_evaluation(session: Session) -> None:
+            send(Evaluated(job, results.trained(session), used_bytes(cfg.device)))
+
+        def save(state: dict[str, Any]) -> None:
+            rows = logs.take()
+            counts.update(rows.counts)
+            send(JobCheckpoint(job, state["iteration"], pack_job(keys, state, dict(counts)), rows))
+
+        with contextlib.ExitStack() as alone:
+            alone.enter_context(ALONE)
+            groups = self._take_groups(request)
+            wave = Wave(groups, request.number, request.total, request.best, request.until)
+            untrained = [group for group in groups if (group.name, group.seed) in request.untrained]
+            if untrained:
+                rows = evaluate_untrained(cfg, untrained, logs)
+                send(UntrainedEvaluated(job, rows, logs.take()))
+                release(cfg.device)
+            session = open_session(cfg, wave, logs, on_evaluation, save, profile, reporter, stop)
+            if request.checkpoint is not None:
+                file = Path(request.checkpoint_file)
+                saved, state = load_job(file, request.checkpoint)
+                counts.update(saved.rows)
+                if saved.parked:
+                    session.join(state["parts"], file)
+                else:
+                    session.restore(state, file)
+                del saved, state
+            send(Opened(job))  # only now: the checkpoint fits the config
+            if cfg.device == "cpu":
+                alone.close()  # CUDA graphs are captured, which other threads must not disturb
+            session.train()
+            if session.complete:
+                state = pack_job(keys, session.state(), {}) if keeps_state(cfg) else None
+                policies = dict(results.policies(session))
+                send(Trained(job, results.trained(session), policies, logs.take(), state))
+                if profile is not None:
+                    with ALONE:  # it traces
+                        profile.time_candidates(groups, session.env)
+            elif session.reached:
+                self._groups.update({(group.name, group.seed): group for group in groups})  # they go on from here
+                send(RungReached(job, results.trained(session), pack_rung(session), logs.take()))
+            else:
+                send(TrainingStopped(job, session.iteration))
+
+    def _take_groups(self, request: Train) -> list[Group]:
+        """Return the groups of a wave; those that another worker checked are prepared first.
+
+        A prepared group is trained at most once, because its functions may keep values.
+        """
+        taken = {key: self._groups.pop(key) for key in request.groups if key in self._groups}
+        if len(taken) < len(request.groups):
+            groups, faults = prepare(self._cfg, request.sources, self._fitness)
+            for name, _ in request.groups:
+                if name in faults:
+                    raise UserError(f"{name} is valid, but cannot be loaded on {platform.node()}: {faults[name]}")
+            taken = {**{(group.name, group.seed): group for group in groups}, **taken}
+        return [taken[key] for key in request.groups]
+
+
+class RemoteWorker:
+    """A worker that executes jobs in a thread. All methods except ``poll`` return immediately."""
 
     def __init__(self, setup: WorkerSetup) -> None:
-        self._cfg, self._fitness = setup.cfg, setup.fitness
+        self._setup, self._cfg = setup, setup.cfg
         self._outbox = Outbox()
         self._stop = StopRequest()
-        self._groups: dict[GroupKey, Group] = {}  # prepared and not trained yet
         if setup.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, setup.cores)
         share_cpus(setup.neighbours)
-        self._run(lambda: self._start(setup.sharers))
+        self._run(self._start)
 
     def submit(self, request: Request) -> None:
         """Start a job."""
@@ -95,27 +211,23 @@ class Worker:
         except BaseException:
             self._outbox.put(WorkerError(traceback.format_exc(), False))
 
-    def _start(self, sharers: int) -> None:
+    def _start(self) -> None:
         with user_input():
             code = code_digest(self._cfg)
-            planner = MemoryPlanner(self._cfg, sharers)
+            planner = MemoryPlanner(self._cfg, self._setup.sharers)
         planner.measure()  # now, because the messages of this block are forwarded
         planner.close()
         release(self._cfg.device)
+        self._worker = Worker(self._setup, planner)
         self._outbox.put(Ready(planner, software(self._cfg.device), code, platform.node()))
 
     def _check(self, request: Check) -> None:
-        groups, faults = prepare(self._cfg, request.sources, self._fitness)
-        for error in faults.values():
-            error.__traceback__ = error.__cause__ = error.__context__ = None  # may not be picklable
-        release(self._cfg.device)
-        self._groups.update({(group.name, group.seed): group for group in groups})
-        self._outbox.put(Checked(request.job, {group.name: group.widths for group in groups}, faults))
+        self._worker.check(request, self._outbox.put)
 
     def _train(self, request: Train) -> None:
         logs = RunLogs.collect()
         try:
-            self._train_wave(request, logs)
+            self._worker.train(request, self._outbox.put, logs, ProgressReporter(request.job, self._outbox), self._stop)
         except Exception as error:
             if not _is_out_of_memory(error):
                 raise
@@ -123,64 +235,11 @@ class Worker:
             self._outbox.put(OutOfMemory(request.job, lines[0] if lines else "memory"))
         finally:
             logs.close()
-            release(self._cfg.device)
 
-    def _train_wave(self, request: Train, logs: RunLogs) -> None:
-        job, groups = request.job, list(request.groups)
-        self._cfg.seeds = request.seeds
-        counts: Counter[str] = Counter()  # rows logged since the beginning of the job, by file
 
-        def on_evaluation(session: Session) -> None:
-            self._outbox.put(Evaluated(job, results.trained(session), used_bytes(self._cfg.device)))
-
-        def save(state: dict[str, Any]) -> None:
-            rows = logs.take()
-            counts.update(rows.counts)
-            content = pack_job(groups, state, dict(counts))
-            self._outbox.put_checkpoint(JobCheckpoint(job, state["iteration"], content, rows))
-
-        wave = Wave(self._take_groups(request), best=request.best, until=request.until)
-        untrained = [group for group in wave.groups if (group.name, group.seed) in request.untrained]
-        if untrained:
-            rows = evaluate_untrained(self._cfg, untrained, logs)
-            self._outbox.put(UntrainedEvaluated(job, rows, logs.take()))
-            release(self._cfg.device)
-        reporter = ProgressReporter(job, self._outbox)
-        session = open_session(self._cfg, wave, logs, on_evaluation, save, reporter=reporter, stop=self._stop)
-        if request.checkpoint is not None:
-            file = Path(request.checkpoint_file)
-            saved, state = load_job(file, request.checkpoint)
-            counts.update(saved.rows)
-            if saved.parked:
-                session.join(state["parts"], file)
-            else:
-                session.restore(state, file)
-        session.train()
-        if session.complete:
-            state = pack_job(groups, session.state(), {}) if keeps_state(self._cfg) else None
-            policies = dict(results.policies(session))
-            self._outbox.put(Trained(job, results.trained(session), policies, logs.take(), state))
-        elif session.reached:
-            state = rung_state(session)
-            self._groups.update({(group.name, group.seed): group for group in wave.groups})  # they go on from here
-            content = pack_job(keys_of(state), state, {})
-            self._outbox.put(RungReached(job, results.trained(session), content, logs.take()))
-        else:
-            self._outbox.put(TrainingStopped(job))
-
-    def _take_groups(self, request: Train) -> list[Group]:
-        """Return the groups of a wave; those that another worker checked are prepared first.
-
-        A prepared group is trained at most once, because its functions may keep values.
-        """
-        taken = {key: self._groups.pop(key) for key in request.groups if key in self._groups}
-        if len(taken) < len(request.groups):
-            groups, faults = prepare(self._cfg, request.sources, self._fitness)
-            for name, _ in request.groups:
-                if name in faults:
-                    raise UserError(f"{name} is valid, but cannot be loaded on {platform.node()}: {faults[name]}")
-            taken = {**{(group.name, group.seed): group for group in groups}, **taken}
-        return [taken[key] for key in request.groups]
+def keeps_state(cfg: DictConfig) -> bool:
+    """Return whether the state of training is kept at the end of a wave. A race cannot be extended."""
+    return cfg.save_state and not cfg.race.enabled
 
 
 def code_digest(cfg: DictConfig) -> str:

@@ -21,7 +21,7 @@ from envcoder_bench.search.prompt.feedback import explain, feedback, history
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
-from envcoder_bench.tasks.registry import baseline_path, get_spec, state_table
+from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import SimTask, read
 
 SYSTEM, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
@@ -193,7 +193,7 @@ def system_prompt(
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
-        baseline_values["baseline_source"] = baseline_path(task, baseline).read_text(encoding="utf-8").strip()
+        baseline_values["baseline_source"] = spec.baseline_path(baseline).read_text(encoding="utf-8").strip()
     section = fill(templates, BASELINE, **baseline_values)  # also if it is not used, so that errors are reported
     return fill(
         templates,
@@ -207,7 +207,7 @@ def system_prompt(
             fill(templates, f"functions/{name}.md", keys=keys[name], **values).rstrip() for name in names
         ),
         training=training(cfg, facts),
-        state=state_table(task, numbers, () if show_baseline else baseline_constants(fields)),
+        state=spec.state_table(numbers, () if show_baseline else baseline_constants(fields)),
         robot=robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",

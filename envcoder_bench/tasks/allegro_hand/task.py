@@ -5,16 +5,146 @@ BSD-3-Clause).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
-from envcoder_bench.tasks.allegro_hand.fields import FIELDS, FINGERS
-from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.tasks.base import Field
+from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions, read
 from envcoder_bench.torch_utils import scale
+
+OBJECT_START = (0.0, -0.2, 0.56)  # m: 20 cm from the wrist along the fingers, 6 cm above it
+GOAL = (0.0, -0.2, 0.56 - 0.04)  # m: below the start
+UNTURNED = (0.0, 0.0, 0.0, 1.0)
+OBJECT_SIZE = 0.065  # m
+FINGERS = ("index", "middle", "ring", "thumb")
+RAD, RAD_S = "rad", "rad/s"
+JOINTS = "joint angles; fingers index, middle, ring, thumb, each from palm to tip"
+
+
+def cube(part: slice) -> Callable[[SimTask], Tensor]:
+    """Return a source: a part of the cube's state."""
+    return lambda task: task.state["object_state"][:, part]
+
+
+def body(name: str) -> Callable[[SimTask], Tensor]:
+    """Return a source: the index of a body."""
+    return lambda task: torch.tensor(task.body_names.index(name))
+
+
+FIELDS = {
+    "shadow_hand_dof_pos": Field((16,), RAD, JOINTS, "sim.dof_pos"),
+    "shadow_hand_dof_vel": Field((16,), RAD_S, "joint velocities", "sim.dof_vel"),
+    "dof_pos": Field((16,), RAD, "the same as shadow_hand_dof_pos", "sim.dof_pos"),
+    "dof_vel": Field((16,), RAD_S, "the same as shadow_hand_dof_vel", "sim.dof_vel"),
+    "dof_force_tensor": Field(
+        (16,), "N m", "torques that the drives applied in the last physics step", "sim.dof_force"
+    ),
+    "cur_targets": Field(
+        (16,),
+        RAD,
+        "position targets of the last step, and of the next one's past; joint angles under torques",
+        lambda task: task.sim.dof_pos.clone(),
+    ),
+    "prev_targets": Field((16,), RAD, "the same as cur_targets", lambda task: task.state["cur_targets"]),
+    "fingertip_state": Field(
+        (4, 13),
+        "m, -, m/s, rad/s",
+        "fingertips index, middle, ring, thumb: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; "
+        "world frame",
+        "sim.site_states",
+    ),
+    # a copy, because kernels read only contiguous rows
+    "fingertip_pos": Field((4, 3), "m", "their positions", lambda task: task.sim.site_states[..., :3].clone()),
+    "contact_forces": Field(
+        (18, 3),
+        "N",
+        "net contact force on each body in the last physics step, the object last; world frame",
+        "sim.contact_forces",
+    ),
+    "object_state": Field(
+        (13,),
+        "m, -, m/s, rad/s",
+        "the cube: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
+    ),
+    "object_pose": Field((7,), "m, -", "its position and quaternion", cube(slice(0, 7))),
+    "object_pos": Field((3,), "m", "its position", cube(slice(0, 3))),
+    "object_rot": Field((4,), "-", "its quaternion, xyzw", cube(slice(3, 7))),
+    "object_linvel": Field((3,), "m/s", "its linear velocity", cube(slice(7, 10))),
+    "object_angvel": Field((3,), RAD_S, "its angular velocity", cube(slice(10, 13))),
+    "object_init_state": Field(
+        (13,), "as object_state", "the cube at rest above the fingers, unturned", (*OBJECT_START, *UNTURNED, *[0.0] * 6)
+    ),
+    "goal_pose": Field(
+        (7,), "m, -", "goal: position and quaternion together; renewed when it is reached", (*GOAL, *UNTURNED)
+    ),
+    "goal_pos": Field(
+        (3,),
+        "m",
+        "goal: where the cube is to be; 4 cm below its start unless compute_goal sets it",
+        lambda task: task.state["goal_pose"][:, :3],
+    ),
+    "goal_rot": Field(
+        (4,), "-", "goal: how the cube is to be turned; quaternion xyzw", lambda task: task.state["goal_pose"][:, 3:]
+    ),
+    "successes": Field((), "-", "goals reached since the episode began, the last step's included", 0.0),
+    "consecutive_successes": Field(
+        (), "-", "successes at the ends of this environment's episodes, averaged with av_factor for the newest", 0.0
+    ),
+    "actions": actions(16),
+    "progress_buf": PROGRESS,
+    "shadow_hand_dof_lower_limits": Field(None, RAD, "lower ends of the joints' ranges, (16,)", "sim.dof_limits_lower"),
+    "shadow_hand_dof_upper_limits": Field(None, RAD, "upper ends of the joints' ranges, (16,)", "sim.dof_limits_upper"),
+    "shadow_hand_dof_default_pos": Field(None, RAD, "joint angles of the flat hand: 0, (16,)", (0.0,) * 16),
+    "shadow_hand_dof_default_vel": Field(None, RAD_S, "0, (16,)", (0.0,) * 16),
+    "effort_limits": Field(None, "N m", "greatest torques of the drives, (16,)", "sim.effort_limits"),
+    "palm_index": Field(None, "-", "the palm in contact_forces", body("allegro_mount")),
+    "fingertip_indices": Field(
+        None,
+        "-",
+        "the 4 links that end in fingertips, in contact_forces",
+        lambda task: torch.tensor([task.body_names.index(f"{finger}_link_3") for finger in FINGERS]),
+    ),
+    "object_index": Field(None, "-", "the cube in contact_forces", body("object")),
+    "object_size": Field(None, "m", "the cube's edge", OBJECT_SIZE),
+    "max_episode_length": MAX_EPISODE_LENGTH,
+    "dt": DT,
+    "success_tolerance": Field(
+        None, RAD, "a goal is reached where the cube is turned at most so far from it", "cfg.env.successTolerance"
+    ),
+    "fall_dist": Field(None, "m", "a cube this far from the goal's position has fallen", "cfg.env.fallDistance"),
+    "act_moving_average": Field(
+        None, "-", "share of the action in the targets of the task's own drives", "cfg.env.actionsMovingAverage"
+    ),
+    "shadow_hand_dof_speed_scale": Field(
+        None, "rad/s", "for actions that are velocities of the targets", "cfg.env.dofSpeedScale"
+    ),
+    "dist_reward_scale": Field(None, "1/m", "of the human baseline's cost of distance", "cfg.env.distRewardScale"),
+    "rot_reward_scale": Field(None, "rad", "of the human baseline's reward for alignment", "cfg.env.rotRewardScale"),
+    "rot_eps": Field(None, "rad", "bounds the human baseline's reward for alignment", "cfg.env.rotEps"),
+    "action_penalty_scale": Field(None, "-", "of the human baseline's cost of actions", "cfg.env.actionPenaltyScale"),
+    "reach_goal_bonus": Field(None, "-", "the human baseline's reward for a goal reached", "cfg.env.reachGoalBonus"),
+    "fall_penalty": Field(None, "-", "the human baseline's reward for a fall", "cfg.env.fallPenalty"),
+    "reset_position_noise": Field(None, "m", "of the cube where episodes begin", "cfg.env.resetPositionNoise"),
+    "reset_dof_pos_noise": Field(
+        None, "-", "share of the joints' ranges in which they begin", "cfg.env.resetDofPosRandomInterval"
+    ),
+    "reset_dof_vel_noise": Field(
+        None, "rad/s", "of the joints where episodes begin", "cfg.env.resetDofVelRandomInterval"
+    ),
+    "vel_obs_scale": Field(None, "s/rad", "observation scale of joint and angular velocities", 0.2),
+    "force_torque_obs_scale": Field(None, "1/(N m)", "observation scale of joint torques", 10.0),
+    "av_factor": Field(
+        None,
+        "-",
+        "weight of the newest episode in consecutive_successes",
+        lambda task: torch.tensor(float(read(task.cfg, "env.averFactor", 0.1))),
+    ),
+}
+
 
 ONLY = {  # keys of which only one of IsaacGymEnvs' values is supported: that value, and the alternative
     "env.objectType": ("block", "the object is always the cube"),

@@ -1,7 +1,6 @@
 """ANYmal C tracks velocity commands on a grid of terrains, with IsaacGymEnvs' names."""
 
-from envcoder_bench.tasks.terrain_fields import fields
-from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion
+from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion, fields
 
 LEGS = ("LF", "LH", "RF", "RH")  # Isaac Gym's order
 BODIES = ("base", *(f"{leg}_{link}" for leg in LEGS for link in ("HIP", "THIGH", "SHANK")))
@@ -14,7 +13,6 @@ class AnymalTerrain(TerrainLocomotion):
 
     name = "AnymalTerrain"
     model = "../anymal/anymal_c.xml"
-    legs = LEGS
     dof_names = tuple(f"{leg}_{joint}" for leg in LEGS for joint in ("HAA", "HFE", "KFE"))
     body_names = BODIES
     scan_x, scan_y = SCAN_X, SCAN_Y

@@ -1,4 +1,4 @@
-"""A cart on a rail balances a pole: state and fitness, with IsaacGymEnvs' names."""
+"""A cart on a rail balances a pole: state and fitness, with IsaacGymEnvs' names. CartpoleSwingup shares the state."""
 
 import math
 from collections.abc import Mapping

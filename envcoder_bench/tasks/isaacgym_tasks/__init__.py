@@ -1,8 +1,20 @@
 """Tasks of Isaac Gym code: VecTasks of IsaacGymEnvs and LeggedRobots of legged_gym, driven by their own methods.
 
 ``find_source.py`` finds a task's class and config, ``probe.py`` learns its properties from a small simulation with a
-run's config, ``spec.py`` makes a task class, and ``task_folder.py`` its baselines and YAML files. ``isaac_base.py`` and
-``isaac_task.py`` adapt it, with ``driver.py`` for its step, ``resets.py`` for its episodes, ``groups.py``,
-``scoring.py`` and ``checkpoint.py``. The importable ``isaacgym`` simulates: NVIDIA's if it is installed, else this
-project's implementation on MuJoCo.
+run's config, and ``spec.py`` makes a task class, its baselines and YAML files. ``isaac_task.py`` adapts it, with
+``driver.py`` for its step, ``groups.py``, ``draws.py`` for its random numbers, and ``checkpoint.py``. The importable
+``isaacgym`` simulates: NVIDIA's if it is installed, else this project's implementation on MuJoCo.
+
+This file imports neither torch nor a simulator: the command line asks it which ``--task`` is an address.
 """
+
+import re
+
+ISAACGYMENVS, LEGGED_GYM = PREFIXES = ("isaacgymenvs:", "legged_gym:")
+CONFIG_MARK = "@"  # between a file's class and its YAML: my_task.py:MyTask@my.yaml
+FILE = re.compile(r"(?P<file>[^:@]+\.py):(?P<name>\w+)(@(?P<config>.+))?")
+
+
+def is_isaac_address(task: str) -> bool:
+    """Return whether a ``--task`` is ``isaacgymenvs:Ant``, ``legged_gym:a1`` or ``file.py:Class``."""
+    return task.startswith(PREFIXES) or FILE.fullmatch(task) is not None

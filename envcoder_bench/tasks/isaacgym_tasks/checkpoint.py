@@ -18,7 +18,7 @@ def save_task(task: Any) -> dict[str, Tensor]:
     Keys are ``task.<attribute>.<key>``, for lists of tensors ``sequence.<attribute>.<index>``, and for numbers
     ``number.<attribute>``.
     """
-    saved = {f"task.{'.'.join(place)}": x.to("cpu", copy=True) for place, x in tensors.tensors_of(task)}
+    saved = {f"task.{'.'.join(slot)}": x.to("cpu", copy=True) for slot, x in tensors.tensors_of(task)}
     for name, sequence in tensors.sequences_of(task):
         saved.update({f"sequence.{name}.{k}": x.to("cpu", copy=True) for k, x in enumerate(sequence)})
     saved.update({f"number.{name}": x for name, x in exact(tensors.numbers_of(task)).items()})
@@ -31,9 +31,9 @@ def restore_task(task: Any, state: Mapping[str, Tensor], device: torch.device) -
         kind, _, name = key.partition(".")
         if kind == "task":
             attribute, _, entry = name.partition(".")
-            own = tensors.read(task, (attribute, entry))
-            if isinstance(own, Tensor) and own.shape == x.shape and tensors.writable(own):
-                own.copy_(x)
+            tensor = tensors.read(task, (attribute, entry))
+            if isinstance(tensor, Tensor) and tensor.shape == x.shape and tensors.writable(tensor):
+                tensor.copy_(x)
             else:
                 tensors.write(task, (attribute, entry), x.to(device, copy=True))
         elif kind == "sequence":
@@ -56,13 +56,13 @@ def _restore_element(sequence: Any, index: int, x: Tensor) -> None:
 
 def exact(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
     """Convert numbers to tensors that hold them exactly."""
-    made: dict[str, Tensor] = {}
+    tensors_by_name: dict[str, Tensor] = {}
     for name, value in numbers.items():
         if isinstance(value, float):
-            made[name] = torch.tensor(value, dtype=torch.float64)
+            tensors_by_name[name] = torch.tensor(value, dtype=torch.float64)
         elif isinstance(value, (bool, int)) and abs(value) < 2**62:
-            made[name] = torch.tensor(value)
-    return made
+            tensors_by_name[name] = torch.tensor(value)
+    return tensors_by_name
 
 
 class Checkpoint:
@@ -101,14 +101,14 @@ class Checkpoint:
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``get_state`` returned."""
         if self._randomizer is not None:  # first, because the scene computes poses from properties
-            own = {key[len("random.") :]: x for key, x in state.items() if key.startswith("random.")}
-            self._randomizer.set_state(own)
+            random = {key[len("random.") :]: x for key, x in state.items() if key.startswith("random.")}
+            self._randomizer.set_state(random)
         self.restore(state)
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore a state, except the randomization."""
-        own = {key[len("own.") :]: x for key, x in state.items() if key.startswith("own.")}
-        self._scene.own_properties.set_state(own)  # first, because the scene computes poses from properties
+        properties = {key[len("own.") :]: x for key, x in state.items() if key.startswith("own.")}
+        self._scene.own_properties.set_state(properties)  # first, because the scene computes poses from properties
         self._scene.set_state({key[4:]: x for key, x in state.items() if key.startswith("sim.")})
         self._gym.changed()
         restore_task(self._isaac, state, self._progress.device)

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.compat.torch_draws import DrawsFromRows
 from envcoder_bench.core import noise, stream
-from envcoder_bench.tasks.isaacgym_tasks.draw_interception import DrawsFromRows
 
 PURPOSE = 7  # of core.noise, beside the kinds of functions
 _DRAWS = re.compile(
@@ -57,22 +57,23 @@ class _Rows(stream.use):
             self.found = indices.flatten()
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
-        own = None  # all environments
+        # which environments the rows are of
+        env_ids = None  # all environments
         if self.rows is not None and rows == len(self.rows):
-            own = self.rows
+            env_ids = self.rows
         elif self.found is not None and rows == len(self.found):
-            own = self.found
+            env_ids = self.found
         elif rows != len(self.owner.lanes):
             self.owner.shared.add(self.owner.inside[-1])
             first = 0 if self.rows is None or not len(self.rows) else int(self.rows[0])
             return _signed(int(self.next_seed()) + int(self.owner.seeds[first]) * _SPREAD), rows
         self.row_calls += 1
         seed = _signed(self.key + self.row_calls * _ROW_CALL)
-        if self._lanes is None or self._lanes[0] is not own or self._lanes[2].device != torch.device(device):
+        if self._lanes is None or self._lanes[0] is not env_ids or self._lanes[2].device != torch.device(device):
             seeds, lanes = self.owner.seeds, self.owner.lanes
-            if own is not None:
-                seeds, lanes = seeds[own], lanes[own]
-            self._lanes = own, (seeds.unsqueeze(1) * _SPREAD).to(device), lanes.to(device)
+            if env_ids is not None:
+                seeds, lanes = seeds[env_ids], lanes[env_ids]
+            self._lanes = env_ids, (seeds.unsqueeze(1) * _SPREAD).to(device), lanes.to(device)
         _, offsets, lanes = self._lanes
         return offsets + seed, lanes
 
@@ -161,10 +162,10 @@ class Draws:
 
     def wrap(self, task: Any) -> list[str]:
         """Wrap the methods of a task that draw; return their names."""
-        found = drawing_methods(type(task))
-        for name, (rows_at, everything) in found.items():
+        methods = drawing_methods(type(task))
+        for name, (rows_at, everything) in methods.items():
             setattr(task, name, self._wrapped(name, getattr(task, name), rows_at, everything))
-        return list(found)
+        return list(methods)
 
     def _wrapped(self, name: str, method: Any, rows_at: str | None, everything: bool) -> Any:
         signature = inspect.signature(method)
@@ -174,9 +175,9 @@ class Draws:
             rows = None
             if rows_at is not None:
                 with contextlib.suppress(TypeError):
-                    given = signature.bind(*args, **kwargs).arguments.get(rows_at)
-                    if isinstance(given, Tensor) and given.dim() == 1 and not given.is_floating_point():
-                        rows = given.long()
+                    indices = signature.bind(*args, **kwargs).arguments.get(rows_at)
+                    if isinstance(indices, Tensor) and indices.dim() == 1 and not indices.is_floating_point():
+                        rows = indices.long()
             outer = stream.current()
             if rows is None and isinstance(outer, _Rows):
                 rows = outer.rows  # Trifinger's reset names the environments otherwise in the methods that it calls
@@ -192,12 +193,12 @@ def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
     Returns:
         By name: the parameter with indices of environments or None, and whether it draws from numpy or ``random``.
     """
-    found: dict[str, tuple[str | None, bool]] = {}
+    methods: dict[str, tuple[str | None, bool]] = {}
     for cls in reversed(task_class.__mro__):
         for name, function in vars(cls).items():
             if not inspect.isfunction(function) or name.startswith("__"):
                 continue
-            found.pop(name, None)
+            methods.pop(name, None)
             try:
                 tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
             except (OSError, TypeError, SyntaxError):
@@ -206,10 +207,10 @@ def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
             drawn = [call for call in called if _DRAWS.fullmatch(call.rpartition(".")[2])]
             if drawn:
                 rows_at = next((p for p in inspect.signature(function).parameters if _ROWS.match(p)), None)
-                found[name] = (rows_at, any(_EVERYTHING.search(call) for call in drawn))
+                methods[name] = (rows_at, any(_EVERYTHING.search(call) for call in drawn))
     for name in ("create_sim", "_create_envs", "apply_randomizations"):
-        found.pop(name, None)
-    return found
+        methods.pop(name, None)
+    return methods
 
 
 @contextlib.contextmanager
@@ -244,18 +245,18 @@ def _numpy_from_stream() -> Iterator[None]:
     def by_shape(draw: Any) -> Any:
         return lambda *size: draw(size=size or None)
 
-    own = {
+    functions = {
         "uniform": uniform, "normal": normal, "randint": randint, "rand": by_shape(uniform), "randn": by_shape(normal),
         "random": lambda size=None: uniform(size=size), "random_sample": lambda size=None: uniform(size=size),
         "standard_normal": lambda size=None: normal(size=size),
     }  # fmt: skip
     before: Sequence[tuple[Any, str, Any]] = [
-        *((np.random, name, getattr(np.random, name)) for name in own),
+        *((np.random, name, getattr(np.random, name)) for name in functions),
         (random, "uniform", random.uniform),
         (random, "random", random.random),
     ]
     try:
-        for name, function in own.items():
+        for name, function in functions.items():
             setattr(np.random, name, function)
         random.uniform = lambda a, b: float(uniform(a, b))  # type: ignore[assignment]
         random.random = lambda: float(uniform())  # type: ignore[assignment]

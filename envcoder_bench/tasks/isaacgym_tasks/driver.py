@@ -63,7 +63,7 @@ class Driver:
         self.max_episode_length = int(task.cfg["env"]["episodeLength"] if length is None else length)
 
     def place(self, lanes: Tensor) -> None:
-        """Place environments as in a group alone, if places depend on the number of environments."""
+        """Slot environments as in a group alone, if places depend on the number of environments."""
 
     @torch.no_grad()
     def act(self, actions: Tensor) -> None:
@@ -83,10 +83,12 @@ class Driver:
             progress: steps of each episode before this one. The task's counter stays below its time-out, because
                 time-outs belong to the environment.
         """
+        # below its time-out the task ends an episode for its own reasons alone
         getattr(self.task, self.clock).copy_(progress.clamp(max=self.max_episode_length - 3))
         self.task.reset_buf = torch.zeros_like(self.task.reset_buf)
         with self._without("reset_idx"):
             self._judge()
+        # a time-out that the task notes is a truncation
         ends = self.task.reset_buf != 0
         noted = self._time_outs()
         if noted is not None:
@@ -174,15 +176,15 @@ class Driver:
         def nothing(*args: Any, **kwargs: Any) -> Tensor:
             return torch.zeros(0, dtype=torch.int32, device=self.device)
 
-        own = vars(self.task)
-        before = {name: own[name] for name in names if name in own}
-        own.update(dict.fromkeys(names, nothing))
+        attributes = vars(self.task)
+        before = {name: attributes[name] for name in names if name in attributes}
+        attributes.update(dict.fromkeys(names, nothing))
         try:
             yield
         finally:
             for name in names:
-                del own[name]
-            own.update(before)
+                del attributes[name]
+            attributes.update(before)
 
 
 class StepDriver(Driver):
@@ -237,7 +239,7 @@ class LeggedDriver(StepDriver):
             task.env_origins.zero_()  # the grid on a plane depends on the number of environments
 
     def place(self, lanes: Tensor) -> None:
-        """Place environments on the terrain as in a group alone."""
+        """Slot environments on the terrain as in a group alone."""
         task = self.task
         if getattr(task, "custom_origins", False) and hasattr(task, "terrain_types"):
             share = (int(lanes.max()) + 1) / task.cfg.terrain.num_cols

@@ -1,11 +1,19 @@
-"""Find an Isaac Gym task by its address."""
+"""Find an Isaac Gym task by its address: a VecTask of IsaacGymEnvs, or a class of a Python file."""
 
+import contextlib
+import copy
 import inspect
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK, FILE, ISAACGYMENVS, LEGGED_GYM
+from envcoder_bench.tasks.isaacgym_tasks import CONFIG_MARK, FILE, ISAACGYMENVS, LEGGED_GYM
 from envcoder_bench.tasks.isaacgym_tasks.importing import (
     checkout,
     folder_above,
@@ -16,9 +24,7 @@ from envcoder_bench.tasks.isaacgym_tasks.importing import (
     pick,
 )
 from envcoder_bench.tasks.isaacgym_tasks.legged_source import legged_file_source, legged_gym_source
-from envcoder_bench.tasks.isaacgym_tasks.source import Source
-from envcoder_bench.tasks.isaacgym_tasks.vec_task_source import isaacgymenvs_source, vec_task
-from envcoder_bench.tasks.isaacgym_tasks.yaml_config import config_file, read_yaml
+from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, config_file, read_yaml, temporary_folder
 
 
 def find_source(task: str) -> Source:
@@ -60,7 +66,7 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
                     raise ValueError(f"--task {path}:{name}: {one_line(error, path.parent)}") from error
                 folders += (more,)  # a package of the same checkout
     classes = {key: value for key, value in vars(module).items() if isinstance(value, type)}
-    classes = {key: own for key, own in classes.items() if own.__module__ == module.__name__} or classes
+    classes = {key: cls for key, cls in classes.items() if cls.__module__ == module.__name__} or classes
     task_class = pick(classes, name, str(path))
     if not any(hasattr(task_class, method) for method in ("pre_physics_step", "post_physics_step")):
         raise ValueError(
@@ -79,3 +85,120 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
     file = config_file(path, name, config)
     address = f"{path}:{name}{CONFIG_MARK}{file}"
     return Source(address, name, task_class, read_yaml(file), None, path, folders, vec_task(task_class))
+
+
+def isaacgymenvs_source(address: str, name: str) -> Source:
+    """Return the task of the YAML ``cfg/task/<name>.yaml``."""
+    folder = checkout("isaacgymenvs", "ISAACGYMENVS_PATH", address)
+    folders = () if folder is None else (folder,)
+    if folder is not None and not (folder / "isaacgymenvs" / "__init__.py").is_file():
+        folders += (folder / "isaacgymenvs",)  # such forks are run from there, and import from there
+    with isaac_imports(*folders), settings_kept():
+        try:
+            import isaacgymenvs  # type: ignore[import-not-found]
+            from isaacgymenvs.tasks import isaacgym_task_map  # type: ignore[import-not-found]
+        except Exception as error:
+            raise ValueError(f"--task {address}: isaacgymenvs cannot be imported: {one_line(error)}") from error
+        package = Path(next(iter(isaacgymenvs.__path__))).resolve()
+        configs = {path.stem: path for path in (package / "cfg" / "task").glob("*.yaml")}
+        yaml = pick(configs, name, "IsaacGymEnvs")
+        assets = package.parent / "assets"
+        if not assets.is_dir():
+            raise ValueError(
+                f"--task {address}: {assets} is missing: an installed IsaacGymEnvs has no assets; get a checkout and"
+                " name its folder with ISAACGYMENVS_PATH"
+            )
+        composed = _composed(package / "cfg", name, address)
+        if "name" not in composed["task"]:
+            raise ValueError(f"--task {address}: {yaml} has no key 'name': it is a part of other tasks' configs")
+        factory = pick(isaacgym_task_map, str(composed["task"]["name"]), "IsaacGymEnvs")
+        task_class = factory if isinstance(factory, type) else _class_of(factory, composed["task"])
+        file = Path(inspect.getfile(task_class)).resolve()
+    train = composed.get("train")
+    title = f"isaacgymenvs_{name}"
+
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        with temporary_folder(), _hydra(package / "cfg"):  # Factory's and IndustReal's tasks compose further configs
+            yield
+
+    return Source(address, title, task_class, composed["task"], train, file, folders, vec_task(factory), around)
+
+
+def _class_of(factory: Any, config: Config) -> type:
+    """Return the class that a function of IsaacGymEnvs' map chooses by the config."""
+    subtask = str(config.get("env", {}).get("subtask", "")).lower()
+    classes = [one for one in vars(inspect.getmodule(factory)).values() if isinstance(one, type)]
+    arms = "TwoArms" in factory.__name__ or "two_arms" in factory.__name__
+    matching = [c for c in classes if c.__name__.lower().endswith(subtask) and ("TwoArms" in c.__name__) == arms]
+    return matching[0] if matching else classes[0]
+
+
+def _hydra(folder: Path) -> Any:
+    from hydra import initialize_config_dir
+
+    return initialize_config_dir(config_dir=str(folder), version_base="1.1")
+
+
+def _composed(folder: Path, name: str, address: str) -> Config:
+    """Compose IsaacGymEnvs' config of a task with Hydra, as its ``train.py`` does, and resolve references."""
+    from hydra import compose
+    from hydra.errors import HydraException
+
+    words = [f"task={name}", "headless=True", "sim_device=cpu", "rl_device=cpu", "pipeline=cpu"]
+    if not (folder / "train" / f"{name}PPO.yaml").is_file():
+        words.append("~train")
+    try:
+        with _hydra(folder):
+            composed = compose(config_name="config", overrides=words)
+            task: Any = OmegaConf.to_container(composed.task, resolve=True)
+            train: Any = OmegaConf.to_container(composed.train, resolve=True) if "train" in composed else None
+            return {"task": task, "train": train}
+    except (HydraException, OmegaConfBaseException) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"--task {address}: {folder}/task/{name}.yaml cannot be composed: {reason}") from error
+
+
+def vec_task(task_class: Any) -> Callable[[Config, int, str], Any]:
+    """Return a function that constructs a VecTask from a config, a number of environments and a torch device."""
+
+    def construct(config: Config, num_envs: int, device: str) -> Any:
+        on_cuda = device.startswith("cuda")
+        config.setdefault("env", {})["numEnvs"] = num_envs
+        config.setdefault("sim", {})["use_gpu_pipeline"] = on_cuda
+        if isinstance(config["sim"].get("physx"), dict):
+            config["sim"]["physx"]["use_gpu"] = on_cuda
+        config.setdefault("physics_engine", "physx")
+        config["rl_device"] = device  # some forks take it from here
+        arguments = {
+            **dict.fromkeys(("cfg", "config"), config),
+            "rl_device": device,
+            "sim_device": device if ":" in device else f"{device}:0",  # AllegroKuka reads the number after the colon
+            "device_id": int(device.partition(":")[2] or 0),
+            "device_type": "cuda" if on_cuda else "cpu",
+            "graphics_device_id": -1,
+            "headless": True,
+            "virtual_screen_capture": False,
+            "force_render": False,
+        }
+        accepted = inspect.signature(task_class).parameters
+        if any(p.kind is p.VAR_KEYWORD or p.kind is p.VAR_POSITIONAL for p in accepted.values()):
+            accepted = {name: None for name in arguments if name not in ("config", "device_id", "device_type")}
+        factory = _with_own_containers(task_class) if isinstance(task_class, type) else task_class
+        return factory(**{name: value for name, value in arguments.items() if name in accepted})
+
+    return construct
+
+
+def _with_own_containers(task_class: type) -> type:
+    """Return a subclass with copies of the lists, dicts and deques that are attributes of the class.
+
+    Trifinger keeps the state of an instance in them, and a run has several instances.
+    """
+    shared = {name: value for cls in reversed(task_class.__mro__) for name, value in vars(cls).items()}
+    containers = {
+        name: copy.deepcopy(x) for name, x in shared.items() if isinstance(x, (list, dict, deque)) and name[:2] != "__"
+    }
+    if not containers:
+        return task_class
+    return type(task_class)(task_class.__name__, (task_class,), {**containers, "__module__": task_class.__module__})

@@ -1,5 +1,6 @@
-"""Groups of environments: all as one group, and groups whose construction is that of a group alone."""
+"""Groups of environments: all as one group, groups built as a group alone, and a warning of groups that differ."""
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.driver import Driver
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
-from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Row, Slot
 
 _NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # tensors of indices of actors and bodies in the whole simulation
 
@@ -30,7 +31,7 @@ def one_group(num_envs: int, num_actions: int, device: torch.device) -> EnvGroup
 
 
 def make_groups_alike(
-    isaac: Any, rows: Mapping[Place, Row], histories: Sequence[str], driver: Driver, scene: Scene, lanes: Tensor
+    isaac: Any, rows: Mapping[Slot, Row], histories: Sequence[str], driver: Driver, scene: Scene, lanes: Tensor
 ) -> bool:
     """Copy what the task drew or placed at its construction from the first environment of each lane.
 
@@ -48,16 +49,52 @@ def make_groups_alike(
     num_envs = len(lanes)
     if bool((lanes == torch.arange(num_envs, device=lanes.device)).all()):
         return False
-    for place, row in rows.items():
-        x = tensors.read(isaac, place)
+    # tensors with a row, or several, for each environment
+    for slot, row in rows.items():
+        x = tensors.read(isaac, slot)
         if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != num_envs * row.repeats:
             continue
-        if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
-            own = x.reshape(num_envs, row.repeats, *x.shape[1:])[lanes.to(x.device)]
-            x.copy_(own.reshape(x.shape))
+        if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(slot))):
+            rows_of_lanes = x.reshape(num_envs, row.repeats, *x.shape[1:])[lanes.to(x.device)]
+            x.copy_(rows_of_lanes.reshape(x.shape))
     for name in histories:
         for x in getattr(isaac, name):
             x.copy_(x[lanes.to(x.device)])
     driver.place(lanes)
     scene.make_alike(lanes)
     return True
+
+
+log = logging.getLogger(__name__)
+TOLERANCE = 1e-4  # rounding may depend on an environment's place in a tensor
+_told: set[str] = set()
+
+
+def tell_unequal_beginnings(address: str, state: Mapping[str, Tensor], seeds: Tensor, lanes: Tensor) -> None:
+    """Warn once per task if groups of one seed begin with different states, which is unfair to some of them.
+
+    Random numbers of such groups are equal, so that the task's code treats environments by their index in all groups.
+
+    Args:
+        address: of the task.
+        state: tensors ``(num_envs, ...)`` after the task's own reset of all environments.
+        seeds, lanes: ``(num_envs,)``, the seed of each environment's group, and its index in the group.
+    """
+    size = int(lanes.max()) + 1
+    seed = seeds.view(-1, size)[:, 0]
+    same = (seed == seed[0]).nonzero().flatten()
+    if address in _told or len(same) < 2:
+        return
+    differ = []
+    for key, x in state.items():
+        groups = x.reshape(len(seed), size, -1)[same].float()
+        if not torch.allclose(groups, groups[:1].expand_as(groups), TOLERANCE, TOLERANCE, equal_nan=True):
+            differ.append(key)
+    if differ:
+        _told.add(address)
+        log.warning(
+            "%s: candidates of one seed begin with different %s: the task's code distinguishes environments by their"
+            " index among those of all candidates. For a fair ranking give --isolate process",
+            address,
+            ", ".join(differ),
+        )

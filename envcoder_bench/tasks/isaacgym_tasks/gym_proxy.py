@@ -1,15 +1,15 @@
-"""A proxy of ``gym`` that merges candidates' commands into the task's own."""
+"""A proxy of ``gym`` that merges candidates' commands into the task's own, and notes what the task's code sets."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.tasks.isaacgym_tasks.own_properties import OwnProperties
 
 _STATES = ("refresh_actor_root_state_tensor", "refresh_dof_state_tensor")
 # what they set acts on other tensors in the next simulate
@@ -52,13 +52,13 @@ class GymProxy:
         if not callable(method):
             return method
         if name.startswith("acquire_"):
-            made = self._acquiring(name, method)
+            wrapper = self._acquiring(name, method)
         elif name.startswith("refresh_"):
-            made = self._refreshing(name, method)
+            wrapper = self._refreshing(name, method)
         else:
-            made = self._forwarding(name, method)
-        self.__dict__[name] = made  # so that the next call finds it at once
-        return made
+            wrapper = self._forwarding(name, method)
+        self.__dict__[name] = wrapper  # so that the next call finds it at once
+        return wrapper
 
     def _acquiring(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         kind = name[len("acquire_") :]
@@ -68,10 +68,10 @@ class GymProxy:
         def acquire(*args: Any) -> Any:
             if refresh not in self.acquired:
                 self.acquired.append(refresh)
-            made = method(*args)
-            if isinstance(made, Tensor):
-                self._acquired.setdefault(refresh, {})[str(args[1:])] = made
-            return made
+            acquired = method(*args)
+            if isinstance(acquired, Tensor):
+                self._acquired.setdefault(refresh, {})[str(args[1:])] = acquired
+            return acquired
 
         return acquire
 
@@ -79,15 +79,15 @@ class GymProxy:
         state = name in _STATES
 
         def refresh(*args: Any) -> Any:
-            own = self._acquired.get(name, {}).values()
+            tensors = self._acquired.get(name, {}).values()
             counts = (self._written if state else 0, self._stepped)
-            if own and self._fresh.get(name) == (*counts, *(x._version for x in own)):
+            if tensors and self._fresh.get(name) == (*counts, *(x._version for x in tensors)):
                 return True
-            made = method(*args)
-            for x in own:
+            result = method(*args)
+            for x in tensors:
                 increment_version(x)  # as torch's own writes do
-            self._fresh[name] = (*counts, *(x._version for x in own))
-            return made
+            self._fresh[name] = (*counts, *(x._version for x in tensors))
+            return result
 
         return refresh
 
@@ -130,22 +130,22 @@ class GymProxy:
         self._efforts = None
         self.steps += 1
         self.changed()
-        made = self._gym.simulate(sim)
+        result = self._gym.simulate(sim)
         blown = getattr(getattr(sim, "engine", None), "blown", None)
         if blown is not None and self.blown is not None:
             self.blown |= blown
-        return made
+        return result
 
-    def _merged(self, given: Any, effort: bool) -> Any:
-        if self.command is None or not isinstance(given, Tensor):
-            return given
+    def _merged(self, commands: Any, effort: bool) -> Any:
+        if self.command is None or not isinstance(commands, Tensor):
+            return commands
         assert self.commanded is not None and self.effort is not None
         rows = (self.commanded & (self.effort == effort)).unsqueeze(1)
-        return torch.where(rows, self.command, given.reshape(self.command.shape)).contiguous()
+        return torch.where(rows, self.command, commands.reshape(self.command.shape)).contiguous()
 
 
-def _or(given: Any, other: Tensor) -> Tensor:
-    return given if isinstance(given, Tensor) else other
+def _or(commands: Any, other: Tensor) -> Tensor:
+    return commands if isinstance(commands, Tensor) else other
 
 
 @contextlib.contextmanager
@@ -153,17 +153,138 @@ def proxied() -> Iterator[list[GymProxy]]:
     """Make ``acquire_gym`` return a proxy inside the block; yields a list, to which the proxy is added."""
     from isaacgym import gymapi  # type: ignore[import-not-found]
 
-    made: list[GymProxy] = []
+    proxies: list[GymProxy] = []
     acquire = gymapi.acquire_gym
 
     def acquire_gym(*args: Any) -> GymProxy:
-        if not made:
-            made.append(GymProxy(acquire(*args)))
-        return made[0]
+        if not proxies:
+            proxies.append(GymProxy(acquire(*args)))
+        return proxies[0]
 
     gymapi.acquire_gym = acquire_gym  # type: ignore[assignment]
     try:
         with settings_kept():
-            yield made
+            yield proxies
     finally:
         gymapi.acquire_gym = acquire
+
+
+Key = tuple[str, int, int]  # kind, index of the environment, index of the actor
+
+_SHAPE = ("friction", "rolling_friction", "torsion_friction", "restitution")
+_TENDON = ("stiffness", "damping", "limit_stiffness", "fixed_spring_rest_length")
+# kinds by the methods of gym that set them
+_KINDS = {
+    "set_actor_rigid_shape_properties": "shapes",
+    "set_actor_rigid_body_properties": "bodies",
+    "set_actor_dof_properties": "dofs",
+    "set_actor_tendon_properties": "tendons",
+    "set_sim_params": "gravity",
+}
+
+
+class OwnProperties:
+    """Notes what a task's code sets while it is watched, with the values before; saves and restores these properties.
+
+    Args:
+        gym: the task's gym.
+        sim: its simulation.
+        envs: handles of the environments.
+    """
+
+    def __init__(self, gym: Any, sim: Any, envs: list[Any]) -> None:
+        self._gym, self._sim, self._envs = gym, sim, envs
+        self._indices = {id(env): k for k, env in enumerate(envs)}
+        self._first: dict[Key, np.ndarray] = {}
+        self._watching = False
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note what is set inside the block."""
+        self._watching = True
+        try:
+            yield
+        finally:
+            self._watching = False
+
+    def note(self, method: str, args: tuple[Any, ...]) -> None:
+        """Note a call of a method of gym, before it is made."""
+        if not self._watching or method not in _KINDS or len(args) < 2:
+            return
+        kind = _KINDS[method]
+        key = (kind, 0, 0) if kind == "gravity" else (kind, self._indices.get(id(args[0]), -1), int(args[1]))
+        if key[1] >= 0 and key not in self._first:
+            self._first[key] = self._get(key)
+
+    def get_state(self) -> dict[str, Tensor]:
+        """Return the present values of what was noted."""
+        return {".".join(map(str, key)): torch.from_numpy(self._get(key)) for key in self._first}
+
+    def set_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what ``get_state`` returned; what was noted since then gets its first values."""
+        values_by_key = {_key(name): x.cpu().numpy() for name, x in state.items()}
+        for key in values_by_key:
+            self._first.setdefault(key, self._get(key))
+        for key, first in self._first.items():
+            values = values_by_key.get(key, first)
+            if not np.array_equal(values, self._get(key)):
+                self._set(key, values)
+
+    def _get(self, key: Key) -> np.ndarray:
+        """Return properties as numbers, one row for each shape, body, DOF or tendon."""
+        rows = self._read(key)
+        kind = key[0]
+        if kind == "gravity":
+            return np.array([rows.gravity.x, rows.gravity.y, rows.gravity.z])
+        if kind == "dofs":
+            return np.stack([rows[name].astype(float) for name in rows.dtype.names], axis=-1)
+        if kind == "bodies":
+            return np.array([[b.mass, *_numbers(b.com), *(y for x in _axes(b) for y in _numbers(x))] for b in rows])
+        return np.array([[getattr(row, name) for name in _names(kind)] for row in rows], dtype=float)
+
+    def _set(self, key: Key, values: np.ndarray) -> None:
+        kind, index, actor = key
+        rows = self._read(key)
+        if kind == "gravity":
+            rows.gravity.x, rows.gravity.y, rows.gravity.z = map(float, values)
+            self._gym.set_sim_params(self._sim, rows)
+            return
+        if kind == "dofs":
+            for name, column in zip(rows.dtype.names, values.T):
+                rows[name] = column
+        elif kind == "bodies":
+            for body, (mass, *vectors) in zip(rows, values.tolist()):
+                body.mass = mass
+                for k, x in enumerate((body.com, *_axes(body))):
+                    x.x, x.y, x.z = vectors[3 * k : 3 * k + 3]
+        else:
+            for row, numbers in zip(rows, values.tolist()):
+                for name, x in zip(_names(kind), numbers):
+                    setattr(row, name, x)
+        method = next(name for name, numbers in _KINDS.items() if numbers == kind)
+        more = (False,) if kind == "bodies" else ()  # inertias are given
+        getattr(self._gym, method)(self._envs[index], actor, rows, *more)
+
+    def _read(self, key: Key) -> Any:
+        kind, index, actor = key
+        if kind == "gravity":
+            return self._gym.get_sim_params(self._sim)
+        method = next(name for name, setting in _KINDS.items() if setting == kind)
+        return getattr(self._gym, method.replace("set_", "get_", 1))(self._envs[index], actor)
+
+
+def _key(name: str) -> Key:
+    kind, index, actor = name.split(".")
+    return kind, int(index), int(actor)
+
+
+def _names(kind: str) -> tuple[str, ...]:
+    return _SHAPE if kind == "shapes" else _TENDON
+
+
+def _numbers(x: Any) -> tuple[float, float, float]:
+    return x.x, x.y, x.z
+
+
+def _axes(body: Any) -> tuple[Any, Any, Any]:
+    return body.inertia.x, body.inertia.y, body.inertia.z

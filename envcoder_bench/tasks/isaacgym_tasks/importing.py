@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.isaacgym.compat import Missing, old_code
 from envcoder_bench.isaacgym.install import install, uninstall
+from envcoder_bench.isaacgym.old_code import Missing, old_code
 
 log = logging.getLogger(__name__)
 # packages that exist only inside the block; candidates import this project's helpers under the first two names
@@ -117,12 +117,12 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
     Raises:
         ValueError: neither; the message says how to get a checkout.
     """
-    given = os.environ.get(variable)
-    if given:
-        found = folder_with(Path(given), package)
-        if found is not None:
-            return found
-        raise ValueError(f"{variable}={given}: there is no package {package} in it; name the checkout's folder")
+    path = os.environ.get(variable)
+    if path:
+        folder = folder_with(Path(path), package)
+        if folder is not None:
+            return folder
+        raise ValueError(f"{variable}={path}: there is no package {package} in it; name the checkout's folder")
     with _lock:
         outside = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}
         try:
@@ -138,10 +138,10 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
     return None
 
 
-def folder_with(given: Path, package: str) -> Path | None:
+def folder_with(path: Path, package: str) -> Path | None:
     """Return the folder of a checkout from which ``package`` is imported; None if there is none."""
     for file in _PACKAGES_FILES:
-        for folder in (given, given / package, given / "python"):
+        for folder in (path, path / package, path / "python"):
             if any((folder / package).glob(file)):
                 return folder.resolve()
             if folder.name == package and any(folder.glob(file)):
@@ -153,11 +153,11 @@ def folder_with(given: Path, package: str) -> Path | None:
 _PACKAGES_FILES = ("__init__.py", "*/__init__.py")
 
 
-def fork_package(given: Path) -> str | None:
+def fork_package(path: Path) -> str | None:
     """Return the package of a checkout that registers tasks as legged_gym does; None if it has not exactly one."""
-    given = given.resolve()
-    found = [folder for folder in (given, *given.glob("*/")) if (folder / "utils" / "task_registry.py").is_file()]
-    packages = [folder.name for folder in found if (folder / "envs" / "__init__.py").is_file()]
+    path = path.resolve()
+    candidates = [folder for folder in (path, *path.glob("*/")) if (folder / "utils" / "task_registry.py").is_file()]
+    packages = [folder.name for folder in candidates if (folder / "envs" / "__init__.py").is_file()]
     if len(packages) != 1 or packages[0] in PACKAGES:
         return None
     _packages.add(packages[0])
@@ -173,19 +173,20 @@ _REPOSITORIES = {
 def one_line(error: BaseException, folder: Path | None = None) -> str:
     """Describe an error of a task's code with its place, e.g. ``ant.py:139: NotImplementedError: ...``."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = Path(__file__).resolve().parents[2]
-    inside = [f for f in frames if own not in Path(f.filename).resolve().parents and "site-packages" not in f.filename]
+    package = Path(__file__).resolve().parents[2]
+    outside = [f for f in frames if package not in Path(f.filename).resolve().parents]
+    inside = [f for f in outside if "site-packages" not in f.filename]
     if folder is not None:
         inside = [f for f in inside if folder in Path(f.filename).resolve().parents] or inside
-    place = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
+    where = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
     if isinstance(error, SyntaxError):
-        place = f"{error.filename}:{error.lineno}: "
+        where = f"{error.filename}:{error.lineno}: "
     text = str(error)
     script = re.findall(r'File "([^"]+)", line (\d+)', text) if "TorchScript interpreter" in text else []
     if script:  # the message has a traceback of its own, and ends with the reason
-        place, text = "{}:{}: ".format(*script[-1]), text.strip().splitlines()[-1].removeprefix("RuntimeError: ")
+        where, text = "{}:{}: ".format(*script[-1]), text.strip().splitlines()[-1].removeprefix("RuntimeError: ")
     reason = " ".join(text.split()) or "no message"
-    return f"{place}{type(error).__name__}: {reason}"
+    return f"{where}{type(error).__name__}: {reason}"
 
 
 def package_folders(path: Path) -> tuple[Path, ...]:
@@ -193,10 +194,10 @@ def package_folders(path: Path) -> tuple[Path, ...]:
 
     Repositories import by the package's name, and, as scripts do, from a folder within the package.
     """
-    found = [path.parent]
-    while (found[-1] / "__init__.py").is_file():
-        found.append(found[-1].parent)
-    return tuple(found)
+    folders = [path.parent]
+    while (folders[-1] / "__init__.py").is_file():
+        folders.append(folders[-1].parent)
+    return tuple(folders)
 
 
 def folder_above(path: Path, error: ModuleNotFoundError) -> Path | None:
@@ -204,8 +205,8 @@ def folder_above(path: Path, error: ModuleNotFoundError) -> Path | None:
     name = (error.name or "").partition(".")[0]
     files = (f"{name}.py", *(f"{name}/{file}" for file in _PACKAGES_FILES))
     kinds = (files[:2], files[2:])  # packages without a file of their own last: other folders look like them
-    found = (up for kind in kinds for up in path.parents if any(any(up.glob(file)) for file in kind))
-    return next(found, None) if name else None
+    above = (up for kind in kinds for up in path.parents if any(any(up.glob(file)) for file in kind))
+    return next(above, None) if name else None
 
 
 def load_file(path: Path) -> ModuleType:
@@ -238,6 +239,6 @@ def pick(names: Any, name: str, what: str) -> Any:
     """Return an entry of a mapping. Raises ValueError with near matches."""
     if name in names:
         return names[name]
-    same = [known for known in names if known.lower() == name.lower()]
+    same = [entry for entry in names if entry.lower() == name.lower()]
     hint = f" (did you mean {same[0]}?)" if same else near_matches(name, list(names))
     raise ValueError(f"{what} has no task '{name}'{hint}; its tasks are {', '.join(sorted(names))}")

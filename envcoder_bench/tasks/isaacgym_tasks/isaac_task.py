@@ -1,23 +1,154 @@
-"""Adapt a task of Isaac Gym code to the ``Task`` interface: its steps, its episodes and its fitness."""
+"""Adapt a task of Isaac Gym code to the ``Task`` interface: its construction, steps, episodes and fitness."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.errors import near_matches, user_input
+from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
-from envcoder_bench.tasks.isaacgym_tasks.fairness import tell_unequal_beginnings
-from envcoder_bench.tasks.isaacgym_tasks.isaac_base import IsaacBase
+from envcoder_bench.tasks.isaacgym_tasks.checkpoint import Checkpoint
+from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
+from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
+from envcoder_bench.tasks.isaacgym_tasks.groups import make_groups_alike, one_group, tell_unequal_beginnings
+from envcoder_bench.tasks.isaacgym_tasks.making import as_dict, make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer, make_randomizer
+from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
+from envcoder_bench.tasks.isaacgym_tasks.source import Source
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror, Row, Slot, Unmasked
+
+if TYPE_CHECKING:
+    from envcoder_bench.sim.base import PoseSource
+
+SOLVED = "solved_before"  # key of the state for fitness functions that count once per episode
+ENV_BYTES = 160 * 1024  # approximate memory of one environment in the physics engine, without the task's tensors
 
 
-class IsaacTask(IsaacBase):
-    """A task of Isaac Gym code. ``spec.py`` makes a subclass for each."""
+class IsaacTask(Task):
+    """A task of Isaac Gym code. ``spec.py`` makes a subclass for each.
 
-    def restart(self) -> None:
+    Attributes:
+        source: the task's class and config.
+        keys: keys of the state that are tensors of the task, and their slots.
+        rows: all tensors of the task that have rows for each environment.
+        histories: its lists and deques of such tensors.
+        score: the fitness of one step, called with the keys of the state that its parameters name.
+        once: whether an episode's fitness is 1 if ``score`` was ever above 0.
+        config_keys, ignored_keys, only: of its YAML, as in ``SimTask``.
+    """
+
+    source: ClassVar[Source]
+    keys: ClassVar[dict[str, Slot]]
+    rows: ClassVar[dict[Slot, Row]]
+    histories: ClassVar[tuple[str, ...]] = ()
+    constant_names: ClassVar[tuple[str, ...]]
+    score: ClassVar[Callable[..., Tensor] | None] = None
+    once: ClassVar[bool] = False
+    regroups = False
+    fields: dict[str, Field]
+    config_keys: tuple[str, ...] = ()
+    ignored_keys: tuple[str, ...] = ()
+    only: Mapping[str, tuple[Any, str]] = {}
+
+    def __init__(self, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
+        self.cfg = as_dict(cfg)
+        with user_input():  # the config may have been overridden
+            self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
+        self.num_envs, self.device = num_envs, torch.device(self.isaac.device)
+        # the task's own code: its random numbers, and the methods that are driven
+        self._draws = Draws(num_envs, self.device)
+        self._draws.wrap(self.isaac)
+        self.driver: Driver = make_driver(self.isaac, self._gym)
+        with self.source.errors_of_code(), self._draws.call("reset", None, True):
+            self.driver.first()  # here, because some tasks make tensors when they observe
+            if not all(tensors.fits(self.isaac, slot, self.rows[slot], num_envs) for slot in self.keys.values()):
+                self.driver.settle()  # some replace tensors by others of another shape in a step
+        # the simulation's actors, and what a task says of itself
+        self.scene = Scene(self._gym, self.isaac.sim, num_envs)
+        with user_input():
+            self._randomizer = make_randomizer(self.cfg, self.isaac, self._gym, self.scene, self.driver.repeats)
+        self.randomizes = self._randomizer is not None
+        self.num_dofs, self.dt = self.scene.num_dofs, self.driver.dt
+        self.dof_names, self.body_names = self.scene.dof_names, self.scene.body_names
+        self.sim = SimpleNamespace(**self.scene.limits)
+        self.substeps = int(getattr(self.isaac.sim_params, "substeps", 1))
+        self.max_episode_length = self.driver.max_episode_length
+        self.clip_actions, self.clip_observations = self.driver.clip_actions, self.driver.clip_observations
+        self.default_action_dim = self.driver.num_actions
+        self.object_keys = tuple(self.scene.objects)
+        self.refusals = self.scene.refusals
+
+        # what the environment reads after each step
+        self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self.timed_out = self.driver.timed_out
+        self._gym.blown = torch.zeros_like(self.unstable)
+        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
+        self.engine_warnings: dict[str, int] = {}
+        self._progress: Tensor = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
+        with user_input():
+            # the state: the task's tensors, and the poses of its actors
+            self._mirror = Mirror(self.isaac, self.keys, self.rows, num_envs, self.device)
+        unmasked = tensors.Unmasked(self.isaac, self.rows, self.histories)
+        self._resets = Resets(self.source, self.driver, self.scene, self._draws, unmasked, self._randomizer)
+        self.state: dict[str, Tensor] = self._mirror.state
+        self.state.update({key: x.clone() for key, x in self.scene.read().items()})
+        self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
+        constants = tensors.constants_of(self.isaac, 0)
+        self.constants = {key: constants[key] for key in self.constant_names if key in constants}
+        self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
+        # fitness, and what a checkpoint holds
+        self._scoring = Scoring(type(self).score, self.once, self.state, self.constants)
+        self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
+        live = {"state": self.state, "default": self.default_state}
+        self._checkpoint = Checkpoint(self.isaac, self._gym, self.scene, self._randomizer, live, self._progress)
+        self._first = self.get_state()
+        self.attach(one_group(num_envs, self.driver.num_actions, self.device))
+        self._begun: Tensor | None = None
+
+    def _sync(self) -> None:
+        """Update the state from the task and the scene."""
+        self._mirror.sync()
+        live = self.scene.read()
+        tensors.copy_all([self.state[key] for key in live], list(live.values()))
+
+    @property
+    def bytes_per_env(self) -> int:
+        storages = {x.untyped_storage().data_ptr(): x for _, x in tensors.tensors_of(self.isaac)}
+        return ENV_BYTES + 3 * sum(x.untyped_storage().nbytes() for x in storages.values()) // self.num_envs
+
+    def pose_source(self) -> PoseSource | None:
+        source = getattr(getattr(self.isaac.sim, "engine", None), "pose_source", None)
+        return None if source is None else source()
+
+    # groups
+
+    def attach(self, groups: EnvGroups) -> None:
+        self._groups = groups
+        self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
+        self._compared = False
+        self._gym.commanded = groups.commands
+        self._own_actions = ~groups.commands.unsqueeze(1)
+        # asked once here, because each step would wait for the device
+        self._commanded, self._begins, self._aims = (
+            bool(x.any()) for x in (groups.commands, groups.initial_states, groups.goals)
+        )
         if self._randomizer is not None:
-            self._randomizer.expire()
-            everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-            self._resets.randomize(everyone, torch.arange(self.num_envs, device=self.device), self.step_count)
-        self._checkpoint.restore(self._first)
+            self._randomizer.undo()
+        if make_groups_alike(self.isaac, self.rows, self.histories, self.driver, self.scene, groups.lanes):
+            self._first = self.get_state()
+        if self._randomizer is not None:
+            self._randomizer.attach(groups.seeds, groups.lanes)
+
+    def set_drive_mode(self, effort: Tensor) -> None:
+        self._gym.effort = effort
+        self._gym.targeted = bool((self._groups.commands & ~effort).any())
+        self.scene.set_drives(self._groups.commands, effort)
 
     # domain randomization
 
@@ -40,10 +171,12 @@ class IsaacTask(IsaacBase):
         return torch.zeros(action.shape[0], self.num_dofs, dtype=action.dtype, device=action.device)
 
     def step(self, command: Tensor) -> None:
+        # commands of candidates go to the proxy, actions to the task
         self._gym.command = command if self._commanded else None
         width = min(self.default_action_dim or 0, self._groups.actions.shape[1])
         actions = torch.zeros(self.num_envs, self.default_action_dim or 0, device=self.device)
         actions[:, :width] = self._groups.actions[:, :width] * self._own_actions
+        # physics and judgement, by the task's own methods
         self._scoring.note_solved()
         self._gym.blown.zero_()  # type: ignore[union-attr]
         self._draws.begin_step(self.step_count)
@@ -75,24 +208,24 @@ class IsaacTask(IsaacBase):
         tensors.copy_all(list(self.default_state.values()), [self.state[key] for key in self.default_state])
         if not self._compared and len(env_ids) == self.num_envs:
             self._compared = True
-            own = {key: self.state[key] for key in ("commands", "obs_buf", *self.scene.keys) if key in self.state}
-            tell_unequal_beginnings(self.source.address, own, self._groups.seeds, self._groups.lanes)
+            beginning = {key: self.state[key] for key in ("commands", "obs_buf", *self.scene.keys) if key in self.state}
+            tell_unequal_beginnings(self.source.address, beginning, self._groups.seeds, self._groups.lanes)
 
     def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         if initial:
             if self._begun is None:
                 self.prepare_reset(mask)
             self._begun = None
-            own = mask & self._groups.initial_states
+            chosen = mask & self._groups.initial_states
             states = {**self.default_state, **initial}
-            if self._begins and self._resets.overwrite("initial", own, lambda: self.scene.write(own, states)):
+            if self._begins and self._resets.overwrite("initial", chosen, lambda: self.scene.write(chosen, states)):
                 self._sync()
         if goal:
             for key in goal:
                 if key not in self.goal_keys:
                     raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")
-            own = mask & self._groups.goals
-            if self._aims and self._resets.overwrite("goal", own, lambda: self._write_goals(own, goal)):
+            chosen = mask & self._groups.goals
+            if self._aims and self._resets.overwrite("goal", chosen, lambda: self._write_goals(chosen, goal)):
                 self._sync()
 
     def _write_goals(self, mask: Tensor, goal: dict[str, Tensor]) -> None:
@@ -106,3 +239,140 @@ class IsaacTask(IsaacBase):
 
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         return self._scoring.fitness(state)
+
+    # checkpoints
+
+    def get_state(self) -> dict[str, Tensor]:
+        return self._checkpoint.get_state()
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        self._checkpoint.set_state(state)
+
+    def restart(self) -> None:
+        if self._randomizer is not None:
+            self._randomizer.expire()
+            everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+            self._resets.randomize(everyone, torch.arange(self.num_envs, device=self.device), self.step_count)
+        self._checkpoint.restore(self._first)
+
+
+class Scoring:
+    """Fitness of the state.
+
+    Args:
+        function: the fitness of one step, called with the keys that its parameters name; None for a fitness of 0.
+        once: whether an episode's fitness is 1 if ``function`` was ever above 0. ``state`` then gets a key for it.
+        state, constants: of the task; tensors of the state stay in place.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Tensor] | None,
+        once: bool,
+        state: dict[str, Tensor],
+        constants: Mapping[str, Tensor],
+    ) -> None:
+        self._function, self._once, self._state, self._constants = function, once, state, constants
+        self._names = () if function is None else tuple(inspect.signature(function).parameters)
+        if once:
+            state[SOLVED] = torch.zeros(len(state["reset_buf"]), device=state["reset_buf"].device)
+
+    def fitness(self, state: Mapping[str, Tensor]) -> Tensor:
+        value = self._score(state)
+        return value * (1.0 - state[SOLVED]) if self._once else value
+
+    def note_solved(self) -> None:
+        """Note before a step which episodes are solved."""
+        if self._once:
+            self._state[SOLVED].copy_(torch.maximum(self._state[SOLVED], self._score(self._state)))
+
+    def forget(self, mask: Tensor) -> None:
+        """Begin episodes where ``mask`` is True."""
+        if self._once:
+            self._state[SOLVED].masked_fill_(mask, 0.0)
+
+    def _score(self, state: Mapping[str, Tensor]) -> Tensor:
+        if self._function is None:
+            return torch.zeros_like(state["reset_buf"], dtype=torch.float32)
+        keys = {**self._constants, **state}
+        return self._function(**{name: keys[name] for name in self._names})
+
+
+class Resets:
+    """Resets of some environments, with random numbers of their own; rows of other environments are restored.
+
+    Args:
+        source: where the task comes from, for messages.
+        driver, scene, draws: of the task.
+        unmasked: restores rows of other environments.
+        randomizer: None without domain randomization.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        driver: Driver,
+        scene: Scene,
+        draws: Draws,
+        unmasked: Unmasked,
+        randomizer: Randomizer | None,
+    ) -> None:
+        self._source, self._driver, self._scene, self._draws = source, driver, scene, draws
+        self._unmasked, self._randomizer = unmasked, randomizer
+
+    def begin(self, mask: Tensor, env_ids: Tensor, step: int) -> None:
+        """Begin episodes in the environments ``env_ids``, where ``mask`` is True, and observe their first states."""
+        self.randomize(mask, env_ids, step)
+        self._unmasked.save()
+        with self._source.errors_of_code(), self._draws.generators_kept():
+            for group in self._by_group(mask, env_ids):
+                self._reset(group, step)
+            self._draws.begin_step(-1 - step)
+            with self._draws.call("observe", None, True):
+                self._driver.observe()
+        self._unmasked.restore(mask)
+
+    def randomize(self, mask: Tensor, env_ids: Tensor, step: int) -> None:
+        """Randomize what is due at a reset of the environments ``env_ids``, where ``mask`` is True."""
+        if self._randomizer is None:
+            return
+        with self._source.errors_of_code():
+            self._randomizer.refresh(step)
+            for group in self._by_group(mask, env_ids):
+                self._randomizer.randomize(group, step)
+
+    def overwrite(self, what: str, mask: Tensor, write: Callable[[], None]) -> bool:
+        """Overwrite initial states or goals of new episodes where ``mask`` is True, and observe them again.
+
+        Returns:
+            Whether there are any.
+        """
+        if not bool(mask.any()):
+            return False
+        self._unmasked.save()
+        write()
+        with self._draws.call(f"observe {what}", mask.nonzero().flatten(), True):
+            self._driver.observe()
+        self._unmasked.restore(mask)
+        return True
+
+    def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
+        """Return the environments to reset in each call of the task's code.
+
+        On a CPU a call has environments of one group, so that the code mixes no groups. On CUDA it has all: results
+        are not bitwise reproducible there, and each call costs time.
+        """
+        if mask.device.type != "cpu":
+            return [env_ids]
+        size = int(self._draws.lanes.max()) + 1
+        groups = mask.split(size)
+        return [group.nonzero().flatten() + k * size for k, group in enumerate(groups) if bool(group.any())]
+
+    def _reset(self, env_ids: Tensor, step: int) -> None:
+        self._draws.begin_step(-1 - step)  # negative, so that draws differ from those of the step
+        before = self._scene.get_state() if self._driver.advances and env_ids.device.type == "cpu" else None
+        with self._draws.call("reset", env_ids, True), self._scene.own_properties.watched():
+            self._driver.reset(env_ids)
+        if before is not None:
+            self._scene.undo_others(env_ids, before)
+            self._driver.gym.changed()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK
+from envcoder_bench.tasks.isaacgym_tasks import CONFIG_MARK
 from envcoder_bench.tasks.isaacgym_tasks.importing import (
     checkout,
     folder_with,
@@ -18,14 +18,13 @@ from envcoder_bench.tasks.isaacgym_tasks.importing import (
     one_line,
     pick,
 )
-from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source
-from envcoder_bench.tasks.isaacgym_tasks.yaml_config import config_file, read_yaml
+from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, config_file, read_yaml
 
 
 def legged_gym_source(address: str, name: str) -> Source:
     """Return a task that legged_gym, or a fork of it, registers; a fork's package may have another name."""
-    given = os.environ.get("LEGGED_GYM_PATH", "")
-    fork = fork_package(Path(given)) if given and folder_with(Path(given), "legged_gym") is None else None
+    path = os.environ.get("LEGGED_GYM_PATH", "")
+    fork = fork_package(Path(path)) if path and folder_with(Path(path), "legged_gym") is None else None
     package = fork or "legged_gym"
     folder = checkout(package, "LEGGED_GYM_PATH", address)
     folders = () if folder is None else (folder,)
@@ -57,10 +56,11 @@ def legged_file_source(
     path: Path, name: str, task_class: type, module: Any, config: str | None, folders: tuple[Path, ...]
 ) -> Source:
     """Return a LeggedRobot of a file, with the config class ``<name>Cfg``, or the only one that the file defines."""
-    found = {key: own for key, own in vars(module).items() if isinstance(own, type) and hasattr(own, "init_state")}
-    found = {key: own for key, own in found.items() if getattr(getattr(own, "asset", None), "file", "")}  # not the base
-    own = [key for key, cls in found.items() if cls.__module__ == module.__name__] or list(found)
-    chosen = f"{name}Cfg" if f"{name}Cfg" in found else own[0] if len(own) == 1 else None
+    classes = {key: cls for key, cls in vars(module).items() if isinstance(cls, type) and hasattr(cls, "init_state")}
+    with_asset = [key for key, cls in classes.items() if getattr(getattr(cls, "asset", None), "file", "")]
+    configs = {key: classes[key] for key in with_asset}  # not the base
+    own_names = [key for key, cls in configs.items() if cls.__module__ == module.__name__] or list(configs)
+    chosen = f"{name}Cfg" if f"{name}Cfg" in configs else own_names[0] if len(own_names) == 1 else None
     if chosen is None:
         raise ValueError(
             f"--task {path}:{name} needs its config in the same file: a class named {name}Cfg; a task that its checkout"
@@ -73,7 +73,7 @@ def legged_file_source(
             helpers = _helpers(package)
         except ImportError as error:
             raise ValueError(f"--task {path}:{name} needs {package}.utils.helpers of legged_gym: {error}") from error
-    defaults = found[chosen]()
+    defaults = configs[chosen]()
     if config is not None:
         _update(defaults, read_yaml(config_file(path, name, config)))
     values, mark = _plain(helpers.class_to_dict(defaults)), "" if config is None else CONFIG_MARK + config
@@ -105,34 +105,34 @@ def _legged(task_class: Any, defaults: Any, helpers: Any) -> Callable[[Config, i
             use_gpu = use_gpu_pipeline = device.startswith("cuda")
             headless = True
 
-        own = _instance(type(defaults), defaults)
-        _update(own, config)
-        own.env.num_envs = num_envs
-        params = helpers.parse_sim_params(Arguments, {"sim": helpers.class_to_dict(own.sim)})
-        return task_class(own, params, gymapi.SIM_PHYSX, device, True)
+        env_cfg = _instance(type(defaults), defaults)
+        _update(env_cfg, config)
+        env_cfg.env.num_envs = num_envs
+        params = helpers.parse_sim_params(Arguments, {"sim": helpers.class_to_dict(env_cfg.sim)})
+        return task_class(env_cfg, params, gymapi.SIM_PHYSX, device, True)
 
     return construct
 
 
 def _instance(cls: type, defaults: Any) -> Any:
     """Copy a config of nested classes, which a task may change."""
-    made = copy.copy(defaults)
+    config = copy.copy(defaults)
     for key in dir(defaults):
         value = getattr(defaults, key)
         if key.startswith("_") or callable(value):
             continue
-        setattr(made, key, _instance(type(value), value) if hasattr(value, "__dict__") else copy.deepcopy(value))
-    return made
+        setattr(config, key, _instance(type(value), value) if hasattr(value, "__dict__") else copy.deepcopy(value))
+    return config
 
 
-def _update(own: Any, config: Config) -> None:
+def _update(target: Any, config: Config) -> None:
     """Set the values of a config in nested objects, except those that are equal, which keep their types."""
     for key, value in config.items():
-        node = getattr(own, key, None)
+        node = getattr(target, key, None)
         if isinstance(value, dict) and hasattr(node, "__dict__"):
             _update(node, value)
-        elif key != "name" and not (hasattr(own, key) and _plain(node) == value):
-            setattr(own, key, value)
+        elif key != "name" and not (hasattr(target, key) and _plain(node) == value):
+            setattr(target, key, value)
 
 
 def _plain(value: Any) -> Any:
@@ -155,7 +155,7 @@ def rsl_rl_train(train: Config) -> Config:
         "entropy_coef": "entropy_coef", "value_loss_coef": "critic_coef", "desired_kl": "kl_threshold",
         "num_learning_epochs": "mini_epochs", "max_grad_norm": "grad_norm",
     }  # fmt: skip
-    config = {own: algorithm[key] for key, own in names.items() if key in algorithm}
+    config = {ours: algorithm[key] for key, ours in names.items() if key in algorithm}
     if "num_steps_per_env" in runner:
         config["horizon_length"] = runner["num_steps_per_env"]
     params: Config = {"config": config}

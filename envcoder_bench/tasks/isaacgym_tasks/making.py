@@ -20,24 +20,24 @@ def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: st
     config = {key: value for key, value in as_dict(cfg).items() if key != "name" or "name" in source.config}
     if "name" in config:
         config["name"] = source.config["name"]
-    draws, own = Draws(num_envs, torch.device(device)), contextlib.nullcontext()
+    draws, switched_off = Draws(num_envs, torch.device(device)), contextlib.nullcontext()
     if randomizes(config):
-        own = _without_randomization(source, config)
-    with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True), own:
+        switched_off = _without_randomization(source, config)
+    with isaac_imports(*source.folders), proxied() as proxies, draws.call("make", None, True), switched_off:
         task = source.make(config, num_envs, device)
-    if not made:
+    if not proxies:
         raise ValueError(f"{source.address} does not acquire a gym: it is not a task of Isaac Gym")
     if randomizes(config):
         setattr(task, METHOD, _nothing)
         if not hasattr(task, PARAMS):
             setattr(task, PARAMS, config["task"].get(PARAMS))
-    return task, made[0]
+    return task, proxies[0]
 
 
 def randomizes(config: Mapping[str, Any]) -> bool:
     """Return whether a task's config enables IsaacGymEnvs' domain randomization."""
-    own = config.get("task")
-    return isinstance(own, Mapping) and bool(own.get("randomize"))
+    section = config.get("task")
+    return isinstance(section, Mapping) and bool(section.get("randomize"))
 
 
 @contextlib.contextmanager
@@ -52,10 +52,10 @@ def _without_randomization(source: Source, config: Mapping[str, Any]) -> Iterato
     owners = [cls for cls in source.task_class.__mro__ if METHOD in vars(cls)]
     taken = list(inspect.signature(getattr(source.task_class, METHOD)).parameters)[1:] if owners else []
     if len(owners) != 1 or taken != ["dr_params"]:
-        found = ", ".join(cls.__name__ for cls in owners) or "no class"
+        names = ", ".join(cls.__name__ for cls in owners) or "no class"
         raise ValueError(
             f"{source.address}: task.randomize is True, which needs the method {METHOD}(dr_params) of IsaacGymEnvs'"
-            f" VecTask, and here {found} defines {METHOD}({', '.join(taken)}): give task.task.randomize=false"
+            f" VecTask, and here {names} defines {METHOD}({', '.join(taken)}): give task.task.randomize=false"
         )
     owner, method = owners[0], vars(owners[0])[METHOD]
     setattr(owner, METHOD, _nothing)
@@ -77,5 +77,5 @@ def _nothing(*_: Any) -> None:
 def as_dict(cfg: Mapping[str, Any]) -> dict[str, Any]:
     from omegaconf import DictConfig, OmegaConf
 
-    made: Any = OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg
-    return dict(made)
+    content: Any = OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg
+    return dict(content)

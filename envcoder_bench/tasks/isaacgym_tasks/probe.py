@@ -16,7 +16,7 @@ from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source
-from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Row, Slot
 from envcoder_bench.tasks.sim_task import PROGRESS, actions
 
 NUM_ENVS = 37  # a prime that no other axis has as its length, so that axes of this length are environments
@@ -28,8 +28,8 @@ _NO_GOAL = re.compile(r"init|default|prev|cur_|dof|reset|_buf|indices|displaceme
 class Facts:
     """Properties of a task, from which its class is made."""
 
-    keys: dict[str, Place]
-    rows: dict[Place, Row]
+    keys: dict[str, Slot]
+    rows: dict[Slot, Row]
     fields: dict[str, Field]
     constants: tuple[str, ...]
     goal_keys: tuple[str, ...]
@@ -57,18 +57,18 @@ def probe(source: Source, config: Config) -> Facts:
     except Exception as error:
         raise ValueError(f"{source.address} cannot be driven: {one_line(error, source.file.parent)}") from error
     rows = tensors.rows_of(task, NUM_ENVS)
-    own = {*scene.keys, "actions", "progress_buf", "reset_buf"}
-    keys = {name: place for name, place in _named(rows) if name not in own and not name.startswith("_")}
+    reserved = {*scene.keys, "actions", "progress_buf", "reset_buf"}
+    keys = {name: slot for name, slot in _named(rows) if name not in reserved and not name.startswith("_")}
     now = tensors.constants_of(task, NUM_ENVS)
     kept = [name for name in now if name in numbers and _same(now[name], numbers[name])]
-    constants = tuple(name for name in kept if name not in keys and name not in own)
-    changed = {place for place, x in before.items() if not _same(tensors.read(task, place), x)}
-    goals = tuple(name for name, place in keys.items() if _is_goal(name, place, rows[place], changed, task))
+    constants = tuple(name for name in kept if name not in keys and name not in reserved)
+    changed = {slot for slot, x in before.items() if not _same(tensors.read(task, slot), x)}
+    goals = tuple(name for name, slot in keys.items() if _is_goal(name, slot, rows[slot], changed, task))
     texts = _Texts(type(task))
     fields: dict[str, Field] = {}
     for key in scene.keys:
         fields[key] = _scene_field(key, scene)
-    fields.update({key: Field(rows[place].shape, "-", texts.origin(place)) for key, place in keys.items()})
+    fields.update({key: Field(rows[slot].shape, "-", texts.origin(slot)) for key, slot in keys.items()})
     fields["reset_buf"] = Field((), "-", "1 where the task itself ends the episode, time-outs left out")
     fields["actions"] = actions(driver.num_actions)
     fields["progress_buf"] = PROGRESS
@@ -77,33 +77,33 @@ def probe(source: Source, config: Config) -> Facts:
     return Facts(keys, rows, fields, constants, goals, objects, histories, driver.num_actions, scene.refusals)
 
 
-def _values(task: Any) -> dict[Place, Tensor]:
-    return {place: x.clone() for place, x in tensors.tensors_of(task)}
+def _values(task: Any) -> dict[Slot, Tensor]:
+    return {slot: x.clone() for slot, x in tensors.tensors_of(task)}
 
 
-def _named(rows: dict[Place, Row]) -> Iterator[tuple[str, Place]]:
-    """Yield keys of the state and their places: names of attributes, and keys of dicts."""
-    taken = {place[0] for place in rows if not place[1]}
-    for place in rows:
-        name = place[1] or place[0]
-        if place[0] in _NO_STATE or name.endswith(_INDICES) or not name.isidentifier():
+def _named(rows: dict[Slot, Row]) -> Iterator[tuple[str, Slot]]:
+    """Yield keys of the state and their slots: names of attributes, and keys of dicts."""
+    taken = {slot[0] for slot in rows if not slot[1]}
+    for slot in rows:
+        name = slot[1] or slot[0]
+        if slot[0] in _NO_STATE or name.endswith(_INDICES) or not name.isidentifier():
             continue
-        if not place[1] or name not in taken:
-            yield name, place
+        if not slot[1] or name not in taken:
+            yield name, slot
 
 
 _INDICES = ("_indices", "_idxs", "_ids")  # indices of actors in the whole simulation
 _NO_STATE = ("extras", "obs_dict", "episode_sums", "randomize_buf", "timeout_buf", "time_out_buf", "states_buf")
 
 
-def _is_goal(name: str, place: Place, row: Row, changed: set[Place], task: Any) -> bool:
-    x = tensors.read(task, place)
-    if not row.dtype.is_floating_point or row.repeats > 1 or not isinstance(x, Tensor) or place[1]:
+def _is_goal(name: str, slot: Slot, row: Row, changed: set[Slot], task: Any) -> bool:
+    x = tensors.read(task, slot)
+    if not row.dtype.is_floating_point or row.repeats > 1 or not isinstance(x, Tensor) or slot[1]:
         return False
-    if name != "commands" and (not _GOAL.search(name) or _NO_GOAL.search(name) or place in changed):
+    if name != "commands" and (not _GOAL.search(name) or _NO_GOAL.search(name) or slot in changed):
         return False
     # a view of a larger tensor of the task is not a goal of its own
-    others = [one for where, one in tensors.tensors_of(task) if where != place and one.numel() > x.numel()]
+    others = [one for where, one in tensors.tensors_of(task) if where != slot and one.numel() > x.numel()]
     return not any(one.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for one in others)
 
 
@@ -134,15 +134,15 @@ class _Texts:
     def __init__(self, task_class: type) -> None:
         self._files: list[tuple[str, list[str]]] = []
         for cls in task_class.__mro__:  # by their methods, because their modules are no longer in sys.modules
-            codes = [getattr(own, "__code__", None) for own in vars(cls).values()]
+            codes = [getattr(member, "__code__", None) for member in vars(cls).values()]
             names = dict.fromkeys(code.co_filename for code in codes if code is not None)
             for file in map(Path, names):
                 if file.is_file():
                     self._files.append((file.name, file.read_text(encoding="utf-8", errors="replace").splitlines()))
 
-    def origin(self, place: Place) -> str:
+    def origin(self, slot: Slot) -> str:
         """Return where an attribute is first set, such as ``from ant.py:87``."""
-        name = place[0]
+        name = slot[0]
         for pattern in (rf"self\.{name}\b.*=[^=]", rf"\b{name}\b\s*=[^=]"):
             for file, lines in self._files:
                 for number, line in enumerate(lines, start=1):

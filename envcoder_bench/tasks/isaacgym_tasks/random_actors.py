@@ -46,20 +46,21 @@ class RandomActors:
                 self._originals[f"{actor}.{SCALE}"] = np.ones((len(envs), 1))
             for kind, attributes in kinds.items():
                 self._read(actor, kind, list(attributes))
-                self.distributions.update({f"{actor}.{kind}.{name}": own for name, own in attributes.items()})
+                for name, distribution in attributes.items():
+                    self.distributions[f"{actor}.{kind}.{name}"] = distribution
             if actor in params.scales or _BODIES in kinds:
                 self._read_bodies(actor)
         self.samples = {key: self._unset(key) for key in self.distributions}
 
     def _handle(self, actor: str) -> int:
         first, gym = self._envs[0], self._gym
-        known = {gym.get_actor_name(first, k): k for k in range(gym.get_actor_count(first))}
-        if actor not in known:
+        handles = {gym.get_actor_name(first, k): k for k in range(gym.get_actor_count(first))}
+        if actor not in handles:
             raise ValueError(
-                f"task.randomization_params.actor_params.{actor}: there is no such actor{near_matches(actor, known)}:"
-                f" {', '.join(known)}"
+                f"task.randomization_params.actor_params.{actor}: there is no such actor{near_matches(actor, handles)}:"
+                f" {', '.join(handles)}"
             )
-        return known[actor]
+        return handles[actor]
 
     def _unset(self, key: str) -> Tensor:
         return torch.full(self._originals[key].shape, torch.nan, dtype=torch.float64)
@@ -71,29 +72,30 @@ class RandomActors:
         """Read the original values of attributes in all environments."""
         first = self._get(0, actor, kind)
         for name in names:
-            place = f"task.randomization_params.actor_params.{actor}.{kind}.{name}"
+            key = f"task.randomization_params.actor_params.{actor}.{kind}.{name}"
             if kind == _DOFS:
-                known = list(first.dtype.names or ())
+                attributes = list(first.dtype.names or ())
             else:
-                known = [own for own in dir(first[0]) if _is_number(getattr(first[0], own))] if first else []
-            if name not in known:
-                raise ValueError(f"{place} is no number of this actor{near_matches(name, known)}: {', '.join(known)}")
-        found: dict[str, list[Any]] = {name: [] for name in names}
+                attributes = [one for one in dir(first[0]) if _is_number(getattr(first[0], one))] if first else []
+            if name not in attributes:
+                hint = near_matches(name, attributes)
+                raise ValueError(f"{key} is no number of this actor{hint}: {', '.join(attributes)}")
+        originals: dict[str, list[Any]] = {name: [] for name in names}
         for env in range(len(self._envs)):
-            own = self._get(env, actor, kind)
+            rows = self._get(env, actor, kind)
             for name in names:
-                found[name].append(own[name].copy() if kind == _DOFS else [getattr(one, name) for one in own])
-        self._originals.update({f"{actor}.{kind}.{name}": np.array(x, dtype=float) for name, x in found.items()})
+                originals[name].append(rows[name].copy() if kind == _DOFS else [getattr(one, name) for one in rows])
+        self._originals.update({f"{actor}.{kind}.{name}": np.array(x, dtype=float) for name, x in originals.items()})
 
     def _read_bodies(self, actor: str) -> None:
         """Read masses, centres of mass and inertias, which follow a mass or a scale."""
-        made: dict[str, list[Any]] = {"mass": [], "com": [], "inertia": []}
+        originals: dict[str, list[Any]] = {"mass": [], "com": [], "inertia": []}
         for env in range(len(self._envs)):
-            own = self._get(env, actor, _BODIES)
-            made["mass"].append([body.mass for body in own])
-            made["com"].append([_vector(body.com) for body in own])
-            made["inertia"].append([[_vector(getattr(body.inertia, row)) for row in _ROWS] for body in own])
-        self._originals.update({f"{actor}.{_BODIES}.{name}": np.array(x, dtype=float) for name, x in made.items()})
+            bodies = self._get(env, actor, _BODIES)
+            originals["mass"].append([body.mass for body in bodies])
+            originals["com"].append([_vector(body.com) for body in bodies])
+            originals["inertia"].append([[_vector(getattr(body.inertia, row)) for row in _ROWS] for body in bodies])
+        self._originals.update({f"{actor}.{_BODIES}.{name}": np.array(x, dtype=float) for name, x in originals.items()})
 
     def use_lanes(self, lanes: Tensor) -> None:
         """Take the originals of every environment from the environment whose index is its lane; forget all samples."""
@@ -128,8 +130,8 @@ class RandomActors:
             self.set_samples(envs, {key: x[envs] for key, x in samples.items()})
 
     def _value(self, env: int, key: str, original: np.ndarray | None = None) -> np.ndarray:
-        given = self._originals[key][env] if original is None else original
-        return self.distributions[key].applied(given, self.samples[key][env].numpy())
+        values = self._originals[key][env] if original is None else original
+        return self.distributions[key].applied(values, self.samples[key][env].numpy())
 
     def _set_scale(self, env: int, actor: str) -> None:
         """Set an actor's scale; masses follow."""

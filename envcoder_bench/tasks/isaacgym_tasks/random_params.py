@@ -29,7 +29,7 @@ class Distribution:
     """A random number that is added to a value or multiplied with it.
 
     Attributes:
-        place: its path in the YAML, also the key of its random numbers.
+        key_path: its path in the YAML, also the key of its random numbers.
         range: lowest and highest number; of a Gaussian, mean and standard deviation.
         operation: ``additive`` or ``scaling``.
         distribution: ``gaussian``, ``uniform`` or ``loguniform``.
@@ -39,7 +39,7 @@ class Distribution:
         correlated: range of the part of an observation's or action's noise that is constant between refreshes.
     """
 
-    place: str
+    key_path: str
     range: tuple[float, float]
     operation: str
     distribution: str
@@ -51,8 +51,8 @@ class Distribution:
 
     @property
     def key(self) -> int:
-        """A number by which the random numbers of different places differ."""
-        return int.from_bytes(hashlib.blake2b(self.place.encode(), digest_size=8).digest(), "little", signed=True)
+        """A number by which the random numbers of different distributions differ."""
+        return int.from_bytes(hashlib.blake2b(self.key_path.encode(), digest_size=8).digest(), "little", signed=True)
 
     def strength(self, frames: int) -> float:
         """Return the schedule's factor after ``frames`` simulation steps, 0 to 1."""
@@ -81,10 +81,10 @@ class Distribution:
 
     def applied(self, original: np.ndarray, sample: np.ndarray) -> np.ndarray:
         """Return original values with a sample applied; a sample of NaN leaves the original value."""
-        made = original + sample if self.operation == "additive" else original * sample
+        values = original + sample if self.operation == "additive" else original * sample
         if self.num_buckets:
-            made = self._bucketed(made)
-        return np.where(np.isnan(sample), original, made)
+            values = self._bucketed(values)
+        return np.where(np.isnan(sample), original, values)
 
     def _bucketed(self, values: np.ndarray) -> np.ndarray:
         """Round down to a bucket; values below the first one get the last one, as in IsaacGymEnvs."""
@@ -125,84 +125,84 @@ class Params:
     scales: Attributes = field(default_factory=dict)
 
 
-def read_params(given: Any, place: str = "task.randomization_params") -> Params:
+def read_params(content: Any, path_of_params: str = "task.randomization_params") -> Params:
     """Read ``randomization_params``; values without effect are logged.
 
     Raises:
         ValueError: a value is missing or wrong; the message has its place.
     """
-    params = _mapping(given, place)
+    params = _mapping(content, path_of_params)
     frequency = params.get("frequency", 1)
     if not _is_number(frequency) or frequency < 1:
-        raise ValueError(f"{place}.frequency must be a number of at least 1, got {frequency!r}")
-    known = ("frequency", "observations", "actions", "sim_params", "actor_params")
-    _tell(place, [key for key in params if key not in known])
+        raise ValueError(f"{path_of_params}.frequency must be a number of at least 1, got {frequency!r}")
+    keys = ("frequency", "observations", "actions", "sim_params", "actor_params")
+    _tell(path_of_params, [key for key in params if key not in keys])
     policy = {
-        key: _distribution(params[key], f"{place}.{key}", ("gaussian", "uniform"))
+        key: _distribution(params[key], f"{path_of_params}.{key}", ("gaussian", "uniform"))
         for key in ("actions", "observations")
         if params.get(key) is not None
     }
-    sim_params = _mapping(params.get("sim_params") or {}, f"{place}.sim_params")
-    _tell(f"{place}.sim_params", [key for key in sim_params if key != "gravity"])
-    own = sim_params.get("gravity")
-    gravity = None if own is None else _distribution(own, f"{place}.sim_params.gravity")
+    sim_params = _mapping(params.get("sim_params") or {}, f"{path_of_params}.sim_params")
+    _tell(f"{path_of_params}.sim_params", [key for key in sim_params if key != "gravity"])
+    spec = sim_params.get("gravity")
+    gravity = None if spec is None else _distribution(spec, f"{path_of_params}.sim_params.gravity")
     actors: dict[str, dict[str, Attributes]] = {}
     scales: Attributes = {}
-    for actor, properties in _mapping(params.get("actor_params") or {}, f"{place}.actor_params").items():
-        path = f"{place}.actor_params.{actor}"
+    for actor, properties in _mapping(params.get("actor_params") or {}, f"{path_of_params}.actor_params").items():
+        path = f"{path_of_params}.actor_params.{actor}"
         actors[actor] = {}
         for kind, attributes in _mapping(properties, path).items():
             if kind == SCALE:
                 scales[actor] = _distribution(attributes, f"{path}.{kind}")
             elif kind in KINDS:
-                own = _mapping(attributes, f"{path}.{kind}")
-                actors[actor][kind] = {name: _distribution(x, f"{path}.{kind}.{name}") for name, x in own.items()}
+                specs = _mapping(attributes, f"{path}.{kind}")
+                actors[actor][kind] = {name: _distribution(x, f"{path}.{kind}.{name}") for name, x in specs.items()}
             elif kind != "color":
                 expected = (*KINDS, SCALE, "color")
                 raise ValueError(f"{path}.{kind} is no property{near_matches(kind, expected)}: {', '.join(expected)}")
     return Params(float(frequency), policy.get("actions"), policy.get("observations"), gravity, actors, scales)
 
 
-def _distribution(given: Any, place: str, allowed: tuple[str, ...] = DISTRIBUTIONS) -> Distribution:
-    values = _mapping(given, place)
+def _distribution(content: Any, where: str, allowed: tuple[str, ...] = DISTRIBUTIONS) -> Distribution:
+    values = _mapping(content, where)
     unknown = next((key for key in values if key not in _KEYS), None)
     if unknown is not None:
-        raise ValueError(f"{place} has an unknown key '{unknown}'{near_matches(unknown, _KEYS)}")
+        raise ValueError(f"{where} has an unknown key '{unknown}'{near_matches(unknown, _KEYS)}")
     for key, expected in (("distribution", allowed), ("operation", ("additive", "scaling"))):
         if values.get(key) not in expected:
-            raise ValueError(f"{place}.{key} must be {' or '.join(expected)}, got {values.get(key)!r}")
-    ranges = [_range(values.get("range"), f"{place}.range")]
-    ranges.append(_range(values.get("range_correlated", (0.0, 0.0)), f"{place}.range_correlated"))
+            raise ValueError(f"{where}.{key} must be {' or '.join(expected)}, got {values.get(key)!r}")
+    ranges = [_range(values.get("range"), f"{where}.range")]
+    ranges.append(_range(values.get("range_correlated", (0.0, 0.0)), f"{where}.range_correlated"))
     if values["distribution"] == "loguniform" and not min(ranges[0]) > 0:
-        raise ValueError(f"{place}.range must be positive for a loguniform distribution, got {values['range']}")
+        raise ValueError(f"{where}.range must be positive for a loguniform distribution, got {values['range']}")
     schedule, steps = values.get("schedule"), values.get("schedule_steps", 0)
     if schedule not in (None, "linear", "constant"):
-        raise ValueError(f"{place}.schedule must be linear or constant, got {schedule!r}")
+        raise ValueError(f"{where}.schedule must be linear or constant, got {schedule!r}")
     if schedule is not None and (not _is_number(steps) or steps <= 0):
-        raise ValueError(f"{place}.schedule_steps must be a positive number, got {steps!r}")
+        raise ValueError(f"{where}.schedule_steps must be a positive number, got {steps!r}")
     buckets, setup_only = values.get("num_buckets", 0), values.get("setup_only", False)
     if type(buckets) is not int or buckets < 0:
-        raise ValueError(f"{place}.num_buckets must be a whole number of at least 0, got {buckets!r}")
+        raise ValueError(f"{where}.num_buckets must be a whole number of at least 0, got {buckets!r}")
     names = (values["operation"], values["distribution"], schedule)
-    return Distribution(place, ranges[0], *names, steps or 0, buckets, bool(setup_only), ranges[1])
+    return Distribution(where, ranges[0], *names, steps or 0, buckets, bool(setup_only), ranges[1])
 
 
-def _range(given: Any, place: str) -> tuple[float, float]:
-    if not isinstance(given, (list, tuple)) or len(given) != 2 or not all(map(_is_number, given)):
-        raise ValueError(f"{place} must be a list of two numbers, got {given!r}")
-    return float(given[0]), float(given[1])
+def _range(value: Any, where: str) -> tuple[float, float]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(map(_is_number, value)):
+        raise ValueError(f"{where} must be a list of two numbers, got {value!r}")
+    return float(value[0]), float(value[1])
 
 
-def _mapping(given: Any, place: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise ValueError(f"{place} must have keys and values, got {given!r}")
-    return given
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where} must have keys and values, got {value!r}")
+    return value
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _tell(place: str, ignored: list[str]) -> None:
+def _tell(where: str, ignored: list[str]) -> None:
     if ignored:
-        log.warning("%s: ignored, without effect: %s", place, ", ".join(map(str, ignored)))
+        log.warning("%s: ignored, without effect: %s", where, ", ".join(map(str, ignored)))

@@ -48,7 +48,9 @@ class Randomizer:
         self._actors = RandomActors(params, gym, scene, [gym.get_env(sim, k) for k in range(num_envs)])
         self._engine = getattr(sim, "engine", None)
         if params.gravity is not None and self._engine is None:
-            raise ValueError(f"{params.gravity.place}: NVIDIA's isaacgym has one gravity for all candidates: remove it")
+            raise ValueError(
+                f"{params.gravity.key_path}: NVIDIA's isaacgym has one gravity for all candidates: remove it"
+            )
         gravity = gym.get_sim_params(sim).gravity
         self._gravity = np.array([gravity.x, gravity.y, gravity.z])
         self._seeds, self._lanes = torch.zeros(num_envs, dtype=torch.int64), torch.arange(num_envs)
@@ -58,8 +60,8 @@ class Randomizer:
 
     def describe(self) -> str:
         """Return the names of all that is randomized."""
-        own = [name for name in ("observations", "actions", "gravity") if getattr(self._params, name) is not None]
-        return ", ".join([*own, *self._actors.distributions])
+        parts = [name for name in ("observations", "actions", "gravity") if getattr(self._params, name) is not None]
+        return ", ".join([*parts, *self._actors.distributions])
 
     def attach(self, seeds: Tensor, lanes: Tensor) -> None:
         """Receive the groups, while all properties have their original values."""
@@ -90,8 +92,8 @@ class Randomizer:
         if not len(envs):
             return
         once, others = [], []
-        for key, own in self._actors.distributions.items():
-            (once if own.setup_only else others).append(key)
+        for key, distribution in self._actors.distributions.items():
+            (once if distribution.setup_only else others).append(key)
         if once:
             missing = torch.isnan(self._actors.samples[once[0]][envs]).all(dim=1)
             self._draw(envs[missing], once, 0)
@@ -104,8 +106,8 @@ class Randomizer:
         seeds, lanes, frames = self._seeds[envs], self._lanes[envs], self._frames(step)
         drawn: dict[str, Tensor] = {}
         for key in keys:
-            own = self._actors.distributions[key]
-            drawn[key] = torch.from_numpy(own.draw(seeds, lanes, step, frames, self._actors.columns(key)))
+            distribution = self._actors.distributions[key]
+            drawn[key] = torch.from_numpy(distribution.draw(seeds, lanes, step, frames, self._actors.columns(key)))
         self._actors.set_samples(envs, drawn)
 
     # gravity and noise
@@ -118,31 +120,31 @@ class Randomizer:
 
     def _set_gravity(self) -> None:
         """Set the gravity of each group, which depends on its seed and the step of the last refresh."""
-        own, step = self._params.gravity, self._refreshed
-        if own is None or self._engine is None:
+        gravity, step = self._params.gravity, self._refreshed
+        if gravity is None or self._engine is None:
             return
         seeds, group = torch.unique(self._seeds, return_inverse=True)
         rows = [
-            own.draw(seed.view(1), torch.zeros(1, dtype=torch.int64), step, self._frames(step), 3) for seed in seeds
+            gravity.draw(seed.view(1), torch.zeros(1, dtype=torch.int64), step, self._frames(step), 3) for seed in seeds
         ]
-        self._engine.set_gravity(own.applied(self._gravity, np.concatenate(rows))[group.numpy()])
+        self._engine.set_gravity(gravity.applied(self._gravity, np.concatenate(rows))[group.numpy()])
 
     def add_noise(self, which: str, x: Tensor, rows: slice, step: int) -> Tensor:
         """Return actions or observations ``(n, width)`` of the environments ``rows`` with their noise."""
-        own: Distribution | None = getattr(self._params, which)
-        if own is None:
+        dist: Distribution | None = getattr(self._params, which)
+        if dist is None:
             return x
-        frames, normal = self._frames(self._refreshed), own.distribution == "gaussian"
-        noise = self._noise(own, own.bounds(frames), normal, own.key, x, rows, step)
+        frames, normal = self._frames(self._refreshed), dist.distribution == "gaussian"
+        noise = self._noise(dist, dist.bounds(frames), normal, dist.key, x, rows, step)
         # in IsaacGymEnvs the part that is constant between refreshes is normal in both distributions
-        corr = self._noise(own, own.bounds(frames, own.correlated), True, own.key ^ 1, x, rows, self._refreshed)
-        return (operator.add if own.operation == "additive" else operator.mul)(x, corr + noise)
+        corr = self._noise(dist, dist.bounds(frames, dist.correlated), True, dist.key ^ 1, x, rows, self._refreshed)
+        return (operator.add if dist.operation == "additive" else operator.mul)(x, corr + noise)
 
     def _noise(
-        self, own: Distribution, bounds: tuple[float, float], normal: bool, key: int, x: Tensor, rows: slice, step: int
+        self, dist: Distribution, bounds: tuple[float, float], normal: bool, key: int, x: Tensor, rows: slice, step: int
     ) -> Tensor | float:
         first, second = bounds
-        spread = second if own.distribution == "gaussian" else second - first
+        spread = second if dist.distribution == "gaussian" else second - first
         if spread == 0.0:
             return first
         return first + spread * standard_numbers(
@@ -153,9 +155,9 @@ class Randomizer:
 
     def get_state(self) -> dict[str, Tensor]:
         """Return the state that ``set_state`` restores, as CPU tensors."""
-        own = {f"samples.{key}": x.clone() for key, x in self._actors.samples.items()}
+        samples = {f"samples.{key}": x.clone() for key, x in self._actors.samples.items()}
         last = torch.tensor(self._refreshed)
-        return {**own, "randomized": self._randomized.clone(), "refreshed": last}
+        return {**samples, "randomized": self._randomized.clone(), "refreshed": last}
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``get_state`` returned, and set all properties."""
@@ -174,14 +176,14 @@ def make_randomizer(config: Mapping[str, Any], isaac: Any, gym: Any, scene: Scen
     """
     if not randomizes(config):
         return None
-    given = config["task"].get("randomization_params")
-    if given is None:
+    content = config["task"].get("randomization_params")
+    if content is None:
         raise ValueError("task.randomize is True, but the task's YAML has no task.randomization_params")
     if getattr(isaac, "actor_params_generator", None) is not None:
         raise ValueError("task.randomize is True, but samples of the task's actor_params_generator are not supported")
-    params, device = read_params(given), torch.device(isaac.device)
-    made = Randomizer(params, gym, isaac.sim, scene, int(isaac.num_envs), repeats, device)
-    if made.describe() not in _told:  # a run constructs its task several times
-        _told.add(made.describe())
-        log.info("domain randomization: %s", made.describe())
-    return made
+    params, device = read_params(content), torch.device(isaac.device)
+    randomizer = Randomizer(params, gym, isaac.sim, scene, int(isaac.num_envs), repeats, device)
+    if randomizer.describe() not in _told:  # a run constructs its task several times
+        _told.add(randomizer.describe())
+        log.info("domain randomization: %s", randomizer.describe())
+    return randomizer

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
-from envcoder_bench.tasks.isaacgym_tasks.own_properties import OwnProperties
+from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, OwnProperties
 
 POS, VEL, EFFORT = 1, 2, 3  # gymapi's DOF_MODE_*
 
@@ -52,19 +51,19 @@ class Scene:
         self._read_limits()
 
     def _names(self, kind: str, actors: list[str], several: bool) -> tuple[str, ...]:
-        found: list[str] = []
+        names_of_kind: list[str] = []
         for handle, actor in zip(self._actors, actors):
-            own = getattr(self._gym, f"get_actor_{kind}_names")(self._envs[0], handle)
-            found += [f"{actor}/{name}" if several else name for name in own]
-        return tuple(found)
+            names = getattr(self._gym, f"get_actor_{kind}_names")(self._envs[0], handle)
+            names_of_kind += [f"{actor}/{name}" if several else name for name in names]
+        return tuple(names_of_kind)
 
     def _free_objects(self, names: list[str]) -> dict[str, int]:
         """Return actors of one body other than the first, by their keys in the state."""
-        found: dict[str, int] = {}
+        objects: dict[str, int] = {}
         for k, (actor, name) in enumerate(zip(self._actors, names)):
             if k and self._gym.get_actor_rigid_body_count(self._envs[0], actor) == 1:
-                found[f"{name}_state" if f"{name}_state" not in found else f"{name}{k}_state"] = k
-        return found
+                objects[f"{name}_state" if f"{name}_state" not in objects else f"{name}{k}_state"] = k
+        return objects
 
     def _read_limits(self) -> None:
         rows = np.concatenate(list(self._properties.values())) if self._properties else None
@@ -89,12 +88,12 @@ class Scene:
     def read(self) -> dict[str, Tensor]:
         """Return the states of ``keys`` as live views ``(num_envs, ...)``."""
         roots = self._roots.view(self._num_envs, -1, 13)
-        made = {"root_states": roots[:, 0]}
+        states = {"root_states": roots[:, 0]}
         if self._dofs is not None:
             dofs = self._dofs.view(self._num_envs, -1, 2)
-            made["dof_pos"], made["dof_vel"] = dofs[..., 0], dofs[..., 1]
-        made.update({key: roots[:, k] for key, k in self.objects.items()})
-        return made
+            states["dof_pos"], states["dof_vel"] = dofs[..., 0], dofs[..., 1]
+        states.update({key: roots[:, k] for key, k in self.objects.items()})
+        return states
 
     def write(self, mask: Tensor, states: dict[str, Tensor]) -> None:
         """Set the states of ``keys`` where ``mask`` is True, from values for all environments."""
@@ -113,14 +112,15 @@ class Scene:
 
     def set_drives(self, commanded: Tensor, effort: Tensor) -> None:
         """Set the drives of environments that candidates command, with efforts or targets; others keep the task's."""
-        for k, (own, motor) in enumerate(zip(commanded.tolist(), effort.tolist())):
-            mode = 0 if not own else EFFORT if motor else POS
+        # a change of properties is expensive: only where the mode is another one
+        for k, (commands, motor) in enumerate(zip(commanded.tolist(), effort.tolist())):
+            mode = 0 if not commands else EFFORT if motor else POS
             if mode == self._mode_of[k]:
                 continue
             self._mode_of[k] = mode
             for actor, properties in self._properties.items():
-                own = self._own_properties.get((k, actor))
-                self._set_drives(k, actor, properties if own is None else own)
+                own_drives = self._own_properties.get((k, actor))
+                self._set_drives(k, actor, properties if own_drives is None else own_drives)
 
     def _set_drives(self, env: int, actor: int, asked: np.ndarray) -> None:
         """Set properties of an actor's DOFs, with the drives that the environment's candidate commands."""
@@ -139,8 +139,10 @@ class Scene:
         """Set columns ``(dofs,)`` of the properties of an actor's DOFs, whoever commands its drives."""
         if (env, actor) not in self._own_properties:
             commanded = self._mode_of[env] != 0  # then the present properties are not the task's
-            own = self._properties[actor] if commanded else self._gym.get_actor_dof_properties(self._envs[env], actor)
-            self._own_properties[env, actor] = own.copy()
+            properties = (
+                self._properties[actor] if commanded else self._gym.get_actor_dof_properties(self._envs[env], actor)
+            )
+            self._own_properties[env, actor] = properties.copy()
         rows = self._own_properties[env, actor]
         for name, x in values.items():
             rows[name] = x
@@ -156,11 +158,11 @@ class Scene:
             dofs = [gym.get_actor_dof_properties(env, actor) for env in self._envs] if driven else []
             for k, lane in enumerate(first):
                 if shapes[k] != shapes[lane]:
-                    own = gym.get_actor_rigid_shape_properties(self._envs[lane], actor)
-                    gym.set_actor_rigid_shape_properties(self._envs[k], actor, own)
+                    properties = gym.get_actor_rigid_shape_properties(self._envs[lane], actor)
+                    gym.set_actor_rigid_shape_properties(self._envs[k], actor, properties)
                 if bodies[k] != bodies[lane]:
-                    own = gym.get_actor_rigid_body_properties(self._envs[lane], actor)
-                    gym.set_actor_rigid_body_properties(self._envs[k], actor, own, False)
+                    properties = gym.get_actor_rigid_body_properties(self._envs[lane], actor)
+                    gym.set_actor_rigid_body_properties(self._envs[k], actor, properties, False)
                 if driven and not np.array_equal(dofs[k], dofs[lane]):
                     gym.set_actor_dof_properties(self._envs[k], actor, dofs[lane])
 
@@ -169,8 +171,8 @@ class Scene:
         engine = getattr(self._sim, "engine", None)
         if engine is not None:
             return engine.get_state()
-        own = {"roots": self._roots.to("cpu", copy=True)}
-        return own if self._dofs is None else {**own, "dofs": self._dofs.to("cpu", copy=True)}
+        state = {"roots": self._roots.to("cpu", copy=True)}
+        return state if self._dofs is None else {**state, "dofs": self._dofs.to("cpu", copy=True)}
 
     def undo_others(self, env_ids: Tensor, state: dict[str, Tensor]) -> None:
         """Restore the rows of ``state``, from ``get_state``, except those of the environments ``env_ids``."""
@@ -198,8 +200,8 @@ class Scene:
 
 def _inertial(bodies: list[Any]) -> list[tuple[float, ...]]:
     axes = [(b.inertia.x, b.inertia.y, b.inertia.z) for b in bodies]
-    inertias = [tuple(y for x in own for y in (x.x, x.y, x.z)) for own in axes]
-    return [(b.mass, b.com.x, b.com.y, b.com.z, *own) for b, own in zip(bodies, inertias)]
+    inertias = [tuple(y for x in rows for y in (x.x, x.y, x.z)) for rows in axes]
+    return [(b.mass, b.com.x, b.com.y, b.com.z, *inertia) for b, inertia in zip(bodies, inertias)]
 
 
 def _torch(tensor: Any) -> Tensor:

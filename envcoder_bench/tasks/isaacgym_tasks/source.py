@@ -1,8 +1,9 @@
-"""Where an Isaac Gym task comes from: its class, its config, and how it is constructed."""
+"""Where an Isaac Gym task comes from: its class, its YAML, and how it is constructed."""
 
 import contextlib
 import copy
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,6 +11,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.torch_settings import settings_kept
@@ -82,3 +87,73 @@ def _forget_simulation(task_class: type) -> None:
         module = sys.modules.get(cls.__module__)
         if module is not None and hasattr(module, "EXISTING_SIM"):
             module.EXISTING_SIM = None  # type: ignore[attr-defined]
+
+
+def config_file(path: Path, name: str, config: str | None) -> Path:
+    """Return the YAML of the class ``name`` in ``path``: ``config`` if given, else one of the usual places.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if config is not None:
+        file = Path(config).absolute()
+        if not file.is_file():
+            raise ValueError(f"--task {path}:{name}: {file} is no file: give the task's YAML")
+        return file
+    tried = [path.with_suffix(".yaml"), path.parent / f"{name}.yaml", path.parent.parent / "cfg/task" / f"{name}.yaml"]
+    existing = next((file for file in tried if file.is_file()), None)
+    if existing is None:
+        places = ", ".join(map(str, tried))
+        raise ValueError(f"--task {path}:{name} has no YAML: give --task_config FILE (looked for {places})")
+    return existing
+
+
+def read_yaml(file: Path) -> Config:
+    """Read a task's YAML; replace references to IsaacGymEnvs' main config by its defaults.
+
+    Files of the same folder in its ``defaults`` are merged, as Hydra does.
+
+    Raises:
+        ValueError: it is not a YAML with keys and values, or a file of ``defaults`` is missing.
+    """
+    try:
+        content: Any = OmegaConf.to_container(OmegaConf.create(_without_references(_merged(file))), resolve=True)
+    except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
+        raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict) or not content:
+        raise ValueError(f"{file} is no YAML with keys and values")
+    return content
+
+
+def _merged(file: Path) -> Any:
+    """Return the content of a YAML, merged with the files in its ``defaults``."""
+    content: Any = OmegaConf.to_container(OmegaConf.load(file))
+    if not isinstance(content, dict) or not isinstance(content.get("defaults"), list):
+        return content
+    names = content.pop("defaults")
+    merged = OmegaConf.create({})
+    for name in names if "_self_" in names else [*names, "_self_"]:
+        parent = file.parent / f"{name}.yaml"
+        if name != "_self_" and not parent.is_file():
+            raise ValueError(f"{file}: its defaults name {name}, and {parent} is not a file")
+        merged = OmegaConf.merge(merged, OmegaConf.create(content if name == "_self_" else _merged(parent)))
+    return OmegaConf.to_container(merged)
+
+
+_MAIN_CONFIG = {
+    "physics_engine": "physx", "num_threads": 4, "solver_type": 1, "num_subscenes": 4, "pipeline": False,
+    "sim_device": "cpu", "seed": 42,
+}  # fmt: skip
+
+
+def _without_references(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_references(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_references(one) for one in value]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    match = re.fullmatch(r"\$\{resolve_default:([^,{}]*),.*\}", value)
+    if match:
+        return OmegaConf.create(f"x: {match.group(1)}").x
+    return next((default for name, default in _MAIN_CONFIG.items() if re.search(rf"\.{name}\b", value)), value)

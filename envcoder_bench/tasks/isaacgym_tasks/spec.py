@@ -1,8 +1,12 @@
 """Make a registry entry of a task of Isaac Gym code: its class, and a folder with baselines and YAML files."""
 
+import ast
 import hashlib
 import importlib.util
+import logging
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +16,12 @@ import yaml
 from torch import Tensor
 
 from envcoder_bench.core.folders import cache_folder
-from envcoder_bench.tasks.base import Field
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
-from envcoder_bench.tasks.isaacgym_tasks.isaac_task import IsaacTask
+from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
 from envcoder_bench.tasks.isaacgym_tasks.making import PARAMS, as_dict
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
-from envcoder_bench.tasks.isaacgym_tasks.scoring import SOLVED
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
-from envcoder_bench.tasks.isaacgym_tasks.task_folder import write_folder
 from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
@@ -31,12 +33,12 @@ def isaac_spec(task: str) -> TaskSpec:
     """Find a task by its address, such as ``isaacgymenvs:Ant``; its class is not probed yet. Raises ValueError."""
     source = find_source(task)
     score = fitness_file(source)
-    made = make_class(source, score)
+    task_class = make_class(source, score)
     digest = _digest(source, score)
     folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{digest}"
     write_folder(folder, source, score)
-    train = folder / "train.yaml"
-    return TaskSpec(folder, made, folder / "task.yaml", train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
+    config, train = folder / "task.yaml", folder / "train.yaml"
+    return TaskSpec(folder, task_class, config, train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
 
 
 def probed_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> TaskSpec:
@@ -49,15 +51,17 @@ def probed_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> Task
     Raises:
         ValueError: the task's code fails with this config.
     """
-    known = _probed.setdefault(spec.address, {})
-    if config is None and known:
-        return known[next(reversed(known))]
+    by_config = _probed.setdefault(spec.address, {})
+    if config is None and by_config:
+        return by_config[next(reversed(by_config))]
     task_class: Any = spec.task_class
-    own = task_class.source.config if config is None else as_dict(config)
-    key = _config_key(own)
-    found = known.pop(key, None) or replace(spec, task_class=probed_class(task_class, probe(task_class.source, own)))
-    known[key] = found  # as the last one
-    return found
+    content = task_class.source.config if config is None else as_dict(config)
+    key = _config_key(content)
+    probed = by_config.pop(key, None)
+    if probed is None:
+        probed = replace(spec, task_class=probed_class(task_class, probe(task_class.source, content)))
+    by_config[key] = probed  # as the last one
+    return probed
 
 
 _probed: dict[str, dict[str, TaskSpec]] = {}  # by address and config, the last one asked for at the end
@@ -65,10 +69,10 @@ _probed: dict[str, dict[str, TaskSpec]] = {}  # by address and config, the last 
 
 def _config_key(config: Mapping[str, Any]) -> str:
     """Return a text that differs for configs of which a task may have different properties."""
-    own = {key: value for key, value in config.items() if key != "name"}
-    if isinstance(own.get("task"), dict):
-        own["task"] = {key: value for key, value in own["task"].items() if key not in ("randomize", PARAMS)}
-    return yaml.safe_dump(own)
+    content = {key: value for key, value in config.items() if key != "name"}
+    if isinstance(content.get("task"), dict):
+        content["task"] = {key: value for key, value in content["task"].items() if key not in ("randomize", PARAMS)}
+    return yaml.safe_dump(content)
 
 
 def mount_isaac(spec: TaskSpec) -> None:
@@ -132,8 +136,8 @@ def fitness_file(source: Source) -> Path | None:
     for cls in source.task_class.__mro__:
         name = "LeggedRobot" if cls.__name__ == "LeggedRobot" else cls.__name__
         path = FITNESS / f"{name}.py"
-        own = package == "legged_gym" and name != "LeggedRobot"
-        if path.is_file() and not own:
+        foreign = package == "legged_gym" and name != "LeggedRobot"
+        if path.is_file() and not foreign:
             return path
     return None
 
@@ -149,7 +153,104 @@ def _digest(source: Source, score: Path | None) -> str:
 
 
 def _leaves(node: Any, prefix: str = "") -> list[str]:
-    found: list[str] = []
+    keys: list[str] = []
     for name, value in node.items():
-        found += _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [f"{prefix}{name}"]
-    return found
+        keys += _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [f"{prefix}{name}"]
+    return keys
+
+
+log = logging.getLogger(__name__)
+
+
+def write_folder(folder: Path, source: Source, score: Path | None) -> None:
+    """Write a task's folder: both baselines and the YAML files."""
+    config = {**source.config, "name": source.name}
+    text = None if score is None else score.read_text(encoding="utf-8")
+    files = {
+        f"{HUMAN}.py": _HUMAN.format(address=source.address, file=source.file.name),
+        f"{UNSHAPED}.py": unshaped(source, text),
+        "task.yaml": yaml.safe_dump(config, sort_keys=False),
+    }
+    if source.train is not None:
+        files["train.yaml"] = yaml.safe_dump(_feedforward(source.train, source.address), sort_keys=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
+            scratch.write(content)
+        os.replace(scratch.name, folder / name)
+
+
+def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
+    """Return the settings of an rl_games YAML for a feedforward policy; log settings that matter and are removed."""
+    params = train.get("params") or {}
+    network, config = params.get("network") or {}, params.get("config") or {}
+    algorithm = (params.get("algo") or {}).get("name", "a2c_continuous")
+    lost = [f"params.network.{key}" for key in ("rnn", "cnn") if key in network]
+    lost += [f"params.config.{key}" for key in ("central_value_config",) if key in config]
+    lost += ["params.algo.name"] * (algorithm != "a2c_continuous")
+    if lost:
+        log.warning("%s: removed from its PPO config, not supported: %s", address, ", ".join(lost))
+    kept = {key: network[key] for key in ("mlp", "space") if key in network}
+    if config.get("lr_schedule") == "constant":
+        config = {**config, "lr_schedule": "identity"}  # rl_games accepts both names
+    left_out = ("central_value_config", "player", "mixed_precision", "use_diagnostics")
+    return {"params": {"network": kept, "config": {k: v for k, v in config.items() if k not in left_out}}}
+
+
+_HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, and makes of actions."""
+
+
+def compute_reward(rew_buf):
+    """The task's own reward."""
+    return rew_buf
+
+
+def compute_observation(obs_buf):
+    """The task's own observation."""
+    return obs_buf
+
+
+def compute_terminal(reset_buf):
+    """The task's own end of an episode, without time-outs."""
+    return reset_buf
+'''
+
+_ALIVE = '''def compute_reward(reset_buf):
+    """1 for every step on which the task itself does not end the episode; it has no fitness of its own."""
+    return 1.0 - (reset_buf != 0).float()
+'''
+
+
+def unshaped(source: Source, fitness: str | None) -> str:
+    """Return the source of the unshaped baseline: the fitness is the reward; it terminates unless ``ENDS`` is False."""
+    reward, ends = _ALIVE, True
+    head = ""
+    if fitness is not None:
+        tree = ast.parse(fitness)
+        lines = fitness.splitlines()
+        parts = [node for node in tree.body[1:] if not _is_switch(node, "ENDS", "ONCE", "SUM")]
+        ends = not any(_is_switch(node, "ENDS") and not ast.literal_eval(node.value) for node in tree.body)  # type: ignore[attr-defined]
+        imports = [node for node in parts if isinstance(node, (ast.Import, ast.ImportFrom))]
+        rest = [node for node in parts if node not in imports]
+        head = "\n".join("\n".join(lines[n.lineno - 1 : n.end_lineno]) for n in imports)
+        reward = "\n\n\n".join("\n".join(lines[n.lineno - 1 : n.end_lineno]) for n in rest)
+        reward = reward.replace("def compute_fitness(", "def compute_reward(") + "\n"
+    document = f'"""{source.address}, the unshaped baseline: the fitness is the reward; the rest is the task\'s own."""'
+    parts = [document, *([head] if head else []), "", reward.rstrip("\n"), "", "", _OBSERVATION]
+    if ends:
+        parts += ["", _TERMINAL]
+    return "\n".join(parts)
+
+
+_OBSERVATION = '''def compute_observation(obs_buf):
+    """The task's own observation."""
+    return obs_buf
+'''
+_TERMINAL = '''def compute_terminal(reset_buf):
+    """The task's own end of an episode, without time-outs."""
+    return reset_buf
+'''
+
+
+def _is_switch(node: ast.AST, *names: str) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in names

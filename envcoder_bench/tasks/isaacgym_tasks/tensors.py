@@ -1,4 +1,4 @@
-"""A task's tensors by name: those with rows for each environment, those without, and its numbers."""
+"""A task's tensors by name: those with rows for each environment, those without, its numbers, and their mirror."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _BOOKKEEPING = re.compile(
     r"physics_engine|last_(step|rand)|first_randomization|control_(steps|freq)|debug|print|randomize|virtual|_handles?$"
     r"|total_|enable_|init_done|force_render|plane_|clip_|aggregate|randomization_|counter|height_samples|custom_origins|privileged"
 )
-Place = tuple[str, str]  # an attribute, and a key if the attribute is a dict, else ""
+Slot = tuple[str, str]  # an attribute, and a key if the attribute is a dict, else ""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Row:
     dtype: torch.dtype
 
 
-def tensors_of(task: Any) -> Iterator[tuple[Place, Tensor]]:
+def tensors_of(task: Any) -> Iterator[tuple[Slot, Tensor]]:
     """Yield the tensors in a task's attributes, and in attributes that are dicts."""
     for name, value in list(vars(task).items()):
         if isinstance(value, Tensor):
@@ -50,39 +50,41 @@ def sequences_of(task: Any) -> Iterator[tuple[str, Sequence[Tensor]]]:
 
 def histories_of(task: Any, num_envs: int) -> tuple[str, ...]:
     """Return the names of ``sequences_of`` whose elements have rows for each environment; see ``rows_of``."""
-    found = sequences_of(task)
-    return tuple(name for name, own in found if all(x.dim() and x.numel() and x.shape[0] == num_envs for x in own))
+    sequences = sequences_of(task)
+    return tuple(
+        name for name, sequence in sequences if all(x.dim() and x.numel() and x.shape[0] == num_envs for x in sequence)
+    )
 
 
-def read(task: Any, place: Place) -> Any:
-    """Return the value at a place; None if it is missing."""
-    value = getattr(task, place[0], None)
-    return value.get(place[1]) if place[1] and isinstance(value, dict) else value
+def read(task: Any, slot: Slot) -> Any:
+    """Return the value of a slot; None if it is missing."""
+    value = getattr(task, slot[0], None)
+    return value.get(slot[1]) if slot[1] and isinstance(value, dict) else value
 
 
-def write(task: Any, place: Place, x: Tensor) -> None:
-    """Replace the tensor at a place."""
-    if place[1]:
-        getattr(task, place[0])[place[1]] = x
+def write(task: Any, slot: Slot, x: Tensor) -> None:
+    """Replace the tensor of a slot."""
+    if slot[1]:
+        getattr(task, slot[0])[slot[1]] = x
     else:
-        setattr(task, place[0], x)
+        setattr(task, slot[0], x)
 
 
-def rows_of(task: Any, num_envs: int) -> dict[Place, Row]:
+def rows_of(task: Any, num_envs: int) -> dict[Slot, Row]:
     """Return the tensors with rows for each environment; no other axis may have the length ``num_envs``."""
-    found: dict[Place, Row] = {}
-    for place, x in tensors_of(task):
+    rows: dict[Slot, Row] = {}
+    for slot, x in tensors_of(task):
         if x.dim() == 0 or x.shape[0] == 0 or x.shape[0] % num_envs or x.numel() == 0:
             continue
         repeats = x.shape[0] // num_envs
         shape = tuple(x.shape[1:]) if repeats == 1 else (repeats, *x.shape[1:])
-        found[place] = Row(repeats, shape, x.dtype)
-    return found
+        rows[slot] = Row(repeats, shape, x.dtype)
+    return rows
 
 
-def fits(task: Any, place: Place, row: Row, num_envs: int) -> bool:
+def fits(task: Any, slot: Slot, row: Row, num_envs: int) -> bool:
     """Return whether a tensor has the rows that are expected of it, or is missing."""
-    x = read(task, place)
+    x = read(task, slot)
     return not isinstance(x, Tensor) or x.numel() == num_envs * math.prod(row.shape)
 
 
@@ -110,18 +112,18 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 def copy_at_once(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
     """Copy tensors with one call for all contiguous tensors of a type."""
     dense: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    places = {x.untyped_storage().data_ptr() for x in targets}
-    in_order = any(x.untyped_storage().data_ptr() in places for x in sources)
+    targets_at = {x.untyped_storage().data_ptr() for x in targets}
+    in_order = any(x.untyped_storage().data_ptr() in targets_at for x in sources)
     for target, source in zip(targets, sources):
         alike = not in_order and target.dtype == source.dtype and target.device == source.device
         if alike and target.is_contiguous() and source.is_contiguous():
-            own = dense.setdefault(target.dtype, ([], []))
-            own[0].append(target)
-            own[1].append(source)
+            pair = dense.setdefault(target.dtype, ([], []))
+            pair[0].append(target)
+            pair[1].append(source)
         else:
             target.copy_(source)
-    for own in dense.values():
-        torch._foreach_copy_(*own)  # pyright: ignore[reportPrivateImportUsage]
+    for pair in dense.values():
+        torch._foreach_copy_(*pair)  # pyright: ignore[reportPrivateImportUsage]
 
 
 class Unmasked:
@@ -133,12 +135,12 @@ class Unmasked:
         histories: its lists and deques of such tensors, to which observing may append.
     """
 
-    def __init__(self, task: Any, rows: dict[Place, Row], histories: Sequence[str] = ()) -> None:
+    def __init__(self, task: Any, rows: dict[Slot, Row], histories: Sequence[str] = ()) -> None:
         self._task, self._rows, self._histories = task, rows, histories
         self._past: dict[str, list[Tensor]] = {}
-        self._before: dict[Place, tuple[Tensor, int | None]] = {}  # tensors and their versions
-        self._saved: dict[Place, Tensor] = {}
-        self._first: dict[int, Place] = {}  # the place of each tensor's copy, by its id
+        self._before: dict[Slot, tuple[Tensor, int | None]] = {}  # tensors and their versions
+        self._saved: dict[Slot, Tensor] = {}
+        self._first: dict[int, Slot] = {}  # the slot of each tensor's copy, by its id
 
     def save(self) -> None:
         """Save all rows."""
@@ -146,17 +148,17 @@ class Unmasked:
         self._first.clear()
         self._past = {name: [x.clone() for x in getattr(self._task, name, ())] for name in self._histories}
         targets, sources = [], []
-        for place in self._rows:
-            x = read(self._task, place)
+        for slot in self._rows:
+            x = read(self._task, slot)
             if not isinstance(x, Tensor):
                 continue
-            self._before[place] = x, _version(x)
+            self._before[slot] = x, _version(x)
             if id(x) in self._first:
                 continue
-            self._first[id(x)] = place
-            kept = self._saved.get(place)
+            self._first[id(x)] = slot
+            kept = self._saved.get(slot)
             if kept is None or kept.shape != x.shape or kept.dtype != x.dtype or kept.device != x.device:
-                kept = self._saved[place] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                kept = self._saved[slot] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
             targets.append(kept)
             sources.append(x)
         copy_all(targets, sources)
@@ -167,9 +169,9 @@ class Unmasked:
         done: set[int] = set()
         storages: set[int] = set()  # restored as a whole
         masks: dict[int, Tensor] = {1: mask}
-        for place, row in self._rows.items():
-            now = read(self._task, place)
-            before, version = self._before.get(place, (None, None))
+        for slot, row in self._rows.items():
+            now = read(self._task, slot)
+            before, version = self._before.get(slot, (None, None))
             if before is None or not isinstance(now, Tensor) or now.shape != before.shape:
                 continue
             if now is before and version is not None and version == now._version:
@@ -179,31 +181,32 @@ class Unmasked:
             done.add(id(now))
             if row.repeats not in masks:
                 masks[row.repeats] = mask.repeat_interleave(row.repeats)
-            own = masks[row.repeats]
-            if now.dim() == 0 or len(own) != now.shape[0]:  # the first axis had the right length by chance
+            mask_of_rows = masks[row.repeats]
+            if now.dim() == 0 or len(mask_of_rows) != now.shape[0]:  # the first axis had the right length by chance
                 continue
             storage, whole = now.untyped_storage(), _spans_rows(now)
             if now is before and whole and storage.data_ptr() in storages:
                 continue
-            own = own.view(-1, *[1] * (now.dim() - 1)).to(now.device)  # some tasks keep properties on the CPU
-            made = torch.where(own, now, self._saved[self._first[id(before)]])
+            # some tasks keep properties on the CPU
+            mask_of_rows = mask_of_rows.view(-1, *[1] * (now.dim() - 1)).to(now.device)
+            restored = torch.where(mask_of_rows, now, self._saved[self._first[id(before)]])
             if before.is_inference():  # it cannot be written in place
-                write(self._task, place, made)
+                write(self._task, slot, restored)
                 continue
-            before.copy_(made)  # in place, so that views of the former tensor stay valid
+            before.copy_(restored)  # in place, so that views of the former tensor stay valid
             if now is not before:
-                write(self._task, place, before)
+                write(self._task, slot, before)
             elif whole and now.numel() * now.element_size() == storage.nbytes():
                 storages.add(storage.data_ptr())
 
     def _restore_histories(self, mask: Tensor) -> None:
         for name, past in self._past.items():
-            own = getattr(self._task, name, None)
-            if not isinstance(own, (list, deque)) or [x.shape for x in own] != [x.shape for x in past]:
+            history = getattr(self._task, name, None)
+            if not isinstance(history, (list, deque)) or [x.shape for x in history] != [x.shape for x in past]:
                 continue
-            for k, (now, before) in enumerate(zip(list(own), past)):
+            for k, (now, before) in enumerate(zip(list(history), past)):
                 rows = mask.view(-1, *[1] * (now.dim() - 1)).to(now.device)
-                own[k] = torch.where(rows, now, before)
+                history[k] = torch.where(rows, now, before)
 
 
 def _version(x: Tensor) -> int | None:
@@ -222,23 +225,23 @@ def constants_of(task: Any, num_envs: int) -> dict[str, Tensor]:
     These are attributes that are numbers, lists of numbers, arrays or tensors, and numbers in dicts, as ``name_key``.
     ``num_envs`` is as in ``rows_of``; with 0, tensors with rows are included.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in vars(task).items():
         if isinstance(value, dict) and name not in ("cfg", "extras"):
-            found.update({f"{name}_{key}": x for key, x in value.items() if isinstance(x, (int, float))})
+            values.update({f"{name}_{key}": x for key, x in value.items() if isinstance(x, (int, float))})
         elif isinstance(value, Tensor):
             if not (value.dim() and value.shape[0] == num_envs):
-                found[name] = value
+                values[name] = value
         elif _is_numbers(value):
-            found[name] = value
-    made: dict[str, Tensor] = {}
-    for name, value in found.items():
+            values[name] = value
+    constants: dict[str, Tensor] = {}
+    for name, value in values.items():
         if name.startswith("_") or _BOOKKEEPING.search(name):
             continue
         x = value if isinstance(value, Tensor) else torch.tensor(value)
         if 0 < x.numel() <= MOST_NUMBERS and bool(torch.isfinite(x).all()):
-            made[name] = x.detach().to("cpu", torch.float32 if x.is_floating_point() else x.dtype, copy=True)
-    return made
+            constants[name] = x.detach().to("cpu", torch.float32 if x.is_floating_point() else x.dtype, copy=True)
+    return constants
 
 
 def _is_numbers(value: Any) -> bool:
@@ -252,3 +255,62 @@ def _is_numbers(value: Any) -> bool:
 def numbers_of(task: Any) -> dict[str, Any]:
     """Return a task's counters and settings: its attributes that are one number."""
     return {name: value for name, value in vars(task).items() if isinstance(value, (int, float))}
+
+
+class Mirror:
+    """The state's tensors of a task: views of the task's tensors where these are contiguous, else copies.
+
+    A task may replace its tensors in a step; ``sync`` copies from the new ones. Tensors that the task keeps on the CPU,
+    as legged_gym's frictions, are copied only after a change, because a copy to a CUDA device waits.
+
+    Args:
+        task: the task.
+        keys: keys of the state and their slots in the task.
+        rows: of all slots.
+        num_envs: number of environments.
+        device: of the state.
+
+    Attributes:
+        state: tensors ``(num_envs, ...)`` by their keys.
+    """
+
+    def __init__(
+        self, task: Any, keys: dict[str, Slot], rows: dict[Slot, Row], num_envs: int, device: torch.device
+    ) -> None:
+        self._task, self._keys, self._rows, self._num_envs = task, keys, rows, num_envs
+        self.state: dict[str, Tensor] = {}
+        self._copied: dict[str, tuple[Tensor, int]] = {}  # tensors on another device, and their versions
+        for key, slot in keys.items():
+            tensor, row = self.row(slot), rows[slot]
+            if tensor is None and isinstance(read(task, slot), Tensor):
+                raise ValueError(
+                    f"the task's '{key}' has another shape than in the small simulation that its state was read from:"
+                    " its shape depends on the number of environments"
+                )
+            if tensor is None:  # the task makes it in a step
+                tensor = torch.zeros(num_envs, *row.shape, dtype=row.dtype, device=device)
+            self.state[key] = tensor.contiguous().to(device)
+
+    def row(self, slot: Slot) -> Tensor | None:
+        """Return the task's tensor of a slot as ``(num_envs, ...)``; None if it has another size, or is missing."""
+        x, row = read(self._task, slot), self._rows[slot]
+        if not isinstance(x, Tensor) or not fits(self._task, slot, row, self._num_envs):
+            return None
+        return view(x, row, self._num_envs)
+
+    def sync(self) -> None:
+        """Copy tensors of the task that are not views of the state."""
+        targets, sources = [], []
+        for key, slot in self._keys.items():
+            tensor, kept = self.row(slot), self.state[key]
+            if tensor is None or tensor.data_ptr() == kept.data_ptr():
+                continue
+            if tensor.device != kept.device:
+                source, version = self._copied.get(key, (None, 0))
+                whole = read(self._task, slot)
+                if source is whole and version == whole._version:
+                    continue
+                self._copied[key] = (whole, whole._version)
+            targets.append(kept)
+            sources.append(tensor)
+        copy_all(targets, sources)

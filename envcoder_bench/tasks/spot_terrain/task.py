@@ -1,7 +1,6 @@
 """Spot tracks velocity commands on a grid of terrains."""
 
-from envcoder_bench.tasks.terrain_fields import fields
-from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion
+from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion, fields
 
 LEGS = ("fl", "fr", "hl", "hr")
 BODIES = ("body", *(f"{leg}_{link}" for leg in LEGS for link in ("hip", "uleg", "lleg")))
@@ -14,7 +13,6 @@ class SpotTerrain(TerrainLocomotion):
 
     name = "SpotTerrain"
     model = "spot.xml"
-    legs = LEGS
     dof_names = tuple(f"{leg}_{joint}" for leg in LEGS for joint in ("hx", "hy", "kn"))
     body_names = BODIES
     scan_x, scan_y = SCAN_X, SCAN_Y

@@ -151,10 +151,10 @@ class ElegantPPO(Trainer):
         except (KeyError, RuntimeError, TypeError) as error:
             raise ValueError(f"the policy does not fit the network of the config: {error}") from error
 
-    def state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "agents": [_to_cpu(_parts(agent)) for agent in self._agents]}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         if len(state["agents"]) != len(self._agents):
             raise ValueError(f"the checkpoint has {len(state['agents'])} groups and this run has {len(self._agents)}")
         for agent, own in zip(self._agents, state["agents"]):

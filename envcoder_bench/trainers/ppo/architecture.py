@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.trainers.ppo.activations import get_activation
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.mlp import (
     Shape,
     Tape,
@@ -52,7 +53,7 @@ class Architecture:
         obs_dim: int,
         action_dim: int,
         device: torch.device,
-        dtype: torch.dtype = torch.float32,
+        backend: Backend,
     ) -> Architecture:
         """Read the ``network`` section of an rl_games YAML."""
         network = params["network"]
@@ -66,7 +67,7 @@ class Architecture:
             names = ((*actor, "mu value"),)
             widths = ((*units, round_up(action_dim + 1, 16)),)
         activation = get_activation(network["mlp"]["activation"], device)
-        return cls(obs_dim, action_dim, names, widths, activation.keeps, is_fused(activation, device, dtype))
+        return cls(obs_dim, action_dim, names, widths, activation.keeps, is_fused(activation, backend))
 
     @property
     def inputs(self) -> int:
@@ -111,7 +112,7 @@ class Architecture:
         parts = [rest[i * each : (i + 1) * each] for i in range(len(self.widths))]
         tapes = [make_tape(obs, part, widths, self.fused) for part, widths in zip(parts, self.widths)]
         d_weights, d_sigma = self.views(grad)
-        return Workspace(obs, tapes, grad, [[matrices(w) for w in own] for own in d_weights], d_sigma)
+        return Workspace(obs, tapes, grad, [[matrices(w) for w in layers] for layers in d_weights], d_sigma)
 
 
 class Workspace(NamedTuple):

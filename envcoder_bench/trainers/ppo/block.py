@@ -9,9 +9,10 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.trainers.base import padded_widths
+from envcoder_bench.trainers.ppo import acting
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
-from envcoder_bench.trainers.ppo.rollout import StepIndex, put, take
-from envcoder_bench.trainers.ppo.sums import is_fixed
+from envcoder_bench.trainers.ppo.rollout import StepIndex
 
 NoiseKey = tuple[tuple[int, ...], int]  # distinct seeds and width; blocks with equal keys share their noise
 
@@ -23,6 +24,7 @@ class LearnerBlock:
     independent of other blocks. All memory is fixed, as CUDA graphs require.
 
     Args:
+        backend: how to compute.
         groups: the groups' slice of the environment's groups.
         obs_dims, action_dims, seeds: of these groups.
         params: the ``params`` of an rl_games YAML.
@@ -33,6 +35,7 @@ class LearnerBlock:
 
     def __init__(
         self,
+        backend: Backend,
         groups: slice,
         obs_dims: Sequence[int],
         action_dims: Sequence[int],
@@ -43,8 +46,10 @@ class LearnerBlock:
         answers: Tensor,
     ) -> None:
         self.groups = groups
-        widths = padded_widths(max(obs_dims), max(action_dims)) if is_fixed(device) else None
-        self.learner = GroupedLearner(obs_dims, action_dims, seeds, params, num_envs, device, widths=widths)
+        widths = padded_widths(max(obs_dims), max(action_dims)) if backend.fixed_order else None
+        self.learner = GroupedLearner(
+            obs_dims, action_dims, seeds, params, num_envs, device, widths=widths, backend=backend
+        )
         self.rollout = self.learner.new_rollout(answers[:, groups])
         distinct = sorted(set(seeds))
         self.noise_key: NoiseKey = (tuple(distinct), self.learner.action_dim)
@@ -64,16 +69,8 @@ class LearnerBlock:
             self._alive.copy_(torch.tensor(list(alive)))
             torch.logical_not(self._alive.view(-1, 1, 1), out=self._dead)
 
-    def _own(self, obs: Tensor) -> Tensor:
-        return obs[self.groups, :, : self.learner.obs_dim].contiguous()
-
-    def _write_actions(self, actions: Tensor, out: Tensor) -> None:
-        if self._dead is not None:
-            actions = actions.masked_fill(self._dead, 0.0)
-        out[self.groups, :, : self.learner.action_dim] = actions[..., : out.shape[-1]]
-
     def act(self, t: StepIndex, obs: Tensor, numbers: Tensor, out: Tensor) -> None:
-        """Sample step t's actions into ``out``.
+        """Sample step t's actions into ``out``; see ``acting.act``.
 
         Args:
             t: step of the rollout.
@@ -81,26 +78,18 @@ class LearnerBlock:
             numbers: noise of the whole rollout, ``(distinct seeds, T, n, A)``.
             out: ``(G, n, act_max)``, of all groups.
         """
-        if isinstance(t, Tensor) and self.learner.acts_in_kernels():
-            own = obs[self.groups, :, : self.learner.obs_dim]
-            self.learner.act_in_kernels(own, self.rollout, t, numbers, self._draw, self._dead, out[self.groups])
-            return
-        rollout, numbers, width = self.rollout, take(numbers, 1, t), min(self.learner.obs_dim, obs.shape[-1])
-        put(rollout.obs[..., :width], t, obs[self.groups, :, :width])
-        own = take(rollout.obs, 2, t)
-        result = self.learner.act(own, numbers if self._draw is None else numbers.index_select(0, self._draw))
-        put(rollout.actions, t, result["actions"])
-        put(rollout.mus, t, result["mus"])
-        put(rollout.values, t, result["values"])
-        self._write_actions(result["actions"], out)
+        acting.act(self.learner, self.rollout, t, self._rows(obs), numbers, self._draw, self._dead, out[self.groups])
+
+    def _rows(self, obs: Tensor) -> Tensor:
+        return obs[self.groups, :, : self.learner.obs_dim]
 
     def act_deterministically(self, obs: Tensor, out: Tensor) -> None:
         """Write mean actions for ``obs`` ``(G, n, obs_max)`` to ``out`` ``(G, n, act_max)``, for any n."""
-        self._write_actions(self.learner.policy(self._own(obs)), out)
+        acting.write_actions(self.learner.policy(self._rows(obs).contiguous()), self._dead, out[self.groups])
 
     def update(self, last_obs: Tensor, epoch: int, buffer: Tensor) -> dict[str, Tensor]:
         """Learn from the rollout, which ended at ``last_obs`` ``(G, n, obs_max)``; see ``GroupedLearner.update``."""
-        self.rollout.last_values.copy_(self.learner.values(self._own(last_obs)))
+        self.rollout.last_values.copy_(self.learner.values(self._rows(last_obs).contiguous()))
         return self.learner.update(self.rollout, epoch, self._alive, buffer)
 
 

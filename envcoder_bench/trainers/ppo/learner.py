@@ -10,23 +10,17 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import losses, triton_acting, triton_adam, triton_kernels
+from envcoder_bench.trainers.ppo.adam import GroupedAdam
+from envcoder_bench.trainers.ppo.advantages import generalized_advantages, normalize_advantages
 from envcoder_bench.trainers.ppo.architecture import Workspace
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import StackedActorCritic
-from envcoder_bench.trainers.ppo.normalizer import CLIP, Factors, GroupedRunningMeanStd
-from envcoder_bench.trainers.ppo.objective import differentiate
-from envcoder_bench.trainers.ppo.optimizer import GroupedAdam
-from envcoder_bench.trainers.ppo.ppo import (
-    MAX_LEARNING_RATE,
-    MIN_LEARNING_RATE,
-    generalized_advantages,
-    next_entropy_coef,
-    next_learning_rate,
-    normalize_advantages,
-)
+from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd
+from envcoder_bench.trainers.ppo.objective import differentiate, entropy, neglogp
 from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
+from envcoder_bench.trainers.ppo.schedules import next_entropy_coef, update_learning_rates
 
 with settings_kept():  # importing rl_games changes how torch prints
     from rl_games.common.tr_helpers import DefaultRewardsShaper
@@ -43,6 +37,11 @@ class GroupedLearner:
         num_envs: environments per group.
         device, dtype: device and dtype of weights and data.
         widths: of observation and action to which the groups are padded; None: those of the widest groups.
+        backend: how to compute; None: as ``Backend.choose``.
+
+    Attributes:
+        plain_factors: factor and summand of observations if they are not normalized.
+        action_dims: ``(K, 1)``, the groups' numbers of actions.
 
     Raises:
         ValueError: ``params`` has an unsupported feature; names key and remedy.
@@ -58,24 +57,26 @@ class GroupedLearner:
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         widths: tuple[int, int] | None = None,
+        backend: Backend | None = None,
     ) -> None:
         device = torch.device(device)
+        self.backend = backend = backend or Backend.choose(device, dtype)
         self.hp = hp = Hyperparameters.from_params(params, num_envs)
         self.num_groups, self.num_envs = len(obs_dims), num_envs
         self.obs_dim, self.action_dim = widths or (max(obs_dims), max(action_dims))
-        self.network = StackedActorCritic(params, obs_dims, action_dims, seeds, device, dtype, widths)
-        self.adam = GroupedAdam(self.network.flat, hp.learning_rate, hp.weight_decay)
+        self.network = StackedActorCritic(params, obs_dims, action_dims, seeds, device, dtype, widths, backend)
+        self.adam = GroupedAdam(backend, self.network.flat, hp.learning_rate, hp.weight_decay)
         self.entropy_coef = hp.entropy_coef
         width = self.network.architecture.inputs
         self.obs_normalizer = self.value_normalizer = None
         if hp.normalize_input:
-            self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device, width, dtype, one=self.obs_dim)
+            self.obs_normalizer = GroupedRunningMeanStd(backend, obs_dims, device, width, dtype, one=self.obs_dim)
         if hp.normalize_value:
-            self.value_normalizer = GroupedRunningMeanStd([1] * len(obs_dims), device, dtype=dtype)
-        # factor and summand of observations if they are not normalized
-        own = (torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)).to(device, dtype)
-        self._plain: Factors = own, (torch.arange(width) == self.obs_dim).expand_as(own).to(device, dtype)
-        self._action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
+            self.value_normalizer = GroupedRunningMeanStd(backend, [1] * len(obs_dims), device, dtype=dtype)
+        used = (torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)).to(device, dtype)
+        one = (torch.arange(width) == self.obs_dim).expand_as(used).to(device, dtype)
+        self.plain_factors: Factors = used, one
+        self.action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
         self._shape_rewards: Callable[[Tensor], Any] = DefaultRewardsShaper(**params["config"]["reward_shaper"])
 
     def new_rollout(self, answers: Tensor | None = None) -> Rollout:
@@ -101,7 +102,7 @@ class GroupedLearner:
             obs = F.pad(obs, (0, missing))
         if self.obs_normalizer is not None:
             return self.obs_normalizer.normalize(obs, factors, out)
-        scale, shift = self._plain
+        scale, shift = self.plain_factors
         return torch.addcmul(shift, obs, scale, out=out)
 
     def _denormalize_values(self, values: Tensor) -> Tensor:
@@ -126,24 +127,6 @@ class GroupedLearner:
         if self.network.action_mask is not None:
             sigma = sigma * self.network.action_mask
         return {"actions": mu + sigma * noise, "mus": mu, "values": self._denormalize_values(values)}
-
-    def acts_in_kernels(self) -> bool:
-        """Return whether ``act_in_kernels`` supports this learner."""
-        return triton_kernels.usable(self.network.flat) and self.network.has_plain_outputs
-
-    @torch.no_grad()
-    def act_in_kernels(
-        self, obs: Tensor, rollout: Rollout, step: Tensor, noise: Tensor, draw: Tensor | None, dead: Tensor | None,
-        out: Tensor,
-    ) -> None:  # fmt: skip
-        """Act as ``act``, and record the step, in few launches; see ``triton_acting``."""
-        normalizer, values = self.obs_normalizer, self.value_normalizer
-        factors, clip = (self._plain, 0.0) if normalizer is None else (normalizer.factors, CLIP)
-        mean, value = self.network.plain_outputs(triton_acting.observe(obs, rollout, step, *factors, clip))
-        scale = None if values is None else values.inverse_factors
-        triton_acting.decide(
-            mean, value, self.network.sigma, noise, draw, self._action_dims, dead, scale, CLIP, rollout, step, out
-        )
 
     @torch.no_grad()
     def policy(self, obs: Tensor) -> Tensor:
@@ -184,66 +167,81 @@ class GroupedLearner:
             if hp.schedule_type == "standard":
                 self._schedule(torch.stack(stats["kl"][-hp.num_minibatches :]).mean(dim=0), epoch)
         self.network.weights_changed()
-        entropy = losses.entropy(torch.stack(stats.pop("log_sigma")).mean(dim=0), self._action_dims)  # linear in it
+
+        # means over the minibatches; the entropy is linear in the logarithm of sigma
+        mean_entropy = entropy(torch.stack(stats.pop("log_sigma")).mean(dim=0), self.action_dims)
         means = {name: torch.stack(values).mean(dim=0) for name, values in stats.items()}
-        return {**means, "entropy": entropy, "learning_rate": self.adam.learning_rate.clone()}
+        return {**means, "entropy": mean_entropy, "learning_rate": self.adam.learning_rate.clone()}
 
     def _prepare(self, rollout: Rollout, alive: Tensor | None) -> Batch:
-        advantages = generalized_advantages(self.hp, rollout, self._shape_rewards(rollout.rewards))
+        """Compute what all minibatches and mini epochs share; rl_games' ``prepare_dataset``."""
+        # advantages and returns
+        advantages = generalized_advantages(self.backend, self.hp, rollout, self._shape_rewards(rollout.rewards))
         values, returns = rollout.values.flatten(1), (advantages + rollout.values).flatten(1)
         advantages = returns - values
         if self.hp.normalize_advantage:
-            advantages = normalize_advantages(advantages)
+            advantages = normalize_advantages(self.backend, advantages)
+
+        # normalized values; as in rl_games, the statistics are updated with the old values, then with the returns
         if self.value_normalizer is not None:
-            # as in rl_games: the statistics are updated with the old values, then with the returns
-            values = self._update_value_normalizer(values, alive)
-            returns = self._update_value_normalizer(returns, alive)
+            values = self._update_value_normalizer(self.value_normalizer, values, alive)
+            returns = self._update_value_normalizer(self.value_normalizer, returns, alive)
+
+        # the policy that acted
         actions, mus = rollout.actions.flatten(1, 2), rollout.mus.flatten(1, 2)
         log_sigma = self.network.log_sigma()
         batch = Batch(
             obs=rollout.obs.flatten(1, 2),
             actions=actions,
-            neglogp=losses.neglogp(actions, mus, log_sigma, self._action_dims),
+            neglogp=neglogp(actions, mus, log_sigma, self.action_dims),
             values=values,
             returns=returns,
             advantages=advantages,
             mus=mus,
             sigmas=[torch.exp(log_sigma)] * self.hp.num_minibatches,
         )
+
+        # statistics of the observations; as in rl_games, whose train_actor_critic begins with set_train(), they are
+        # updated with every minibatch of every mini epoch
         if self.obs_normalizer is not None:
-            # as in rl_games: on every minibatch of every mini epoch, because train_actor_critic begins with set_train()
             minibatches = [batch.obs[:, batch.rows(i)] for i in range(self.hp.num_minibatches)]
             batch.obs_factors = self.obs_normalizer.update_each(minibatches, self.hp.mini_epochs, alive)
         return batch
 
-    def _update_value_normalizer(self, values: Tensor, alive: Tensor | None) -> Tensor:
-        assert self.value_normalizer is not None
-        self.value_normalizer.update(values.unsqueeze(-1), alive)
-        return self.value_normalizer.normalize(values.unsqueeze(-1)).squeeze(-1)
+    @staticmethod
+    def _update_value_normalizer(normalizer: GroupedRunningMeanStd, values: Tensor, alive: Tensor | None) -> Tensor:
+        normalizer.update(values.unsqueeze(-1), alive)
+        return normalizer.normalize(values.unsqueeze(-1)).squeeze(-1)
 
     def _train_minibatch(
         self, batch: Batch, step: int, work: Workspace, alive: Tensor | None, stats: defaultdict[str, list[Tensor]]
     ) -> None:
+        """Take a gradient step; rl_games' ``calc_gradients``."""
         hp, network, index = self.hp, self.network, step % self.hp.num_minibatches
+
+        # forward pass
         rows = batch.rows(index)
         self._normalize_obs(batch.obs[:, rows], batch.obs_factors[step] if batch.obs_factors else None, work.obs)
         output = network.forward_for_training(work)
         log_sigma = network.log_sigma()
-        terms = differentiate(hp, batch, index, output, log_sigma, self._action_dims, network.action_mask)
+
+        # surrogate, value and bound loss, divergence, and the gradients by the outputs
+        terms = differentiate(self.backend, hp, batch, index, output, log_sigma, self.action_dims, network.action_mask)
+
+        # backward pass; the gradient of the entropy by log sigma is 1
         grad = network.backward(work, output, terms.d_log_sigma.sub_(self.entropy_coef))
+
+        # gradient clipping and Adam
         self.adam.step(grad, hp.grad_norm, alive)
         if hp.max_sigma is not None:
             network.bound_sigma(hp.max_sigma)
+
         stats["log_sigma"].append(log_sigma)
         for name in ("kl", "policy_loss", "value_loss", "bounds_loss"):
             stats[name].append(getattr(terms, name))
 
     def _schedule(self, kl: Tensor, epoch: int) -> None:
-        rate = self.adam.learning_rate
-        if self.hp.lr_schedule == "adaptive" and triton_kernels.usable(kl):
-            triton_adam.adapt(rate, kl, self.hp.kl_threshold, MIN_LEARNING_RATE, MAX_LEARNING_RATE)
-        else:
-            rate.copy_(next_learning_rate(self.hp, rate, kl, epoch))
+        update_learning_rates(self.backend, self.hp, self.adam.learning_rate, kl, epoch)
         self.entropy_coef = next_entropy_coef(self.hp, epoch)
 
     def export(self, group: int) -> dict[str, Tensor]:
@@ -254,25 +252,25 @@ class GroupedLearner:
                 state.update({f"{name}_mean_std.{key}": value for key, value in normalizer.export(group).items()})
         return state
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state that ``load_state_dict`` needs, on the CPU."""
+    def get_state(self) -> dict[str, Any]:
+        """Return the state that ``set_state`` needs, on the CPU."""
         return {
             "params": self.network.flat.cpu().clone(),
-            "adam": self.adam.state_dict(),
+            "adam": self.adam.get_state(),
             "entropy_coef": self.entropy_coef,
-            "obs_normalizer": self.obs_normalizer and self.obs_normalizer.state_dict(),
-            "value_normalizer": self.value_normalizer and self.value_normalizer.state_dict(),
+            "obs_normalizer": self.obs_normalizer and self.obs_normalizer.get_state(),
+            "value_normalizer": self.value_normalizer and self.value_normalizer.get_state(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         self.network.flat.copy_(state["params"])
         self.network.weights_changed()
-        self.adam.load_state_dict(state["adam"])
+        self.adam.set_state(state["adam"])
         self.entropy_coef = state["entropy_coef"]
         for key in ("obs_normalizer", "value_normalizer"):
             normalizer = getattr(self, key)
             if normalizer is not None:
-                normalizer.load_state_dict(state[key])
+                normalizer.set_state(state[key])
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a state for each group, without its padding."""
@@ -288,7 +286,7 @@ class GroupedLearner:
         return parts
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the state of these groups, which are the learner's own."""
+        """Return the state of a learner from the parts of its groups."""
         joined: dict[str, Any] = {
             "params": self.network.join([part["params"] for part in parts]),
             "adam": self.adam.join_states([part["adam"] for part in parts], self.network.join),

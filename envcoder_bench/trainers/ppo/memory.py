@@ -10,6 +10,7 @@ import torch
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Widths
 from envcoder_bench.trainers.ppo.architecture import Architecture
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 
@@ -64,7 +65,7 @@ def learner_bytes(
         ValueError: ``params`` has an unsupported feature; names key and remedy.
     """
     hp = Hyperparameters.from_params(params, num_envs)
-    architecture = Architecture.of(params, obs_dim, action_dim, device)
+    architecture = Architecture.of(params, obs_dim, action_dim, device, Backend.choose(device))
     samples = num_envs * hp.horizon_length
     minibatch = samples // hp.num_minibatches
     copies = 3 if device.type == "cpu" else 4  # parameters, both of Adam's moments, and transposed ones
@@ -93,6 +94,6 @@ def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device
         # on a CPU groups are not padded to the widest, and the number that learn at once is that of the cores
         at_once = min(len(widths), usable_cpus())
         workspace = int(_CPU_WORKSPACE * learner(widest).workspace)
-        return sum(learner(own).per_group for own in widths) + at_once * workspace + noise
+        return sum(learner(group).per_group for group in widths) + at_once * workspace + noise
 
     return needed

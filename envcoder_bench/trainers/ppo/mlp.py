@@ -8,11 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import triton_kernels
 from envcoder_bench.trainers.ppo.activations import ELU, Activation
-from envcoder_bench.trainers.ppo.sums import in_fixed_order
-from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, product
-from envcoder_bench.trainers.ppo.triton_linear import linear, transpose
+from envcoder_bench.trainers.ppo.backend import Backend
+from envcoder_bench.trainers.ppo.linear import elu_linear_backward, linear, product, transpose
 
 Shape = tuple[int, ...]
 
@@ -56,17 +54,17 @@ def has_exact_products(x: Tensor) -> bool:
     return x.dtype == torch.float64 or precision == "highest" or (precision == "high" and x.device.type == "cpu")
 
 
-def has_kernel_of_layers(x: Tensor) -> bool:
+def has_kernel_of_layers(x: Tensor, backend: Backend) -> bool:
     """Return whether ``linear`` computes layers with weights like this."""
-    return triton_kernels.usable(x) and not has_exact_products(x)
+    return backend.kernels and not has_exact_products(x)
 
 
-def is_fused(activation: Activation, device: torch.device, dtype: torch.dtype) -> bool:
+def is_fused(activation: Activation, backend: Backend) -> bool:
     """Return whether one kernel propagates the gradient through a layer and the activation before it.
 
     The gradient then overwrites the activation's value, which saves two fifths of the memory of learning.
     """
-    return activation is ELU and triton_kernels.usable_on(device, dtype)
+    return activation is ELU and backend.kernels
 
 
 def tape_shapes(widths: Sequence[int], keeps: bool, fused: bool, groups: int, samples: int) -> list[Shape]:
@@ -81,8 +79,8 @@ def tape_shapes(widths: Sequence[int], keeps: bool, fused: bool, groups: int, sa
 
 def make_tape(x: Tensor, tensors: Sequence[Tensor], widths: Sequence[int], fused: bool) -> Tape:
     """Create a tape from a network's input and tensors of ``tape_shapes``."""
-    depth, own = len(widths), [matrices(t) for t in tensors]
-    outputs, d_result, rest = own[:depth], own[depth], own[depth + 1 :]
+    depth, buffers = len(widths), [matrices(t) for t in tensors]
+    outputs, d_result, rest = buffers[:depth], buffers[depth], buffers[depth + 1 :]
     grads, kept = (outputs[:-1], rest) if fused else (rest[: depth - 1], rest[depth - 1 :])
     grads = [*grads, d_result]
     return Tape(
@@ -130,16 +128,16 @@ class StackedMLP:
     weights, unless ``forward`` comes next.
 
     Args:
+        backend: how to compute.
         weights: ``(K, in, out)``, first layer to last, including the row of the biases and rows for the zeros.
         activation: the activation after every layer but the last.
     """
 
-    def __init__(self, weights: Sequence[Tensor], activation: Activation) -> None:
+    def __init__(self, backend: Backend, weights: Sequence[Tensor], activation: Activation) -> None:
         self.weights, self.activation = [matrices(w) for w in weights], activation
-        fixed = in_fixed_order(weights[0])  # then a single group is computed like many
-        one = len(weights[0]) == 1 and not fixed
-        self._product = product if fixed else torch.mm if one else torch.bmm
-        self._fused = is_fused(activation, weights[0].device, weights[0].dtype)
+        one = len(weights[0]) == 1 and not backend.fixed_order  # which computes a single group like many
+        self._product = product if backend.fixed_order else torch.mm if one else torch.bmm
+        self._fused = is_fused(activation, backend)
         widths = [w.shape[2] for w in weights[:-1]]
         self._tails = [torch.eye(1, with_one(width) - width).to(weights[0]) for width in widths]  # 1, 0, ...
         # separate bias and weights of a single group; products that round their factors would round biases, too
@@ -147,8 +145,8 @@ class StackedMLP:
         if one and has_exact_products(weights[0]):
             self._affine = [(w[i], w[:i]) for i, w in zip(widths, self.weights[1:])]
         self._transposed: list[Tensor] | None = None
-        if has_kernel_of_layers(weights[0]):
-            self._linear = partial(linear, alike=fixed)
+        if has_kernel_of_layers(weights[0], backend):
+            self._linear = partial(linear, alike=backend.fixed_order)
             self._transposed = [torch.empty_like(w.mT, memory_format=torch.contiguous_format) for w in self.weights]
         self._tails_last = all(self._is_kept(tail) for tail in self._tails)
 

@@ -13,6 +13,7 @@ from envcoder_bench.core import stream
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.ppo.activations import NONE, get_activation
 from envcoder_bench.trainers.ppo.architecture import Architecture, Workspace
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.mlp import StackedMLP
 
 with settings_kept():  # importing rl_games changes how torch prints
@@ -56,44 +57,48 @@ class StackedActorCritic:
         device: torch.device,
         dtype: torch.dtype = torch.float32,
         widths: tuple[int, int] | None = None,
+        backend: Backend | None = None,
     ) -> None:
+        backend = backend or Backend.choose(device, dtype)
         widest_obs, widest_action = widths or (max(obs_dims), max(action_dims))
         network, space = params["network"], params["network"]["space"]["continuous"]
-        self.architecture = Architecture.of(params, widest_obs, widest_action, device, dtype)
+        self.architecture = Architecture.of(params, widest_obs, widest_action, device, backend)
         self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
         weights, self.sigma = self.architecture.views(self.flat)
-        self._mlps = [StackedMLP(own, get_activation(network["mlp"]["activation"], device)) for own in weights]
+        activation = get_activation(network["mlp"]["activation"], device)
+        self._mlps = [StackedMLP(backend, layers, activation) for layers in weights]
         self._mu_activation = get_activation(space["mu_activation"], device)
         self._value_activation = get_activation(network.get("value_activation", "None"), device)
         self._sigma_activation = get_activation(space["sigma_activation"], device)
         self._value_column = 0 if len(weights) == 2 else widest_action
         self.parameters = self.by_key(weights, self.sigma)
 
-        own = _build_stock(params, obs_dims, action_dims, seeds)
-        self._shapes = [{key: _stacked(key, value).shape for key, value in weights.items()} for weights in own]
-        for k, weights in enumerate(own):
-            self._copy(k, weights)
+        stock = _build_stock(params, obs_dims, action_dims, seeds)
+        self._shapes = [{key: _stacked(key, value).shape for key, value in tensors.items()} for tensors in stock]
+        for k, tensors in enumerate(stock):
+            self._copy(k, tensors)
         self.weights_changed()
 
-        own_columns = torch.arange(widest_action) < torch.tensor(action_dims).view(-1, 1, 1)
-        self.action_mask: Tensor | None = None if bool(own_columns.all()) else own_columns.to(device, dtype)
+        used = torch.arange(widest_action) < torch.tensor(action_dims).view(-1, 1, 1)
+        self.action_mask: Tensor | None = None if bool(used.all()) else used.to(device, dtype)
 
     def by_key(self, weights: list[list[Tensor]], sigma: Tensor) -> dict[str, Tensor]:
         """Name the views of one row per group of parameters, or of gradients, by rl_games' keys."""
-        found, at = {_PREFIX + "sigma": sigma}, self._value_column
+        views, at = {_PREFIX + "sigma": sigma}, self._value_column
         columns = {"mu": slice(0, self.architecture.actions), "value": slice(at, at + 1)}
-        for names, widths, own in zip(self.architecture.names, self.architecture.widths, weights):
-            for name, rows, weight in zip(names, (self.architecture.obs_dim, *widths), own):
+        for names, widths, layers in zip(self.architecture.names, self.architecture.widths, weights):
+            for name, rows, weight in zip(names, (self.architecture.obs_dim, *widths), layers):
                 for part in name.split():
                     x = weight[..., columns.get(part, slice(None))]
-                    found[f"{_PREFIX}{part}.weight"] = x[:, :rows]
-                    found[f"{_PREFIX}{part}.bias"] = x[:, rows : rows + 1]
-        return found
+                    views[f"{_PREFIX}{part}.weight"] = x[:, :rows]
+                    views[f"{_PREFIX}{part}.bias"] = x[:, rows : rows + 1]
+        return views
 
     @property
     def has_plain_outputs(self) -> bool:
         """Whether means, values and the logarithm of sigma have no activation."""
-        return all(own is NONE for own in (self._mu_activation, self._value_activation, self._sigma_activation))
+        activations = self._mu_activation, self._value_activation, self._sigma_activation
+        return all(activation is NONE for activation in activations)
 
     def log_sigma(self) -> Tensor:
         """Logarithm of the policy's standard deviation: ``(K, 1, A)``, 0 in padded columns."""
@@ -169,13 +174,16 @@ class StackedActorCritic:
         if self.action_mask is not None:
             d_log_sigma.mul_(self.action_mask)
             output.d_mu.mul_(self.action_mask)
+        # heads
         self._mu_activation.backward(output.d_mu, output.mu, output.mu_kept)
         self._value_activation.backward(output.d_value, output.value, output.value_kept)
+        # standard deviation, a parameter that does not depend on the observation
         sigma = self.sigma.clone()
         kept = torch.empty_like(sigma) if self._sigma_activation.keeps else None
         self._sigma_activation.forward(sigma, kept)
         self._sigma_activation.backward(d_log_sigma, sigma, kept)
         work.d_sigma.copy_(d_log_sigma)
+        # layers
         for mlp, tape, weights in zip(self._mlps, work.tapes, work.d_weights):
             mlp.backward(tape, weights)
         return work.grad
@@ -203,16 +211,16 @@ class StackedActorCritic:
         """Copy what belongs to each group's own parameters from ``(K, P)``, by rl_games' keys, without padding."""
         views = self.by_key(*self.architecture.views(flat))
         return [
-            {key: views[key][k, :rows, :columns].clone() for key, (rows, columns) in own.items()}
-            for k, own in enumerate(self._shapes)
+            {key: views[key][k, :rows, :columns].clone() for key, (rows, columns) in shapes.items()}
+            for k, shapes in enumerate(self._shapes)
         ]
 
     def join(self, parts: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Return the ``(K, P)`` tensor of these groups on the CPU, the reverse of ``split``."""
         flat = torch.zeros(len(parts), self.architecture.size, dtype=self.flat.dtype)
         views = self.by_key(*self.architecture.views(flat))
-        for k, (own, part) in enumerate(zip(self._shapes, parts)):
-            for key, (rows, columns) in own.items():
+        for k, (shapes, part) in enumerate(zip(self._shapes, parts)):
+            for key, (rows, columns) in shapes.items():
                 views[key][k, :rows, :columns] = part[key]
         return flat
 

@@ -1,11 +1,15 @@
-"""Running mean and standard deviation of all groups, equivalent to rl_games' RunningMeanStd."""
+"""Running mean and standard deviation of all groups, equivalent to rl_games' RunningMeanStd.
+
+The update of the statistics and the normalization have two forms: operators of torch, or a kernel each (at the end).
+"""
 
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import sums, triton_kernels, triton_normalizer
+from envcoder_bench.core.triton_import import jit, tl, triton
+from envcoder_bench.trainers.ppo.backend import Backend
 
 EPSILON = 1e-5
 CLIP = 5.0
@@ -19,6 +23,7 @@ class GroupedRunningMeanStd:
     Columns beyond a group's own width are padding: they normalize to exactly 0 and their statistics never change.
 
     Args:
+        backend: how to compute.
         dims: each group's own number of columns.
         device: the device of the statistics.
         width: D, if it is not the largest of dims.
@@ -28,19 +33,20 @@ class GroupedRunningMeanStd:
 
     def __init__(
         self,
+        backend: Backend,
         dims: Sequence[int],
         device: torch.device,
         width: int | None = None,
         dtype: torch.dtype = torch.float32,
         one: int | None = None,
     ) -> None:
-        self.dims, self._one = list(dims), one
+        self.backend, self.dims, self._one = backend, list(dims), one
         groups, width = len(self.dims), width or max(self.dims)
         self.running_mean = torch.zeros(groups, width, dtype=torch.float64, device=device)
         self.running_var = torch.ones(groups, width, dtype=torch.float64, device=device)
         self.count = torch.ones(groups, 1, dtype=torch.float64, device=device)
-        own = torch.arange(width) < torch.tensor(self.dims).unsqueeze(1)
-        self._padding: Tensor | None = None if bool(own.all()) else ~own.to(device)
+        used = torch.arange(width) < torch.tensor(self.dims).unsqueeze(1)
+        self._padding: Tensor | None = None if bool(used.all()) else ~used.to(device)
         # factors and summands (K, 1, D), with which one operation each normalizes and denormalizes
         self._scale, self._shift, self._std, self._mean = torch.empty(4, groups, 1, width, device=device, dtype=dtype)
         self._refresh()
@@ -77,12 +83,10 @@ class GroupedRunningMeanStd:
             The factors of ``normalize`` after each of these updates.
         """
         added = [self._moments(x, alive) for x in batches]
-        if triton_kernels.usable(batches[0]):
+        if self.backend.kernels:
             running = self.running_mean, self.running_var, self.count
             each = batches[0].shape[1]
-            factors = triton_normalizer.join_moments(
-                added, each, rounds, running, alive, self._padding, self._one, EPSILON
-            )
+            factors = _join_in_kernel(added, each, rounds, running, alive, self._padding, self._one)
             self._refresh()
             return list(zip(*(values.unbind() for values in factors)))
         joined = []
@@ -95,9 +99,9 @@ class GroupedRunningMeanStd:
 
     def _moments(self, x: Tensor, alive: Tensor | None) -> tuple[Tensor, Tensor]:
         """Mean and variance over N, ``(K, D)`` float64 each; 0 for groups that are not alive."""
-        mean = sums.mean(x, keepdim=True)
+        mean = self.backend.mean(x, keepdim=True)
         # two passes: on a CPU many times faster than torch.var, which does not vectorize over an outer dimension
-        var = sums.mean((x - mean).square_()).to(torch.float64)
+        var = self.backend.mean((x - mean).square_()).to(torch.float64)
         mean = mean.squeeze(1).to(torch.float64)
         if alive is not None:
             for values in (mean, var):
@@ -128,18 +132,18 @@ class GroupedRunningMeanStd:
     def normalize(self, x: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
         """Center, scale and clip ``(K, N, D)`` to [-5, 5], with ``factors`` or the present statistics."""
         scale, shift = factors or self.factors
-        if triton_kernels.usable(x) and x.stride(-1) == 1:
-            return triton_normalizer.normalize(x, scale, shift, CLIP, out)
+        if self.backend.kernels:
+            return _normalize_in_kernel(x, scale, shift, out)
         return torch.addcmul(shift, x, scale, out=out).clamp_(-CLIP, CLIP)
 
     def denormalize(self, x: Tensor) -> Tensor:
         """Undo ``normalize`` for ``(K, N, D)``, which is clipped to [-5, 5] first. Not for padded columns."""
         return torch.addcmul(self._mean, x.clamp(-CLIP, CLIP), self._std)
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def get_state(self) -> dict[str, Tensor]:
         return {key: getattr(self, key).cpu().clone() for key in ("running_mean", "running_var", "count")}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         for key in ("running_mean", "running_var", "count"):
             getattr(self, key).copy_(state[key])
         self._refresh()
@@ -167,3 +171,103 @@ class GroupedRunningMeanStd:
             "running_var": self.running_var[group, :dim].cpu().clone(),
             "count": self.count[group, 0].cpu().clone(),
         }
+
+
+# the same in kernels
+
+
+@jit
+def _join(
+    mean, var, running_mean, running_var, counts, alive, padding, scale, shift, rounds, batches, groups, width, one,
+    EACH: tl.constexpr, EPSILON: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    k = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, COLUMNS)
+    used, at, size = columns < width, k * width + columns, groups * width
+    n = tl.full((), EACH, tl.float64)
+    if MASKED:
+        n *= tl.load(alive + k).to(tl.float64)
+    count = tl.load(counts + k)
+    in_group = tl.load(padding + at, mask=used, other=1) == 0 if PADDED else used
+    m, v = tl.load(running_mean + at, mask=used, other=0.0), tl.load(running_var + at, mask=used, other=1.0)
+    for _ in range(0, rounds):
+        for i in range(0, batches):
+            new_m = tl.load(mean + i * size + at, mask=used, other=0.0)
+            new_v = tl.load(var + i * size + at, mask=used, other=0.0)
+            # Chan, Golub and LeVeque (1983)
+            count += n
+            weight = tl.where(in_group, n / count, 0.0)
+            delta = new_m - m
+            m += weight * delta
+            v += weight * delta * delta
+            v += weight * (new_v - v)
+            # as in rl_games, statistics are rounded to float32 before use
+            factor = 1.0 / tl.sqrt(v.to(tl.float32) + EPSILON).to(tl.float64)
+            factor = tl.where(in_group, factor, 0.0)
+            summand = tl.where(columns == one, 1.0, -m.to(tl.float32).to(tl.float64) * factor)
+            tl.store(scale + at, factor.to(tl.float32), mask=used)
+            tl.store(shift + at, summand.to(tl.float32), mask=used)
+            scale += size
+            shift += size
+    tl.store(running_mean + at, m, mask=used)
+    tl.store(running_var + at, v, mask=used)
+    tl.store(counts + k, count)
+
+
+def _join_in_kernel(
+    moments: list[tuple[Tensor, Tensor]], each: int, rounds: int, running: tuple[Tensor, Tensor, Tensor],
+    alive: Tensor | None, padding: Tensor | None, one: int | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """As ``_join`` and ``_factors``, for all batches and rounds of ``update_each``.
+
+    Args:
+        moments: mean and variance ``(K, D)`` float64 of each batch.
+        each: number of samples of a batch.
+        running: mean, variance ``(K, D)`` and count ``(K, 1)``, float64; changed in place.
+        padding: ``(K, D)`` bool, columns that a group does not have (None: no such columns).
+        one: the column that is 1 after normalization.
+
+    Returns:
+        Factors and summands of ``normalize`` after each step, ``(rounds * batches, K, 1, D)`` float32.
+    """
+    mean, var = (torch.stack(values) for values in zip(*moments))
+    groups, width = running[0].shape
+    scale, shift = torch.empty(2, rounds * len(moments), groups, 1, width, device=mean.device)
+    _join[(groups,)](
+        mean, var, *running, mean if alive is None else alive.view(torch.uint8),
+        mean if padding is None else padding.view(torch.uint8), scale, shift, rounds, len(moments), groups, width,
+        -1 if one is None else one, EACH=each, EPSILON=EPSILON, MASKED=alive is not None, PADDED=padding is not None,
+        COLUMNS=triton.next_power_of_2(width), num_warps=1,
+    )  # fmt: skip
+    return scale, shift
+
+
+@jit
+def _normalize(
+    x, scale, shift, out, num_rows, width, x_k, x_n, factor_k, out_k, out_n, CLIP: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):  # fmt: skip
+    k = tl.program_id(1).to(tl.int64)
+    rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    used = columns < width
+    mask = (rows < num_rows)[:, None] & used[None, :]
+    factor = tl.load(scale + k * factor_k + columns, mask=used, other=0.0)[None, :]
+    summand = tl.load(shift + k * factor_k + columns, mask=used, other=0.0)[None, :]
+    value = tl.load(x + k * x_k + rows[:, None] * x_n + columns[None, :], mask=mask, other=0.0) * factor + summand
+    value = tl.minimum(value, CLIP, propagate_nan=tl.PropagateNan.ALL)
+    value = tl.maximum(value, -CLIP, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(out + k * out_k + rows[:, None] * out_n + columns[None, :], value, mask=mask)
+
+
+def _normalize_in_kernel(x: Tensor, scale: Tensor, shift: Tensor, out: Tensor | None) -> Tensor:
+    """Scale, shift and clip ``(K, N, D)`` in one pass; scale and shift are contiguous ``(K, 1, D)``."""
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    out = x.new_empty(x.shape) if out is None else out
+    groups, count, width = x.shape
+    columns = triton.next_power_of_2(width)
+    rows = max(1, 2048 // columns)
+    _normalize[(triton.cdiv(count, rows), groups)](
+        x, scale, shift, out, count, width, x.stride(0), x.stride(1), scale.stride(0), out.stride(0), out.stride(1),
+        CLIP=CLIP, ROWS=rows, COLUMNS=columns, num_warps=4,
+    )  # fmt: skip
+    return out

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.core.groups import GroupLayout, common
+from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, padded_widths
-from envcoder_bench.trainers.ppo import triton_acting, triton_kernels
+from envcoder_bench.trainers.ppo import acting
+from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import (
     LearnerBlock,
     cut_blocks,
@@ -21,13 +24,11 @@ from envcoder_bench.trainers.ppo.block import (
     draw_noise,
     new_noise,
 )
-from envcoder_bench.trainers.ppo.capture import CapturedFunction
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.memory import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.policy import policy_module
 from envcoder_bench.trainers.ppo.rollout import StepIndex
-from envcoder_bench.trainers.ppo.sums import is_fixed
 
 
 class GroupedPPO(Trainer):
@@ -63,26 +64,33 @@ class GroupedPPO(Trainer):
         self._settings = hp = Hyperparameters.from_params(params, layout.envs_per_group)
         torch.set_float32_matmul_precision(hp.matmul_precision)
         self.horizon = hp.horizon_length
+        self._backend = backend = Backend.choose(device)
+        if device.type == "cuda" and is_deterministic() and not backend.fixed_order:
+            raise ValueError("deterministic training on CUDA needs Triton: pip install triton")
+
+        # blocks; on CPU a learner per group, because matrix products may round differently in a larger batch
         groups, n, widest = layout.num_groups, layout.envs_per_group, (max(obs_dims), max(action_dims))
         on_cpu = device.type == "cpu"
-        # on CPU a learner per group, because matrix products may round differently in a larger batch
-        padded = padded_widths(*widest) if is_fixed(device) else widest
+        padded = padded_widths(*widest) if backend.fixed_order else widest
         largest = 1 if on_cpu else learner_bytes(*padded, n, params, device).at_once(groups)
         slices = cut_blocks(groups, largest)
-        if is_fixed(device):
+        if backend.fixed_order:
             slices = cut_equal_blocks(list(zip(obs_dims, action_dims)), largest)
-            if triton_kernels.triton is None:
-                raise ValueError("deterministic training on CUDA needs Triton: pip install triton")
         self._answers = torch.zeros(3, groups, n, self.horizon, device=device)  # rewards, dones, time-outs
         self.blocks = [
-            LearnerBlock(own, obs_dims[own], action_dims[own], seeds[own], params, n, device, self._answers)
-            for own in slices
-        ]
+            LearnerBlock(
+                backend, members, obs_dims[members], action_dims[members], seeds[members], params, n, device,
+                self._answers,
+            )
+            for members in slices
+        ]  # fmt: skip
         self._noise = new_noise(self.blocks, self.horizon)
+
         # on CPU the blocks learn in parallel
         self._threads = ThreadPoolExecutor(usable_cpus(), initializer=_prepare_worker) if on_cpu else None
         self._buffers = threading.local()  # one buffer for updates per thread
-        # fixed tensors of observations and the step of the rollout, which graphs read
+
+        # what captured graphs read: fixed tensors of observations and the step of the rollout
         self._seen = torch.zeros(groups, n, widest[0], device=device)
         self._device_step = torch.zeros(1, dtype=torch.int64, device=device)
         self._action_width = widest[1]
@@ -92,6 +100,7 @@ class GroupedPPO(Trainer):
         # a linear schedule computes its values on the host, which cannot be captured
         pool = None if hp.lr_schedule == "linear" else self._pool
         self._updates = [CapturedFunction(partial(self._update, block), device, pool) for block in self.blocks]
+
         self.epoch = 0
         self._step = 0  # step of the rollout
         self._alive = [True] * groups
@@ -148,11 +157,7 @@ class GroupedPPO(Trainer):
         return actions.clamp_(-1.0, 1.0) if self._settings.clip_actions else actions
 
     def record(self, step: EnvStep) -> None:
-        if triton_kernels.usable(step.reward):
-            triton_acting.record(step.reward, step.terminated, step.truncated, self._answers, self._step)
-        else:
-            for kept, x in zip(self._answers, (step.reward, step.done, step.truncated)):
-                kept[:, :, self._step] = self._layout.split(x)
+        acting.record(self._backend.kernels, step.reward, step.terminated, step.truncated, self._answers, self._step)
         self._step += 1
 
     def learn(self, last_obs: Tensor) -> Stats:
@@ -163,8 +168,8 @@ class GroupedPPO(Trainer):
         run = map if self._threads is None else self._threads.map
         results = list(run(lambda each: each[1](), active))
         stats: dict[str, Tensor] = {}
-        for (block, _), own in zip(active, results):
-            for name, values in own.items():
+        for (block, _), block_stats in zip(active, results):
+            for name, values in block_stats.items():
                 empty = torch.full((self._layout.num_groups,), float("nan"), device=self._device)
                 stats.setdefault(name, empty)[block.groups] = values.to(torch.float32)
         for values in stats.values():
@@ -213,29 +218,62 @@ class GroupedPPO(Trainer):
         except (KeyError, RuntimeError, TypeError) as error:
             raise ValueError(f"the policy does not fit the network of the config: {error}") from error
 
-    def state(self) -> dict[str, Any]:
-        return {"learners": [block.learner.state_dict() for block in self.blocks], "epoch": self.epoch}
+    def get_state(self) -> dict[str, Any]:
+        return {"learners": [block.learner.get_state() for block in self.blocks], "epoch": self.epoch}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         states = state["learners"]
         if len(states) != len(self.blocks):
             raise ValueError(
                 f"the checkpoint has {len(states)} learners and this run has {len(self.blocks)}: resume with the same"
                 " candidates and seeds, on the same kind of device (CPU or CUDA)"
             )
-        for block, own in zip(self.blocks, states):
-            block.learner.load_state_dict(own)
+        for block, learner in zip(self.blocks, states):
+            block.learner.set_state(learner)
         self.epoch = state["epoch"]
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         blocks = zip(self.blocks, state["learners"])
-        own = [part for block, learner in blocks for part in block.learner.split_state(learner)]
-        return [{"learner": part, "epoch": state["epoch"]} for part in own]
+        parts = [part for block, learner in blocks for part in block.learner.split_state(learner)]
+        return [{"learner": part, "epoch": state["epoch"]} for part in parts]
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        own = [part["learner"] for part in parts]
-        learners = [block.learner.join_states(own[block.groups]) for block in self.blocks]
-        return {"learners": learners, "epoch": common(parts, "epoch")}
+        learners = [part["learner"] for part in parts]
+        joined = [block.learner.join_states(learners[block.groups]) for block in self.blocks]
+        return {"learners": joined, "epoch": common(parts, "epoch")}
+
+
+class CapturedFunction:
+    """A function that runs eagerly the first time, is captured in a CUDA graph the second, and is replayed afterwards.
+
+    An update has thousands of launches, which dominate its time.
+
+    It may read and write only tensors in fixed memory, must not wait for the device, and must perform the same
+    operations each time. Its result is overwritten by the next call. On a CPU it always runs eagerly.
+
+    Args:
+        function: a function without arguments.
+        device: the device on which it runs.
+        pool: ``torch.cuda.graph_pool_handle()``; graphs that never run concurrently can share one. None: never capture.
+    """
+
+    def __init__(self, function: Callable[[], Any], device: torch.device, pool: Any) -> None:
+        self._function, self._device, self._pool = function, device, pool
+        self._warm = False
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: Any = None
+
+    def __call__(self) -> Any:
+        if self._pool is None or not self._warm:
+            self._warm = True
+            return self._function()  # libraries create their handles and load kernels
+        if self._graph is None:
+            graph = torch.cuda.CUDAGraph()
+            with capturing(graph, self._device, self._pool):
+                self._result = self._function()
+            self._graph = graph  # only now: after a failed capture there is no graph to replay
+        self._graph.replay()
+        return self._result
 
 
 def _prepare_worker() -> None:

@@ -1,0 +1,1 @@
+"""The physics: the compiled environment, and engines on the CPU and on CUDA."""

@@ -1,0 +1,139 @@
+"""Adam with gradient clipping and a learning rate per group, over all parameters of all groups at once.
+
+In torch it is a dozen passes over memory, as a kernel one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.groups import common
+from envcoder_bench.core.triton_import import jit, tl, triton
+from envcoder_bench.trainers.ppo.backend import Backend
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class GroupedAdam:
+    """Adam (Kingma and Ba, 2015) as ``torch.optim.Adam``, where row k of ``params`` ``(K, P)`` is group k's network.
+
+    Attributes:
+        learning_rate: ``(K,)`` float64 on the device; change it in place.
+    """
+
+    def __init__(self, backend: Backend, params: Tensor, learning_rate: float, weight_decay: float = 0.0) -> None:
+        self.backend, self.params, self.weight_decay = backend, params, weight_decay
+        groups, device = params.shape[0], params.device
+        self.learning_rate = torch.full((groups,), learning_rate, dtype=torch.float64, device=device)
+        self.powers = torch.ones(2, dtype=torch.float64, device=device)  # of the betas, by the number of steps
+        self._betas = torch.tensor([BETA1, BETA2], dtype=torch.float64, device=device)
+        self.exp_avg = torch.zeros_like(params)
+        self.exp_avg_sq = torch.zeros_like(params)
+
+    @torch.no_grad()
+    def step(self, grad: Tensor, max_norm: float | None = None, alive: Tensor | None = None) -> None:
+        """Update the parameters in place.
+
+        Args:
+            grad: ``(K, P)``; overwritten.
+            max_norm: scale each group's gradient down to this norm, as ``torch.nn.utils.clip_grad_norm_``.
+            alive: ``(K,)`` bool, groups to update (None: all).
+        """
+        norm = None if max_norm is None else self.backend.norm(grad)
+        self.powers.mul_(self._betas)
+        if self.backend.kernels:
+            _adam_in_kernel(self, grad, norm, max_norm, alive)
+            return
+        # bias corrections; both bias corrections are applied to numbers per group, not to (K, P) tensors
+        bias1, bias2 = (1 - self.powers).unbind()
+        root = bias2.sqrt()
+        step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root
+        # gradient clipping and weight decay
+        if norm is not None and max_norm is not None:
+            grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0).unsqueeze(1))
+        if self.weight_decay:
+            grad.add_(self.params, alpha=self.weight_decay)
+        # first and second moment
+        self.exp_avg.lerp_(grad, 1 - BETA1)
+        self.exp_avg_sq.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+        # update
+        denominator = torch.sqrt(self.exp_avg_sq, out=grad).add_(epsilon)
+        update = torch.div(self.exp_avg, denominator, out=grad)
+        if alive is not None:
+            update.masked_fill_(~alive.unsqueeze(1), 0.0)
+        self.params.addcmul_(update, step_size.unsqueeze(1), value=-1.0)
+
+    def get_state(self) -> dict[str, Tensor]:
+        keys = ("learning_rate", "powers", "exp_avg", "exp_avg_sq")
+        return {key: getattr(self, key).cpu().clone() for key in keys}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        for key, value in state.items():
+            getattr(self, key).copy_(value)
+
+    @staticmethod
+    def split_state(state: Mapping[str, Tensor], split: Callable[[Tensor], list[Any]]) -> list[dict[str, Any]]:
+        """Return a state for each group; ``split`` divides a tensor with the layout of ``params``."""
+        moments = zip(state["learning_rate"], split(state["exp_avg"]), split(state["exp_avg_sq"]))
+        return [
+            {"learning_rate": rate.clone(), "exp_avg": avg, "exp_avg_sq": square, "powers": state["powers"].clone()}
+            for rate, avg, square in moments
+        ]
+
+    @staticmethod
+    def join_states(parts: Sequence[Mapping[str, Any]], join: Callable[[Sequence[Any]], Tensor]) -> dict[str, Tensor]:
+        """Return the state of several groups; ``join`` is the reverse of ``split``."""
+        return {
+            "learning_rate": torch.stack([part["learning_rate"] for part in parts]),
+            "powers": common(parts, "powers"),
+            **{key: join([part[key] for part in parts]) for key in ("exp_avg", "exp_avg_sq")},
+        }
+
+
+# the same as one kernel
+
+
+@jit
+def _adam(
+    weights, grad, exp_avg, exp_avg_sq, norm, learning_rate, powers, alive, size, max_norm, decay,
+    BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr, CLIPPED: tl.constexpr, MASKED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    k = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < (size * tl.load(alive + k).to(tl.int32) if MASKED else size)
+    at += k * size
+    # bias corrections
+    root = tl.sqrt(1.0 - tl.load(powers + 1))  # float64, as the learning rate
+    step_size = (tl.load(learning_rate + k) * (root / (1.0 - tl.load(powers)))).to(tl.float32)
+    # gradient clipping and weight decay
+    p = tl.load(weights + at, mask=mask)
+    g = tl.load(grad + at, mask=mask)
+    if CLIPPED:
+        g *= tl.minimum(max_norm / (tl.load(norm + k) + 1e-6), 1.0, propagate_nan=tl.PropagateNan.ALL)
+    g += decay * p
+    # first and second moment
+    m = tl.load(exp_avg + at, mask=mask)
+    v = tl.load(exp_avg_sq + at, mask=mask)
+    m += (g - m) * (1.0 - BETA1)
+    v = v * BETA2 + g * g * (1.0 - BETA2)
+    tl.store(exp_avg + at, m, mask=mask)
+    tl.store(exp_avg_sq + at, v, mask=mask)
+    # update
+    root_epsilon = (EPSILON * root).to(tl.float32)  # pyright: ignore[reportAttributeAccessIssue]
+    tl.store(weights + at, p - step_size * m / (tl.sqrt(v) + root_epsilon), mask=mask)
+
+
+def _adam_in_kernel(
+    adam: GroupedAdam, grad: Tensor, norm: Tensor | None, max_norm: float | None, alive: Tensor | None
+) -> None:
+    """Update the parameters; ``norm`` ``(K,)`` are the gradients' norms if they are clipped to ``max_norm``."""
+    params, (groups, size) = adam.params, adam.params.shape
+    clipped = norm is not None and max_norm is not None
+    _adam[(triton.cdiv(size, 1024), groups)](
+        params, grad, adam.exp_avg, adam.exp_avg_sq, norm if clipped else params, adam.learning_rate, adam.powers,
+        params if alive is None else alive.view(torch.uint8), size, max_norm if clipped else 0.0, adam.weight_decay,
+        BETA1=BETA1, BETA2=BETA2, EPSILON=EPSILON, CLIPPED=clipped, MASKED=alive is not None, BLOCK=1024,
+    )  # fmt: skip

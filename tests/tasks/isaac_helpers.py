@@ -1,0 +1,42 @@
+"""Common parts of the tests of Isaac Gym tasks: configs, groups, environments and random play."""
+
+from pathlib import Path
+
+import torch
+
+import envcoder_bench.isaacgym.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.prepare.run_task import build_task
+
+FOLDER = Path(__file__).parent / "isaac_task"
+PENDULUM = f"{FOLDER}/pendulum.py:Rod"
+SETTINGS = ("num_envs_per_candidate=4", "compile_shapers=false", "device=cpu", "sim=mujoco_cpu")
+SMALL = (*SETTINGS, "train.params.config.horizon_length=8", "train.params.config.num_minibatches=1")
+
+
+def config(task=PENDULUM, *overrides):
+    return compose_config(task, [*SMALL, *overrides])
+
+
+def groups(cfg, **texts):
+    """The human baseline, and candidates by name; and the faults of those that cannot be used."""
+    sources = baseline_sources(cfg.task.name)[:1]
+    return prepare(cfg, sources + [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
+
+
+def environment(cfg, made, seeds=None, evaluation=False):
+    layout = GroupLayout(len(made), cfg.num_envs_per_candidate)
+    shapings = [group.evaluation if evaluation else group.shaping for group in made]
+    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, seeds or [0] * len(made))
+
+
+def played(env, steps, seed=0):
+    """Yield the results of steps with random actions."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        yield env.step(2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0)
