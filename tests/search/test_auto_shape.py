@@ -337,7 +337,7 @@ def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server,
 
 def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch, trusted):
     monkeypatch.setattr(rungs, "learned", lambda *_: True)
-    words = [*PLAIN, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5]
+    words = [*PLAIN, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5, "evaluation.points=4"]
     folder = run(tmp_path / "search", *words, "--num_iters", 2)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]
