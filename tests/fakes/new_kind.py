@@ -14,8 +14,8 @@ from envcoder_bench.core import noise
 from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.report.breakdown import LABELS
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.search.evolve import Genome
-from envcoder_bench.search.prompt import load_templates, system_prompt
+from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
+from envcoder_bench.search.source import shaping_source
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.tools.describe import describe
 
@@ -62,7 +62,7 @@ def told() -> None:
     asked = ["compute_reward", "compute_bonus"]
     text = system_prompt(load_templates(), "Cartpole", "", "", asked, "human", compose_config("Cartpole"))
     assert "- `compute_bonus(state_dict)` returns (n,) float, added to the reward. It is called after the phys" in text
-    assert [function.name for function in Genome(f"{BONUS}{PLAIN}", asked).shapers()] == asked
+    assert [function.name for function in shaping_source(f"{BONUS}{PLAIN}", asked).functions(asked)] == asked
 
 
 def jailed() -> None:
