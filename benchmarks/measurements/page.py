@@ -22,7 +22,7 @@ from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.folder.tracking import finish_tracking
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.result import finished
-from envcoder_bench.run.train.race import evaluation_iterations
+from envcoder_bench.run.train.rungs import evaluation_iterations
 from envcoder_bench.video.page import write_page
 
 COMPONENTS = 8

@@ -62,20 +62,13 @@ def compose_settings(words: Sequence[str]) -> tuple[DictConfig, list[str]]:
 
 def explain_unknown(error: UserError) -> UserError:
     """Add the search's keys to a run's message about an unknown key, because a search takes the keys of both."""
-    found = re.match(r"unknown key '([^']+)'", str(error))
-    if not found:
+    match = re.match(r"unknown key '([^']+)'", str(error))
+    if not match:
         return error
-    key, known = found[1], config_keys(_defaults())
-    same = [name for name in known if name.endswith(f".{key}")]
-    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    key, names = match[1], config_keys(_defaults())
+    same = [name for name in names if name.endswith(f".{key}")]
+    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, names)
     return UserError(f"{error}; those of the search are in cfg/auto_shape.yaml{hint}")
-
-
-def with_defaults(settings: DictConfig) -> DictConfig:
-    """Add defaults for settings that an older version did not have."""
-    merged = OmegaConf.merge(_defaults(), settings)
-    assert isinstance(merged, DictConfig)
-    return merged
 
 
 def _defaults() -> DictConfig:

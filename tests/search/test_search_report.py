@@ -8,10 +8,8 @@ from html.parser import HTMLParser
 import pytest
 
 from envcoder_bench.report.page.shell import visible
-from envcoder_bench.search.family import ancestry, family
-from envcoder_bench.search.records import Archive, Attempt
-from envcoder_bench.search.report import write_report
-from envcoder_bench.search.source_diff import diff
+from envcoder_bench.search.archive import Archive, Attempt
+from envcoder_bench.search.report import ancestry, diff, family, write_report
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(
@@ -41,7 +39,7 @@ def archive(*attempts, human=0.5):
 
 
 def failed(name, round, error="f.py:3: in compute_reward: raised", parents=("human",)):
-    return Attempt(name, round, "def f(", parents, status="failed_at_load", error=error)
+    return Attempt(name, round, "def f(", parents, status="failed at load", error=error)
 
 
 class Reader(HTMLParser):
@@ -262,7 +260,7 @@ def test_invalid_source_is_compared_as_text():
 
 
 def test_report_of_a_loaded_archive_is_identical(tmp_path):
-    from envcoder_bench.search.records import read_archive, write_archive
+    from envcoder_bench.search.archive import read_archive, write_archive
 
     made = archive(Attempt("r1_00", 1, CHILD, ("human",), "x", fitness=0.7), failed("r1_01", 1))
     write_archive(tmp_path / "archive.json", made)

@@ -12,7 +12,7 @@ examples:
   # two runs: prints the tables, writes compare.html
   COMMAND runs/Anymal_20260101-120000 runs/Anymal_20260102-120000
   # only the tables
-  COMMAND runs/ppo runs/elegantrl --output none
+  COMMAND runs/ppo runs/mine --output none
 
 Differences are to the first run. They are paired by seed where the runs have seeds in common. The runs must be of one
 task, and measure the same fitness.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+from pydantic import ConfigDict, TypeAdapter
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.logs import Point
@@ -20,7 +21,6 @@ NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
 NO_REPLY = "no reply"  # all that prompts say of errors of servers and of refusals
 SAME_AS = "is the same as "  # begin of the error of a candidate that equals another
-_OLD_STATUSES = {"failed_at_load": FAILED_AT_LOAD}  # spelling in archives of version 0.1.0
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,16 @@ class Attempt:
     note: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "status", _OLD_STATUSES.get(self.status, self.status))
         if self.status not in STATUSES:
             raise ValueError(f"{self.name}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
 
     def measured_again(self, by_seed: dict[int, float]) -> Attempt:
         """Return the attempt with the fitness of further seeds."""
-        known = {**self.by_seed, **by_seed}
-        if not known:
+        every = {**self.by_seed, **by_seed}
+        if not every:
             return self
-        one = self.over_episodes if len(known) == 1 else None
-        return replace(self, by_seed=known, fitness=math.fsum(known.values()) / len(known), over_episodes=one)
+        one = self.over_episodes if len(every) == 1 else None
+        return replace(self, by_seed=every, fitness=math.fsum(every.values()) / len(every), over_episodes=one)
 
     @property
     def outcome(self) -> str:
@@ -115,8 +114,10 @@ class Archive:
         reference: the baseline that fills in missing functions, with which attempts are compared.
         seeds: the seeds of each round.
         bounds: the least and the greatest fitness of an episode.
-        untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None in older archives.
+        untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None before the first.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="strings")  # of archive.json
 
     attempts: list[Attempt] = field(default_factory=list)
     baselines: dict[str, Attempt] = field(default_factory=dict)
@@ -127,8 +128,8 @@ class Archive:
 
     def model(self) -> FitnessModel:
         """Return what is known of the fitness of all whole trainings, by attempt and baseline."""
-        known = [a for a, _ in _measured([*self.baselines.values(), *self.attempts]) if not a.stopped_at]
-        return FitnessModel({a.name: a.by_seed for a in known}, bounds=self.bounds)
+        whole = [a for a, _ in _measured([*self.baselines.values(), *self.attempts]) if not a.stopped_at]
+        return FitnessModel({a.name: a.by_seed for a in whole}, bounds=self.bounds)
 
     def interval(self, attempt: Attempt, model: FitnessModel) -> tuple[float, float] | None:
         """Return the 95 % interval of a fitness: over several seeds, else over the episodes of the only one."""
@@ -163,8 +164,8 @@ class Archive:
 
     def ranked(self, attempts: Sequence[Attempt] | None = None) -> list[Attempt]:
         """Return the attempts that have a fitness, the best first; of all attempts by default."""
-        known = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
-        return [known[name] for name in self.order() if name in known]
+        measured = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
+        return [measured[name] for name in self.order() if name in measured]
 
     def best(self) -> Attempt | None:
         """Return the first of ``ranked``; None if it is empty."""
@@ -185,7 +186,7 @@ class Archive:
 
     def find(self, name: str) -> Attempt:
         """Return the attempt, baseline or ``untrained`` of this name. Raises KeyError."""
-        return {own.name: own for own in [*self.attempts, *self.references]}[name]
+        return {attempt.name: attempt for attempt in [*self.attempts, *self.references]}[name]
 
 
 def noted(error: str, note: str) -> str:
@@ -204,8 +205,8 @@ def _measured(attempts: Sequence[Attempt]) -> list[tuple[Attempt, float]]:
 
 def difference(attempt: Attempt, other: Attempt) -> float | None:
     """Return the mean difference in fitness over the seeds that both have; None if there are none."""
-    found = [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
-    return math.fsum(found) / len(found) if found else None
+    gaps = [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
+    return math.fsum(gaps) / len(gaps) if gaps else None
 
 
 def compared(attempt: Attempt, other: Attempt, model: FitnessModel) -> Difference | None:
@@ -214,8 +215,8 @@ def compared(attempt: Attempt, other: Attempt, model: FitnessModel) -> Differenc
     if mean is None:
         return None
     shared = len(set(attempt.by_seed) & set(other.by_seed))
-    known = shared > 1 and {attempt.name, other.name} <= set(model.names)
-    return model.difference(attempt.name, other.name) if known else Difference(mean, seeds=shared)
+    modelled = shared > 1 and {attempt.name, other.name} <= set(model.names)
+    return model.difference(attempt.name, other.name) if modelled else Difference(mean, seeds=shared)
 
 
 class Proposer(Protocol):
@@ -238,72 +239,21 @@ def proposal_name(round: int, index: int) -> str:
     return f"r{round}_{index:02d}"
 
 
+_FILE = TypeAdapter(Archive)
+
+
 def write_archive(path: Path, archive: Archive) -> None:
     """Write archive.json atomically."""
-    content = {
-        "attempts": [_plain(attempt) for attempt in archive.attempts],
-        "baselines": {name: _plain(attempt) for name, attempt in archive.baselines.items()},
-        "reference": archive.reference,
-        "seeds": {number: list(seeds) for number, seeds in archive.seeds.items()},
-        "untrained": None if archive.untrained is None else _plain(archive.untrained),
-    }
-    write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomic(path, _FILE.dump_json(archive, indent=1).decode() + "\n")
 
 
 def read_archive(path: Path) -> Archive:
-    """Read archive.json of this or an older version.
+    """Read archive.json.
 
     Raises:
         ValueError: if the file is not an archive; the message names it.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        attempts = [_attempt(row) for row in content["attempts"]]
-        baselines = {name: _attempt(row) for name, row in content["baselines"].items()}
-        rounds = content["seeds"] if "seeds" in content else _seeds_of_rounds(attempts)
-        seeds = {int(number): tuple(seeds) for number, seeds in rounds.items()}
-        untrained = content.get("untrained")
-        known = None if untrained is None else _attempt(untrained)
-        return Archive(attempts, baselines, content.get("reference", HUMAN), seeds, known)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        return _FILE.validate_json(path.read_bytes())
+    except ValueError as error:
         raise ValueError(f"{path}: not a search's archive: {error}") from error
-
-
-def _seeds_of_rounds(attempts: Sequence[Attempt]) -> dict[int, list[int]]:
-    """Derive the seeds of each round: all rounds have the same number, and only the best has later ones as well."""
-    measured = [attempt for attempt in attempts if attempt.by_seed]
-    count = min((len(attempt.by_seed) for attempt in measured), default=0)
-    return {attempt.round: sorted(attempt.by_seed)[:count] for attempt in measured}
-
-
-def _plain(attempt: Attempt) -> dict[str, Any]:
-    return _without_nan(asdict(attempt))
-
-
-def _attempt(row: dict[str, Any]) -> Attempt:
-    known = dict(row)
-    if row.get("status") == NO_CODE and "note" not in row:  # of a version whose errors could be those of servers
-        known["error"], known["note"] = NO_REPLY, row.get("error", "")
-    known["parents"], known["left_out"] = tuple(row["parents"]), tuple(row.get("left_out", ()))
-    known["by_seed"] = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
-    known["points"] = tuple(_point(point) for point in row["points"])
-    over_episodes = row.get("over_episodes")
-    known["over_episodes"] = None if over_episodes is None else (float(over_episodes[0]), float(over_episodes[1]))
-    return Attempt(**known)
-
-
-def _point(row: dict[str, Any]) -> Point:
-    known: dict[str, Any] = {key: math.nan if value is None else value for key, value in row.items()}
-    known["components"] = {
-        name: tuple(math.nan if x is None else x for x in three) for name, three in row["components"].items()
-    }
-    return Point(**known)
-
-
-def _without_nan(value: Any) -> Any:
-    """Replace numbers that are not finite, which JSON does not have, by None."""
-    if isinstance(value, dict):
-        return {key: _without_nan(x) for key, x in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(x) for x in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

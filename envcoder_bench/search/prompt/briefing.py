@@ -90,5 +90,4 @@ def baseline_constants(fields: Mapping[str, Field]) -> Sequence[str]:
 
     Constants of actions have other descriptions: every candidate without an action function uses them.
     """
-    found: list[str] = [key for key, field in fields.items() if field.shape is None and BASELINE_MARK in field.meaning]
-    return found
+    return [key for key, field in fields.items() if field.shape is None and BASELINE_MARK in field.meaning]

@@ -15,10 +15,9 @@ from omegaconf import DictConfig
 from envcoder_bench import torch_utils
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.search.attempt_words import explain
-from envcoder_bench.search.briefing import baseline_constants, robot, training
-from envcoder_bench.search.feedback import feedback, history
-from envcoder_bench.search.records import Archive
+from envcoder_bench.search.archive import Archive
+from envcoder_bench.search.prompt.briefing import baseline_constants, robot, training
+from envcoder_bench.search.prompt.feedback import explain, feedback, history
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
@@ -59,8 +58,8 @@ class Prompts:
         self._room = max_chars - len(system) - fixed
         if self._room < MIN_FEEDBACK:
             least = max_chars - self._room + MIN_FEEDBACK
-            own = f" ({len(description)} of them for --task_description)" if len(description) > MIN_FEEDBACK else ""
-            raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least{own}")
+            share = f" ({len(description)} of them for --task_description)" if len(description) > MIN_FEEDBACK else ""
+            raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least{share}")
         self.repair("", "")  # raises now if a template is invalid
         self.duplicate(Archive(), {}, "", "")
         self.missing(Archive(), 1, "", "")
@@ -88,9 +87,9 @@ class Prompts:
             twin: name of the equal candidate.
             source: the file.
         """
-        known = {"twin": twin, "source": source.strip()}
-        room = self._max_chars - len(self.system) - len(fill(self._templates, DUPLICATE, tried="", **known))
-        return self._if_short(fill(self._templates, DUPLICATE, tried=history(archive, others, room), **known))
+        values = {"twin": twin, "source": source.strip()}
+        room = self._max_chars - len(self.system) - len(fill(self._templates, DUPLICATE, tried="", **values))
+        return self._if_short(fill(self._templates, DUPLICATE, tried=history(archive, others, room), **values))
 
     def missing(self, archive: Archive, round: int, error: str, reply: str) -> str:
         """Return the user's message after a reply without a candidate; empty if it would be too long.
@@ -100,10 +99,10 @@ class Prompts:
             error: what the reply lacks.
             reply: its beginning.
         """
-        known = {"error": error, "reply": reply}
-        room = self._room - len(fill(self._templates, MISSING, question="?", **known))
+        values = {"error": error, "reply": reply}
+        room = self._room - len(fill(self._templates, MISSING, question="?", **values))
         question = self._question(archive, round, room).strip()
-        return self._if_short(fill(self._templates, MISSING, question=question, **known))
+        return self._if_short(fill(self._templates, MISSING, question=question, **values))
 
     def _if_short(self, text: str) -> str:
         return text if len(self.system) + len(text) <= self._max_chars else ""
@@ -120,14 +119,14 @@ def load_templates(folder: Path | None = None) -> dict[str, str]:
     if folder is not None:
         if not folder.is_dir():
             raise UserError(f"--prompt_dir {folder}: there is no such folder")
-        own = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.md"))}
-        for name, path in own.items():
+        replacements = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.md"))}
+        for name, path in replacements.items():
             if name not in TEMPLATES:
                 hint = near_matches(name, TEMPLATES)
                 raise UserError(f"{path} is not a template{hint}; there are {', '.join(TEMPLATES)}")
-        if not own:
+        if not replacements:
             raise UserError(f"--prompt_dir {folder} has no template; there are {', '.join(TEMPLATES)}")
-        places.update(own)
+        places.update(replacements)
     try:
         return {name: _template(path) for name, path in places.items()}
     except (OSError, UnicodeDecodeError) as error:
@@ -154,9 +153,9 @@ def fill(templates: Mapping[str, str], name: str, **values: object) -> str:
     except KeyError as error:
         key = error.args[0]
         line = text[: text.index(f"${key}" if f"${key}" in text else f"${{{key}")].count("\n") + 1
-        known = ", ".join(f"${known}" for known in values)
+        names = ", ".join(f"${name}" for name in values)
         raise UserError(
-            f"template {name}:{line}: there is no ${key}{near_matches(key, values)}; there are {known}"
+            f"template {name}:{line}: there is no ${key}{near_matches(key, values)}; there are {names}"
         ) from None
     except ValueError as error:
         line = re.search(r"line (\d+)", str(error))
@@ -192,10 +191,10 @@ def system_prompt(
     values = _contract_values(spec.task_class, cfg)
     keys = {name: _keys(KINDS[name], facts, fields) for name in names}
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
-    own: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
+    baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
-        own["baseline_source"] = spec.baseline_path(baseline).read_text(encoding="utf-8").strip()
-    section = fill(templates, BASELINE, **own)  # also if it is not used, so that errors are reported
+        baseline_values["baseline_source"] = spec.baseline_path(baseline).read_text(encoding="utf-8").strip()
+    section = fill(templates, BASELINE, **baseline_values)  # also if it is not used, so that errors are reported
     return fill(
         templates,
         SYSTEM,
@@ -213,24 +212,24 @@ def system_prompt(
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",
         baseline_place=", printed below" if show_baseline else ", which is not shown to you",
-        **own,
+        **baseline_values,
     )
 
 
 def helper_lines() -> list[str]:
     """Return a line for each helper function with its signature and description."""
     source = inspect.getsource(torch_utils)
-    found = [row for row in _HELPER.findall(source) if row[0] not in _NO_HELPERS]
+    rows = [row for row in _HELPER.findall(source) if row[0] not in _NO_HELPERS]
     return [
         f"- `{name}({' '.join(parameters.split())}){returned}`: {meaning.strip(' .')}"
-        for name, parameters, returned, meaning in found
+        for name, parameters, returned, meaning in rows
     ]
 
 
 def _keys(kind: Kind, facts: TaskContract, fields: Mapping[str, Field]) -> str:
     """Return the keys that a function may return, with their shapes; empty if it returns one tensor."""
-    own = [key for key in (kind.keys(facts) if kind.keys else ()) if key in fields]
-    shapes = {key: ", ".join(["n", *map(str, fields[key].shape or ())]) for key in own}
+    keys = [key for key in (kind.keys(facts) if kind.keys else ()) if key in fields]
+    shapes = {key: ", ".join(["n", *map(str, fields[key].shape or ())]) for key in keys}
     return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
 
 
