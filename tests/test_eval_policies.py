@@ -22,7 +22,7 @@ from envcoder_bench.core.files import locked
 from envcoder_bench.grid.inputs import check_inputs
 from envcoder_bench.grid.progress import GridProgress
 from envcoder_bench.grid.robots import ROBOTS
-from envcoder_bench.grid.run import begin_grid, read_episodes, run_grid
+from envcoder_bench.grid.run import begin_grid, read_episodes, run_grid, worker
 from envcoder_bench.grid.settings import compose_settings
 
 ROOT = Path(__file__).parents[1]
@@ -212,13 +212,25 @@ def test_workers_of_a_killed_command_end_and_the_grid_resumes(long_grid, tmp_pat
         deadline = time.monotonic() + PATIENCE
         while not (out / "parts" / "0" / "state.pt").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        (worker,) = psutil.Process(process.pid).children()
+        (orphan,) = psutil.Process(process.pid).children()
     finally:
         process.kill()
         process.communicate()
-    assert main(["--resume", str(out), "--devices", "cpu:2"]) == 0  # at once: it waits for the worker
-    assert not psutil.wait_procs([worker], timeout=60)[1]
+    assert main(["--resume", str(out), "--devices", "cpu:2"]) == 0  # at once: it waits for the orphan
+    assert not psutil.wait_procs([orphan], timeout=60)[1]
     assert rows_of(out) == whole
+
+
+@pytest.mark.slow
+def test_worker_stops_with_a_checkpoint_when_its_parent_has_died(long_grid, tmp_path, monkeypatch) -> None:
+    words, whole = long_grid
+    begin_grid(check_inputs("spot", words[3:5], ["friction"], SETTINGS), tmp_path)
+    (tmp_path / "parts" / "0").mkdir(parents=True)
+    parents = iter([7, 7, 7, 1, 1])
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert worker([str(tmp_path), "0", "1", "mujoco_cpu", "cpu"]) == 0
+    assert (tmp_path / "parts" / "0" / "state.pt").exists() and len(rows_of(tmp_path / "parts" / "0")) < len(whole)
 
 
 @pytest.mark.slow
