@@ -14,9 +14,7 @@ from bench.candidates import make_candidates
 from bench.records import Record
 from bench.session import make_config
 
-from envcoder_bench.report.curves import SCALARS
-from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import SCALARS, Point, RunLogs
 from envcoder_bench.report.results import Result
 from envcoder_bench.run.folder.checkpoint import Checkpoint
 from envcoder_bench.run.folder.results import finish

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import difflib
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.curves import read_curves
-from envcoder_bench.report.highlight import code
-from envcoder_bench.report.html import visible
-from envcoder_bench.report.logs import COMPONENTS, CURVES
-from envcoder_bench.report.page import render_page
-from envcoder_bench.report.page_content import PageCandidate, PageSection, PageVideos, RunPage
+from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
+from envcoder_bench.report.page.content import PageCandidate, PageVideos, RunPage
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.shell import Section, code, difference, macros, parts
 from envcoder_bench.report.ranking import NAN, Ranked, decimal_places
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten
@@ -33,10 +31,10 @@ from envcoder_bench.tasks.base import HUMAN
 if TYPE_CHECKING:
     import pandas as pd
 
-REPORT, PICTURE, TEMPLATE = "report.html", "fitness.png", "report.html.j2"
+REPORT, PICTURE = "report.html", "fitness.png"
+TEMPLATE = "search/report.html"
 MAX_LINES = 1000  # of sources that are compared, because the time grows at least quadratically
 ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
-_CHANGES = {"+": "added", "-": "removed", "@": "place"}  # CSS classes of the lines of a diff
 
 
 def write_report(
@@ -72,22 +70,6 @@ def write_report(
     return [folder / REPORT, image]
 
 
-@cache
-def _template() -> Any:
-    """Return the macros of the template, which escape their arguments."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=lambda value: value if hasattr(value, "__html__") else visible(value),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(TEMPLATE).module
-
-
 def _rounds_done(archive: Archive) -> int:
     return max((a.round for a in archive.attempts), default=0)
 
@@ -95,32 +77,31 @@ def _rounds_done(archive: Archive) -> int:
 # sections of the page
 
 
-def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[PageSection]:
-    html, best = _template(), archive.best()
-    png = base64.b64encode(image.read_bytes()).decode()
-    sections = [PageSection("search-section", "The search", html.search(_facts(archive, meta), png), True)]
-    if meta.get("final"):
-        sections.append(PageSection("final-section", "Final evaluation", _final(meta, best), True))
+def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[Section]:
+    best = archive.best()
+    picture = parts().picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines")
+    sections = [
+        Section("search-section", "The search", _facts(archive, meta) + picture, True),
+        Section("final-section", "Final evaluation", _final(meta, best), True),
+    ]
     if best is not None:
-        sections.append(PageSection("best-section", f"The best: {best.name}", _winner(archive, best), True))
+        sections.append(Section("best-section", f"The best: {best.name}", _winner(archive, best), True))
     if archive.attempts:
         sections += [
-            PageSection("rounds-section", "Rounds", _rounds(archive, meta), True),
-            PageSection("family-section", "Parents and variants", html.tree(family(archive))),
+            Section("rounds-section", "Rounds", _rounds(archive, meta), True),
+            Section("family-section", "Parents and variants", macros(TEMPLATE).tree(family(archive))),
         ]
     failed = [a for a in archive.attempts if a.fitness is None]
     rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.reason), ERROR_WIDTH)) for a in failed]
-    if rows:
-        failures = html.wide(["", "", "reason"], rows, ["name", "name", ""])
-        sections.append(PageSection("failures-section", "Failures", failures))
-    return sections
+    failures = parts().table(["", "", "reason"], rows, ["name", "name", ""]) if rows else Markup()
+    return [*sections, Section("failures-section", "Failures", failures)]
 
 
-def _lead(archive: Archive, meta: Mapping[str, Any]) -> str:
+def _lead(archive: Archive, meta: Mapping[str, Any]) -> list[str]:
     """Return the first words: the verdict of the final evaluation, or else the best of the rounds."""
     best = archive.best()
     if best is None:
-        return _template().lead("No candidate has a fitness yet.", "")
+        return ["No candidate has a fitness yet."]
     note = without_folders(str(meta.get("final_note") or ""))
     if note:
         line = f"{note}."
@@ -129,10 +110,11 @@ def _lead(archive: Archive, meta: Mapping[str, Any]) -> str:
         versus = f", {above} against {archive.reference}" if above else ""
         line = f"The best so far: {best.name}{versus}, with {counted(len(best.by_seed), 'seed')} of the rounds."
         line += " There is no final evaluation yet."
-    return _template().lead(line, nothing_learnt(ranking(archive), LONGER))
+    warning = nothing_learnt(ranking(archive), LONGER)
+    return [line, warning] if warning else [line]
 
 
-def _facts(archive: Archive, meta: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     done, planned = _rounds_done(archive), meta.get("rounds_planned")
     failed, count = sum(a.fitness is None for a in archive.attempts), len(archive.attempts)
     lost = "" if not failed else f", {failed} of them failed" if count > 1 else ", which failed"
@@ -148,35 +130,38 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> list[tuple[str, str]]:
         "cost": _cost([u.get("cost") for u in usage]) if usage else None,
         "ended early": without_folders(str(meta.get("stopped") or "")),
     }
-    return [(name, str(value)) for name, value in facts.items() if value]
+    return parts().table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
 
 
-def _final(meta: Mapping[str, Any], best: Attempt | None) -> str:
+def _final(meta: Mapping[str, Any], best: Attempt | None) -> Markup:
     """Return the final evaluation, with seeds that no round had."""
-    rows = list(meta["final"])
+    rows = list(meta.get("final") or ())
+    if not rows:
+        return Markup()
     intervals = [tuple(NAN if row.get(k) is None else row[k] for k in ("fitness", "ci_low", "ci_high")) for row in rows]
     fitness = numbers(intervals, decimal_places([x for x, *_ in intervals]))  # type: ignore[arg-type]
     counts = [["" if row.get(key) is None else f"{row[key]:,}" for key in ("episodes", "seeds")] for row in rows]
-    cells = [(row["name"], value.strip() or "none", *count) for row, value, count in zip(rows, fitness, counts)]
+    cells = [(str(row["name"]), value.strip() or "none", *count) for row, value, count in zip(rows, fitness, counts)]
     strong = next((k for k, row in enumerate(rows) if best and row["name"] == best.name), -1)
-    return _template().final(cells, strong)
+    table = parts().table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong)
+    return table + parts().notes(["Trained again, with seeds that no round had. ±: half of a 95 % interval."])
 
 
-def _winner(archive: Archive, best: Attempt) -> str:
-    from markupsafe import Markup
-
+def _winner(archive: Archive, best: Attempt) -> Markup:
     digits, parent = _digits(archive), first_parent(archive, best)
     chain = " → ".join(f"{a.name} ({scored(archive, a, digits)})" for a in ancestry(archive, best))
-    changes = None
-    if parent is not None and max(len(a.source.splitlines()) for a in (parent, best)) <= MAX_LINES:
-        changes = [
-            ("place" if line.startswith(("+++", "---")) else _CHANGES.get(line[:1], ""), line)
-            for line in diff(parent, best)
-        ]
-    return _template().best(best, chain, Markup(code(best.source)), parent, changes, f"{MAX_LINES:,}")
+    changes, why = Markup(), ""
+    if parent is not None:
+        if max(len(a.source.splitlines()) for a in (parent, best)) > MAX_LINES:
+            why = f"The sources are too long for a comparison: one has more than {MAX_LINES:,} lines."
+        else:
+            lines = diff(parent, best)
+            changes, why = (difference(lines), "") if lines else (Markup(), "Only the layout.")
+    name = None if parent is None else parent.name
+    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, changes, why)
 
 
-def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
+def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     usage = {u.get("round"): u for u in meta.get("usage") or ()}
     digits, rows = _digits(archive), []
     reference = archive.baselines.get(archive.reference)
@@ -197,7 +182,7 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
     versus = f"vs {archive.reference}"
     header = ["round", "candidates", "failed", archive.reference, "best", "fitness", versus, "median"]
     header += ["tokens", "cost"] if usage else []
-    return _template().wide(header, rows, ["name" if name == "best" else "number" for name in header])
+    return parts().table(header, rows, ["name" if name == "best" else "number" for name in header])
 
 
 def _tokens(usage: Mapping[str, Any]) -> int:

@@ -18,7 +18,7 @@ from envcoder_bench.report.figures import (
     show_message,
     spread,
 )
-from envcoder_bench.report.html import visible
+from envcoder_bench.report.page.shell import visible
 from envcoder_bench.report.ranking import decimal_places
 from envcoder_bench.report.table import shorten
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED

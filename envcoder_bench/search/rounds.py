@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import muted
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.words import without_folders
 from envcoder_bench.run.folder.run_folder import CandidateSource

@@ -26,6 +26,7 @@ from envcoder_bench.sim.mujoco_warp_loading import load_kernels
 
 @pytest.fixture(autouse=True)
 def nothing_was_told():
+    warp_start.start_warp()
     warn_once.cache_clear()
 
 

@@ -1,5 +1,6 @@
 """Run by test_new_kind in a copy of the package whose table of kinds has one row more, ``compute_bonus``."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from jail_fakes import judged, make_task, state_of
 from shaping_fakes import Groups, load, shaping
 
 import envcoder_bench
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core import noise
 from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.report.breakdown import LABELS
@@ -82,3 +84,5 @@ if __name__ == "__main__":
     told()
     if sys.platform.startswith("linux"):
         jailed()
+    for words in json.loads(sys.argv[1]):  # runs
+        assert main(words) == 0, words

@@ -15,7 +15,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.report.points import read_points
+from envcoder_bench.report.logs import read_points
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, read_fitness
 from envcoder_bench.run.folder.run_folder import CandidateSource

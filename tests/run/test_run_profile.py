@@ -13,7 +13,7 @@ from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS, span
 from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
-from envcoder_bench.report.curves import CurveLog
+from envcoder_bench.report.logs import CurveLog
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import prepare

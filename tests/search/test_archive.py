@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.search import archive as records
 from envcoder_bench.search.archive import Archive, Attempt, best_of, proposal_name, read_archive, write_archive
 

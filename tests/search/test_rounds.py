@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.report.results import FAILED as ROW_FAILED
 from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.run.config import compose_config

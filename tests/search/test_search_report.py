@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from envcoder_bench.report.html import text
+from envcoder_bench.report.page.shell import visible
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.report import ancestry, diff, family, write_report
 
@@ -187,11 +187,11 @@ def test_each_candidate_has_its_source_and_a_diff_to_its_parent(tmp_path):
     assert "def compute_terminal" not in words.split("Differences to human")[1].split("Source")[0]  # not its concern
     data = json.loads(words[words.index('{"candidates"') :].split(" /* ")[0])
     assert data["curves"]["metrics"]["fitness"] == {"r1_00": {"mean": [0.5, 0.6]}}
-    assert ("class", "l fault") in reader.attributes
+    assert ("class", "hll") in reader.attributes
 
 
 def test_invisible_characters_are_shown_as_codes():
-    assert text("a\u200bb\x07\n\t<&>\U000e0041") == "a\\u200bb\\u0007\n\t&lt;&amp;&gt;\\U000e0041"
+    assert visible("a\u200bb\x07\n\t<&>\U000e0041") == "a\\u200bb\\u0007\n\t<&>\\U000e0041"
 
 
 @pytest.mark.slow

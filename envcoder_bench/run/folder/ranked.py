@@ -8,8 +8,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.episodes import Evaluation, read_episodes
-from envcoder_bench.report.points import Point, read_points
+from envcoder_bench.report.logs import Evaluation, Point, read_episodes, read_points
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED

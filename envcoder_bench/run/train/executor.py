@@ -18,8 +18,7 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.run_log import note
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.report.breakdown import render_breakdown
-from envcoder_bench.report.episodes import read_episodes
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.logs import RunLogs, read_episodes
 from envcoder_bench.report.results import FAILED, STOPPED, Result
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, save_checkpoint

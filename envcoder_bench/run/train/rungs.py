@@ -12,7 +12,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.logs import Evaluation
 from envcoder_bench.report.statistics import paired_table
 
 TOP = 3  # so many of the best candidates are what a race looks for

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.report.statistics import FitnessModel
 from envcoder_bench.report.table import half_width, split_place
 from envcoder_bench.report.words import counted, cut, without_folders

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from envcoder_bench.report.page.shell import Section
 from envcoder_bench.report.ranking import Ranked
 
 if TYPE_CHECKING:
@@ -63,22 +64,6 @@ class PageVideos:
 
 
 @dataclass(frozen=True)
-class PageSection:
-    """A further section of a page.
-
-    Attributes:
-        anchor: the id of its anchor.
-        html: its content, in which every text is escaped.
-        first: whether it is before the ranking; otherwise it is before the videos.
-    """
-
-    anchor: str
-    title: str
-    html: str
-    first: bool = False
-
-
-@dataclass(frozen=True)
 class RunPage:
     """The content of a page.
 
@@ -88,7 +73,7 @@ class RunPage:
         how: how it was run, by title.
         command: the command that repeats it.
         sections: further sections.
-        lead: the first words, as HTML, in which every text is escaped; None: the best candidate and the baselines.
+        lead: the first paragraphs; without any, the best candidate and the baselines.
         scores: of a search, by which its candidates are ranked, by name.
         folder: the run's folder, for commands.
     """
@@ -103,7 +88,7 @@ class RunPage:
     videos: PageVideos = PageVideos()
     how: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
-    sections: Sequence[PageSection] = ()
-    lead: str | None = None
+    sections: Sequence[Section] = ()
+    lead: Sequence[str] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     folder: str = "RUN"

@@ -32,27 +32,27 @@ Row = dict  # a line of episodes.jsonl
 
 def pairs_of(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     """Return the episodes of each policy and arena, in their order."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    pairs: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        found.setdefault((row["policy"], row["environment"]), []).append(row)
-    return found
+        pairs.setdefault((row["policy"], row["environment"]), []).append(row)
+    return pairs
 
 
 def summarize(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return a row of SUMMARY_COLUMNS for each policy and arena; deviations are those of samples."""
     table = []
-    for (policy, arena), own in pairs_of(rows).items():
-        row: dict[str, Any] = {"policy": policy, "environment": arena, "episodes": len(own)}
+    for (policy, arena), episodes in pairs_of(rows).items():
+        row: dict[str, Any] = {"policy": policy, "environment": arena, "episodes": len(episodes)}
         for key, rate in RATES.items():
-            count = sum(bool(episode[key]) for episode in own)
-            row[rate] = count / len(own)
-            row[f"{rate}_low"], row[f"{rate}_high"] = rate_interval(count, len(own))
+            count = sum(bool(episode[key]) for episode in episodes)
+            row[rate] = count / len(episodes)
+            row[f"{rate}_low"], row[f"{rate}_high"] = rate_interval(count, len(episodes))
         for metric in METRICS:
-            values = np.array([episode[metric] for episode in own], dtype=np.float64)
+            values = np.array([episode[metric] for episode in episodes], dtype=np.float64)
             row[f"{metric}_mean"] = float(values.mean())
             row[f"{metric}_std"] = float(values.std(ddof=1)) if len(values) > 1 else None
-        row["progress_median"] = float(np.median([episode["progress"] for episode in own]))
-        times = [episode["time_to_complete"] for episode in own if episode["time_to_complete"] is not None]
+        row["progress_median"] = float(np.median([episode["progress"] for episode in episodes]))
+        times = [episode["time_to_complete"] for episode in episodes if episode["time_to_complete"] is not None]
         row["time_to_complete_mean"] = float(np.mean(times)) if times else None
         table.append(row)
     return table
@@ -67,12 +67,13 @@ def rank_policies(rows: Sequence[Row]) -> list[dict[str, Any]]:
     for row in summarize(rows):
         table.setdefault(row["policy"], []).append(row)
 
-    def mean(own: list[dict[str, Any]], key: str) -> float:
-        return sum(row[key] for row in own) / len(own)
+    def mean(pair_rows: list[dict[str, Any]], key: str) -> float:
+        return sum(row[key] for row in pair_rows) / len(pair_rows)
 
     keys = {"progress": "progress_mean", "completion_rate": "completion_rate", "fall_rate": "fall_rate"}
     ranked = [
-        {"policy": policy, **{name: mean(own, key) for name, key in keys.items()}} for policy, own in table.items()
+        {"policy": policy, **{name: mean(pair_rows, key) for name, key in keys.items()}}
+        for policy, pair_rows in table.items()
     ]
     ranked.sort(key=lambda row: (-row["progress"], -row["completion_rate"], row["policy"]))
     return [{"rank": k + 1, **row} for k, row in enumerate(ranked)]
@@ -95,8 +96,8 @@ def compare(rows: Sequence[Row], level: float = LEVEL) -> list[dict[str, Any]]:
                 about = dict(environment=arena, metric=metric, policy_a=names[0], policy_b=names[1])
                 table.append({**about, **_test(metric, first, second)})
     for row, p in zip(table, holm([math.nan if row["p"] is None else row["p"] for row in table])):
-        known = row["p"] is not None
-        row.update(p_holm=p if known else None, significant=p < level if known else None)
+        is_tested = row["p"] is not None
+        row.update(p_holm=p if is_tested else None, significant=p < level if is_tested else None)
     return table
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
+import base64
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from envcoder_bench.report.curves import over_seeds
 from envcoder_bench.report.figures import COLOURS
-from envcoder_bench.report.html import visible
+from envcoder_bench.report.logs import over_seeds
+from envcoder_bench.report.page.content import PageVideos, RunPage
+from envcoder_bench.report.page.shell import plain_number, visible
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METRICS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
-OWN_COLOURS = {HUMAN: "#1b2330", UNSHAPED: "#8a94a2", UNTRAINED: "#b5a58a"}
+BASELINE_COLOURS = {HUMAN: "#1b2330", UNSHAPED: "#8a94a2", UNTRAINED: "#b5a58a"}
 MOST_POINTS = 200  # of a curve
 MOST_NUMBERS = 25_000  # of a metric's curves of all candidates: a page of hundreds is thinned
 LEAST_POINTS = 50
@@ -25,44 +25,40 @@ MOST_COMPONENTS = 60  # of a candidate
 SHOWN = len(COLOURS)  # candidates whose curves are on at first, besides the baselines
 
 
-def plain_number(value: Any) -> float | None:
-    """Return a number with five digits; None if it is missing or not finite."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{float(value):.5g}")
-
-
-def script_json(value: Any) -> str:
-    """Return JSON that cannot end the script element it is in."""
-    plain = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for char in "<>&\u2028\u2029":
-        plain = plain.replace(char, f"\\u{ord(char):04x}")
-    return plain
+def chart_data(run: RunPage) -> dict[str, Any]:
+    """Return all numbers that the page's script draws."""
+    trained = set() if run.curves is None else set(run.curves["candidate"])
+    lines = None if run.curves is None else curves(run.curves)
+    trained.update(add_untrained(lines, run.ranked))
+    order = [row.candidate for row in run.ranked]
+    return {
+        "candidates": candidates(run.ranked, trained),
+        "curves": lines,
+        "components": None if run.components is None else components(run.components, order),
+        "videos": videos(run.videos),
+    }
 
 
 def colours(ranked: Sequence[Ranked]) -> dict[str, str]:
     """Return the colour of each candidate, as in the pictures; candidates behind the first ones repeat them."""
-    found, own = {}, [row.candidate for row in ranked if not row.baseline]
-    for k, name in enumerate(own):
-        found[name] = COLOURS[k % len(COLOURS)]
-    return {**found, **OWN_COLOURS}
+    names = [row.candidate for row in ranked if not row.baseline]
+    return {**{name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}, **BASELINE_COLOURS}
 
 
 def candidates(ranked: Sequence[Ranked], trained: set[str]) -> list[dict[str, Any]]:
     """Return name, colour and state of each candidate, best first."""
-    found, palette = [], colours(ranked)
-    places = [row.candidate for row in ranked if not row.baseline]
-    for row in ranked:
-        first = row.baseline or places.index(row.candidate) < SHOWN
-        found.append(
-            {
-                "name": visible(row.candidate),
-                "color": palette[row.candidate],
-                "trained": row.candidate in trained,
-                "shown": first and row.candidate in trained,
-            }
-        )
-    return found
+    palette = colours(ranked)
+    plain = [row.candidate for row in ranked if not row.baseline]
+    on_at_first = set(plain[:SHOWN]) | {row.candidate for row in ranked if row.baseline}
+    return [
+        {
+            "name": visible(row.candidate),
+            "color": palette[row.candidate],
+            "trained": row.candidate in trained,
+            "shown": row.candidate in on_at_first & trained,
+        }
+        for row in ranked
+    ]
 
 
 def curves(table: pd.DataFrame) -> dict[str, Any] | None:
@@ -83,10 +79,10 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
     several = len(set(table["seed"])) > 1
     metrics: dict[str, Any] = {}
     for metric in METRICS:
-        own: Any = kept[kept[metric].notna()]
-        points = over_seeds(own, metric) if len(own) else own
+        measured_rows: Any = kept[kept[metric].notna()]
+        points = over_seeds(measured_rows, metric) if len(measured_rows) else measured_rows
         lines: dict[str, Any] = {}
-        for name in dict.fromkeys(own["candidate"]):
+        for name in dict.fromkeys(measured_rows["candidate"]):
             rows = points.loc[name]
             columns = {"mean": "mean", "low": "min", "high": "max"} if several else {"mean": "mean"}
             lines[visible(name)] = {key: _aligned(rows[column], x) for key, column in columns.items()}
@@ -113,22 +109,42 @@ def add_untrained(curves: dict[str, Any] | None, ranked: Sequence[Ranked]) -> li
 
 def components(table: pd.DataFrame, order: Sequence[str]) -> list[dict[str, Any]] | None:
     """Return the reward components of each candidate over its training, mean of the seeds."""
-    found, rows = [], dict(iter(table.groupby("candidate", sort=False)))
-    most = _most_points(len(rows))
-    for name in order:
-        own: Any = rows.get(name)
-        if own is None:
-            continue
-        steps = sorted(int(x) for x in own["env_steps"].unique())
+    rows = dict(iter(table.groupby("candidate", sort=False)))
+    most, charts = _most_points(len(rows)), []
+    for name in (name for name in order if name in rows):
+        of_candidate: Any = rows[name]
+        # the same thinned steps for all components
+        steps = sorted(int(x) for x in of_candidate["env_steps"].unique())
         x = steps[:: -(-len(steps) // most)]
-        own = own[own["env_steps"].isin(x)]
-        means = own.groupby(["component", "env_steps"])["mean"].mean()
-        names = list(dict.fromkeys(own["component"]))[:MOST_COMPONENTS]
+        of_candidate = of_candidate[of_candidate["env_steps"].isin(x)]
+        means = of_candidate.groupby(["component", "env_steps"])["mean"].mean()
+        names = list(dict.fromkeys(of_candidate["component"]))[:MOST_COMPONENTS]
         series = [{"name": visible(part), "values": _aligned(means.loc[part], x)} for part in names]
-        found.append({"name": visible(name), "x": x, "series": series})
-    return found or None
+        charts.append({"name": visible(name), "x": x, "series": series})
+    return charts or None
 
 
 def _aligned(column: Any, x: Sequence[int]) -> list[float | None]:
-    known = dict(zip((int(step) for step in column.index), column))
-    return [plain_number(known.get(step)) for step in x]
+    values = dict(zip((int(step) for step in column.index), column))
+    return [plain_number(values.get(step)) for step in x]
+
+
+def videos(shown: PageVideos) -> dict[str, Any] | None:
+    """Return the episodes with their videos, and the values along each; None without any."""
+    if not shown.episodes:
+        return None
+    episodes = [
+        {
+            "name": visible(episode.name),
+            "mp4": None if episode.mp4 is None else base64.b64encode(episode.mp4).decode(),
+            "summary": visible(episode.summary),
+            "times": [round(t, 4) for t in episode.times],
+            "lines": [
+                {"name": visible(name), "values": list(map(plain_number, values))}
+                for name, values in episode.lines.items()
+            ],
+        }
+        for episode in shown.episodes
+    ]
+    end = max(float(episode.times[-1]) for episode in shown.episodes)
+    return {"length_s": shown.seconds, "end_s": end, "episodes": episodes}

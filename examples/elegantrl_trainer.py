@@ -1,25 +1,31 @@
-"""The trainer that gives each group an AgentPPO of ElegantRL, one after the other."""
+"""A trainer of one's own, behind ``envcoder_bench.trainers.base``: ElegantRL's PPO, one learner for each group.
 
-import logging
+    pip install --no-deps elegantrl==0.3.6
+    PYTHONPATH=examples eval-shapers --task Cartpole --trainer elegantrl_trainer:ElegantPPO
+
+Groups act and learn one after the other, so it takes longer than the package's own trainer.
+"""
+
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from elegantrl.agents import AgentPPO
+from elegantrl.train.config import Config
 from torch import Tensor
 
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths
-from envcoder_bench.trainers.elegantrl.settings import elegantrl_config, import_elegantrl
-from envcoder_bench.trainers.elegantrl.weights import export_weights, rl_games_params
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.policy import policy_module
 
-log = logging.getLogger(__name__)
-
+STATE_VALUE_TAU = 0.1  # ElegantRL's weight of a new batch in the running statistics of observations and returns
 _LEARN = 1 << 39  # steps of random numbers for updates, beyond those for actions
-_FLOAT = 4
+_FLOAT = 4  # bytes
 
 
 class ElegantPPO(Trainer):
@@ -29,16 +35,12 @@ class ElegantPPO(Trainer):
     and the step, so that groups do not affect each other and a resumed run continues bitwise.
 
     Statistics: ``learning_rate``, ``entropy``, ``value_loss`` and ``policy_loss``.
-
-    Raises:
-        ValueError: the package elegantrl is missing, or a parameter is not valid.
     """
 
     def __init__(
         self, layout: GroupLayout, obs_dims: Sequence[int], action_dims: Sequence[int], seeds: Sequence[int],
         params: Params, device: torch.device,
     ) -> None:  # fmt: skip
-        agent_class, _ = import_elegantrl()
         config = elegantrl_config(params, layout.envs_per_group)
         self.horizon, self.epoch = config.horizon_len, 0
         self._layout, self._device, self._seeds = layout, device, list(seeds)
@@ -48,11 +50,10 @@ class ElegantPPO(Trainer):
         self._agents: list[Any] = []
         for (obs_dim, action_dim), seed in zip(self._dims, seeds):
             with stream.seeded(seed, device):
-                self._agents.append(agent_class(config.net_dims, obs_dim, action_dim, gpu_id=gpu, args=config))
+                self._agents.append(AgentPPO(config.net_dims, obs_dim, action_dim, gpu_id=gpu, args=config))
         self._buffers = [self._buffer(*dims) for dims in self._dims]
         self._alive = [True] * layout.num_groups
         self._step = 0
-        self._warned = False
 
     def _buffer(self, obs_dim: int, action_dim: int) -> list[Tensor]:
         """Allocate a rollout: states, actions before tanh, log-probabilities, rewards, 1 where no episode ended."""
@@ -89,7 +90,7 @@ class ElegantPPO(Trainer):
     def _each(self) -> list[tuple[int, Any]]:
         return [(group, agent) for group, agent in enumerate(self._agents) if self._alive[group]]
 
-    def _own(self, obs: Tensor, layout: GroupLayout, group: int) -> Tensor:
+    def _obs_of(self, obs: Tensor, layout: GroupLayout, group: int) -> Tensor:
         return layout.split(obs)[group, :, : self._dims[group][0]].contiguous()
 
     @torch.no_grad()
@@ -97,7 +98,7 @@ class ElegantPPO(Trainer):
         taken = torch.zeros(*self._layout.split(obs).shape[:2], self._width, device=self._device)
         for group, agent in self._each():
             states, actions, logprobs, *_ = self._buffers[group]
-            states[self._step] = self._own(obs, self._layout, group)
+            states[self._step] = self._obs_of(obs, self._layout, group)
             with self._random(group, self.epoch * self.horizon + self._step):
                 actions[self._step], logprobs[self._step] = agent.act.get_action(states[self._step])
             taken[group, :, : self._dims[group][1]] = agent.act.convert_action_for_env(actions[self._step])
@@ -114,14 +115,11 @@ class ElegantPPO(Trainer):
         self._step += 1
 
     def learn(self, last_obs: Tensor) -> Stats:
-        if not self._warned:  # not where its policies are only evaluated
-            self._warned, count = True, self._layout.num_groups
-            log.warning("elegantrl_ppo trains %s groups one after the other: it takes longer than ppo", count)
         self._step = 0
         names = ("learning_rate", "entropy", "value_loss", "policy_loss")
         stats = {name: torch.full((self._layout.num_groups,), math.nan, device=self._device) for name in names}
         for group, agent in self._each():
-            agent.last_state = self._own(last_obs, self._layout, group)
+            agent.last_state = self._obs_of(last_obs, self._layout, group)
             with torch.enable_grad(), self._random(group, _LEARN + self.epoch):
                 critic, actor, log_std = agent.update_net([x.clone() for x in self._buffers[group]])
             entropy = self._dims[group][1] * (log_std + 0.5 * math.log(2.0 * math.pi * math.e))
@@ -135,7 +133,7 @@ class ElegantPPO(Trainer):
         def policy(obs: Tensor) -> Tensor:
             actions = torch.zeros(*layout.split(obs).shape[:2], self._width, device=self._device)
             for group, agent in self._each():
-                actions[group, :, : self._dims[group][1]] = agent.act(self._own(obs, layout, group))
+                actions[group, :, : self._dims[group][1]] = agent.act(self._obs_of(obs, layout, group))
             return layout.merge(actions)
 
         return policy
@@ -157,9 +155,9 @@ class ElegantPPO(Trainer):
     def set_state(self, state: Mapping[str, Any]) -> None:
         if len(state["agents"]) != len(self._agents):
             raise ValueError(f"the checkpoint has {len(state['agents'])} groups and this run has {len(self._agents)}")
-        for agent, own in zip(self._agents, state["agents"]):
+        for agent, parts in zip(self._agents, state["agents"]):
             for name in _NAMES:
-                getattr(agent, name).load_state_dict(own[name])
+                getattr(agent, name).load_state_dict(parts[name])
         self.epoch = state["epoch"]
 
 
@@ -177,3 +175,69 @@ def _to_cpu(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: _to_cpu(value) for key, value in state.items()}
     return [_to_cpu(value) for value in state] if isinstance(state, list) else state
+
+
+def elegantrl_config(params: Params, num_envs: int) -> Any:
+    """Return ElegantRL's Config for groups of ``num_envs`` environments.
+
+    ``horizon_length``, ``mini_epochs``, ``num_minibatches``, ``gamma``, ``tau``, ``e_clip``, ``entropy_coef``,
+    ``learning_rate``, ``grad_norm``, ``reward_shaper.scale_value``, ``normalize_input`` and ``network.mlp.units`` have
+    an effect. The rest is ElegantRL's: ReLU, separate networks, actions through tanh, a constant learning rate, one
+    deviation per action that begins at 1, and time-outs that end the return.
+
+    Raises:
+        ValueError: the params are not valid; names the key.
+    """
+    hp = Hyperparameters.from_params(params, num_envs)
+    config = Config(AgentPPO)
+    config.num_envs, config.horizon_len = num_envs, hp.horizon_length
+    config.net_dims = tuple(params["network"]["mlp"]["units"])
+    config.gamma, config.lambda_gae_adv = hp.gamma, hp.tau
+    config.ratio_clip, config.lambda_entropy = hp.e_clip, hp.entropy_coef
+    config.learning_rate = hp.learning_rate
+    config.clip_grad_norm = float("inf") if hp.grad_norm is None else hp.grad_norm
+    config.reward_scale = float(params["config"].get("reward_shaper", {}).get("scale_value", 1.0))
+    config.state_value_tau = STATE_VALUE_TAU if hp.normalize_input else 0.0
+    config.batch_size = num_envs * hp.horizon_length // hp.num_minibatches
+    # ElegantRL updates int(horizon_len * repeat_times / batch_size) times, of which mini_epochs see every sample once
+    config.repeat_times = hp.mini_epochs * hp.num_minibatches * config.batch_size / hp.horizon_length
+    return config
+
+
+@torch.no_grad()
+def export_weights(agent: Any) -> dict[str, Tensor]:
+    """Return the weights of an AgentPPO as rl_games' model for ``rl_games_params``.
+
+    The normalization of observations is part of the first layers, that of values of the last one.
+    """
+    actor, critic = _layers(agent.act), _layers(agent.cri)
+    weight, bias = critic[-1]
+    critic[-1] = weight * agent.cri.value_std, bias * agent.cri.value_std + agent.cri.value_avg
+    named: dict[str, tuple[Tensor, Tensor]] = {"mu": actor.pop(), "value": critic.pop()}
+    named.update({f"actor_mlp.{2 * k}": layer for k, layer in enumerate(actor)})
+    named.update({f"critic_mlp.{2 * k}": layer for k, layer in enumerate(critic)})
+    exported = {"a2c_network.sigma": agent.act.action_std_log[0].cpu().clone()}
+    for name, (weight, bias) in named.items():
+        exported[f"a2c_network.{name}.weight"] = weight.float().cpu().contiguous()
+        exported[f"a2c_network.{name}.bias"] = bias.float().cpu().contiguous()
+    return exported
+
+
+def rl_games_params(params: Params) -> dict[str, Any]:
+    """Return the ``params`` of the exported network: ReLU, separate, tanh, without normalization."""
+    exported = copy.deepcopy(dict(params))
+    exported["network"].update(separate=True)
+    exported["network"]["mlp"]["activation"] = "relu"
+    exported["network"]["space"]["continuous"]["mu_activation"] = "tanh"
+    exported["config"].update(normalize_input=False, normalize_value=False)
+    return exported
+
+
+def _layers(network: Any) -> list[tuple[Tensor, Tensor]]:
+    """Return weights and biases; the first layer's include the network's normalization of its input."""
+    linear = [layer for layer in network.net if isinstance(layer, torch.nn.Linear)]
+    layers = [(layer.weight.double(), layer.bias.double()) for layer in linear]
+    weight, bias = layers[0]
+    scaled = weight / network.state_std.double()
+    layers[0] = scaled, bias - scaled @ network.state_avg.double()
+    return layers

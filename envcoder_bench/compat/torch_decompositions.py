@@ -1,11 +1,22 @@
-"""Operators that torch decomposes into other operators, so that they need no rule."""
+"""torch's decompositions of operators into other operators, which then need no rule to be recorded.
+
+``torch._decomp.decomposition_table`` is private; the public ``torch.export.default_decompositions`` imports torch's
+compiler, which takes seconds and is impossible in a jailed process. Without the table these operators are not compiled,
+and functions that use them are called. There is no issue of torch that it waits for.
+"""
 
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
+
+from envcoder_bench.compat import warn_once
+
+try:
+    from torch._decomp import decomposition_table
+except ImportError:
+    decomposition_table = {}
 
 # Operators whose decomposition uses nothing but operators with a rule and imports nothing when it runs. Others of
 # torch's decompositions import its compiler or sympy, which takes seconds and is impossible in a jailed process.
@@ -24,11 +35,14 @@ def decomposition(func: Any, name: str) -> Callable[..., Any] | None:
 
     An in-place operator is replaced by the one that returns a new tensor.
     """
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+    if func.has_kernel_for_dispatch_key("CompositeImplicitAutograd"):
         return func.decompose
     if name not in DECOMPOSED:
         return None
     if func._schema.is_mutable:
         return getattr(torch.ops.aten, name)
     # without the wrappers that promote types: the operators inside do that, too, and without torch's compiler
+    if func not in decomposition_table:
+        warn_once("torch._decomp", f"no {func}", "candidate functions that use it are called, which is slower")
+        return None
     return inspect.unwrap(decomposition_table[func])
