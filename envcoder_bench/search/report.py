@@ -35,7 +35,6 @@ REPORT, PICTURE = "report.html", "fitness.png"
 TEMPLATE = "search/report.html"
 MAX_LINES = 1000  # of sources that are compared, because the time grows at least quadratically
 ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
-_CHANGES = {"+": "added", "-": "removed", "@": "place"}  # CSS classes of the lines of a diff
 
 
 def write_report(
@@ -64,11 +63,18 @@ def write_report(
         components=_together([run / COMPONENTS for run in runs]),
         videos=videos or PageVideos(),
         sections=_sections(archive, meta, image),
-        lead=_verdict(archive, meta),
+        lead=_lead(archive, meta),
         scores={name: merit.score for name, merit in archive.merits().items()},
     )
     write_atomic(folder / REPORT, render_page(run))
     return [folder / REPORT, image]
+
+
+def _rounds_done(archive: Archive) -> int:
+    return max((a.round for a in archive.attempts), default=0)
+
+
+# sections of the page
 
 
 def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[Section]:
@@ -85,10 +91,13 @@ def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[Se
             Section("rounds-section", "Rounds", _rounds(archive, meta), True),
             Section("family-section", "Parents and variants", macros(TEMPLATE).tree(family(archive))),
         ]
-    return [*sections, Section("failures-section", "Failures", _failures(archive))]
+    failed = [a for a in archive.attempts if a.fitness is None]
+    rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.reason), ERROR_WIDTH)) for a in failed]
+    failures = parts().table(["", "", "reason"], rows, ["name", "name", ""]) if rows else Markup()
+    return [*sections, Section("failures-section", "Failures", failures)]
 
 
-def _verdict(archive: Archive, meta: Mapping[str, Any]) -> list[str]:
+def _lead(archive: Archive, meta: Mapping[str, Any]) -> list[str]:
     """Return the first words: the verdict of the final evaluation, or else the best of the rounds."""
     best = archive.best()
     if best is None:
@@ -102,17 +111,12 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> list[str]:
         line = f"The best so far: {best.name}{versus}, with {counted(len(best.by_seed), 'seed')} of the rounds."
         line += " There is no final evaluation yet."
     warning = nothing_learnt(ranking(archive), LONGER)
-    return [line, *([warning] if warning else [])]
-
-
-def _rounds_done(archive: Archive) -> int:
-    return max((a.round for a in archive.attempts), default=0)
+    return [line, warning] if warning else [line]
 
 
 def _facts(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     done, planned = _rounds_done(archive), meta.get("rounds_planned")
-    failed = sum(a.fitness is None for a in archive.attempts)
-    count = len(archive.attempts)
+    failed, count = sum(a.fitness is None for a in archive.attempts), len(archive.attempts)
     lost = "" if not failed else f", {failed} of them failed" if count > 1 else ", which failed"
     kinds, usage = meta.get("shaper_types"), list(meta.get("usage") or ())
     facts = {
@@ -134,11 +138,10 @@ def _final(meta: Mapping[str, Any], best: Attempt | None) -> Markup:
     rows = list(meta.get("final") or ())
     if not rows:
         return Markup()
-    nan = math.nan
-    intervals = [tuple(nan if row.get(k) is None else row[k] for k in ("fitness", "ci_low", "ci_high")) for row in rows]
+    intervals = [tuple(NAN if row.get(k) is None else row[k] for k in ("fitness", "ci_low", "ci_high")) for row in rows]
     fitness = numbers(intervals, decimal_places([x for x, *_ in intervals]))  # type: ignore[arg-type]
     counts = [["" if row.get(key) is None else f"{row[key]:,}" for key in ("episodes", "seeds")] for row in rows]
-    cells = [(row["name"], value.strip() or "none", *count) for row, value, count in zip(rows, fitness, counts)]
+    cells = [(str(row["name"]), value.strip() or "none", *count) for row, value, count in zip(rows, fitness, counts)]
     strong = next((k for k, row in enumerate(rows) if best and row["name"] == best.name), -1)
     table = parts().table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong)
     return table + parts().notes(["Trained again, with seeds that no round had. ±: half of a 95 % interval."])
@@ -179,18 +182,7 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     versus = f"vs {archive.reference}"
     header = ["round", "candidates", "failed", archive.reference, "best", "fitness", versus, "median"]
     header += ["tokens", "cost"] if usage else []
-    kinds = ["name" if name == "best" else "number" for name in header]
-    return parts().table(header, [[shorten(cell, 40) for cell in row] for row in rows], kinds)
-
-
-def _failures(archive: Archive) -> Markup:
-    failed = [a for a in archive.attempts if a.fitness is None]
-    rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.reason), ERROR_WIDTH)) for a in failed]
-    return parts().table(["", "", "reason"], rows, ["name", "name", ""]) if rows else Markup()
-
-
-def _count(value: Any) -> str:
-    return "" if value is None else f"{value:,}"
+    return parts().table(header, rows, ["name" if name == "best" else "number" for name in header])
 
 
 def _tokens(usage: Mapping[str, Any]) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench.jail import syntax
+from envcoder_bench.jail import wire
 from envcoder_bench.search import source as source_module
 from envcoder_bench.search.source import Source, UnsupportedCode, reduced, shaping_source, without_script
 from envcoder_bench.shaping.definitions import defined_types
@@ -195,7 +195,7 @@ def test_shipped_files_are_reduced_to_each_function(path):
 
 
 def test_text_that_is_not_parsed_is_unchanged():
-    assert source_module.MAX_CHARACTERS == syntax.MAX_CHARACTERS
+    assert source_module.MAX_CHARACTERS == wire.MAX_CHARACTERS
     for text in ("def compute_goal(:", "def compute_goal(s): pass\n" + "# x\n" * 30_000, "\x00", "\ud800"):
         assert reduced(text, REWARD) == (text, ()) and without_script(text) == text
 
