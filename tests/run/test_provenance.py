@@ -7,6 +7,7 @@ import pytest
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.folder import provenance
+from envcoder_bench.run.folder.checkpoint import FORMAT
 from envcoder_bench.run.folder.provenance import Provenance, read_provenance, software
 
 
@@ -16,7 +17,7 @@ def test_record_round_trips_through_its_file(tmp_path):
     record.write(tmp_path / "run.json")
     assert read_provenance(tmp_path / "run.json") == record
     strict = json.loads((tmp_path / "run.json").read_text(), parse_constant=pytest.fail)  # no Infinity
-    assert strict["format"] == 3
+    assert strict["format"] == FORMAT
     versions = strict["software"][0]
     for name in ("envcoder_bench", "python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "device"):
         assert versions[name], name
@@ -54,7 +55,7 @@ def test_resuming_with_other_software_is_reported():
     assert "unknown" in Provenance(None, [], "").resumed("cpu")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": "x"}', '{"format": 2, "begun": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"format": "x"}', '{"format": 1, "begun": 1}'])
 def test_damaged_record_is_refused(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(ValueError, match=r"run\.json is damaged"):
@@ -62,6 +63,6 @@ def test_damaged_record_is_refused(tmp_path, text):
 
 
 def test_record_of_a_newer_format_is_refused(tmp_path):
-    (tmp_path / "run.json").write_text('{"format": 4, "anything": 1}')
-    with pytest.raises(UserError, match=r"run\.json has format 4, and this version .* up to 3"):
+    (tmp_path / "run.json").write_text('{"format": 2, "anything": 1}')
+    with pytest.raises(UserError, match=r"run\.json has format 2, and this version .* up to 1"):
         read_provenance(tmp_path / "run.json")
