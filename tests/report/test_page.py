@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from page_fakes import HOSTILE, SOURCE, fake_page
 
+from envcoder_bench.report.page import run
 from envcoder_bench.report.page.charts import components
 from envcoder_bench.report.page.content import PageVideos
 from envcoder_bench.report.page.run import render_page
@@ -71,6 +72,14 @@ def test_data_cannot_close_its_script_tag(page):
     assert "<" not in data and ">" not in data
     names = [own["name"] for own in json.loads(data)["candidates"]]
     assert HOSTILE[1] in names and names[0] == "human"
+
+
+def test_only_sources_of_the_first_rows_are_coloured(page, monkeypatch):
+    assert '<span class="k">def</span>' in page
+    monkeypatch.setattr(run, "MOST_COLOURED", 0)
+    plain = render_page(fake_page(mp4=b"video"))
+    assert '<span class="k">def</span>' not in plain
+    assert "".join(Page(plain).text) == "".join(Page(page).text)
 
 
 def test_every_candidate_has_a_row_and_details(page):

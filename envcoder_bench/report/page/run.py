@@ -18,6 +18,7 @@ from envcoder_bench.report.words import fixed
 
 MOST_DIFF_LINES = 1000  # of sources that are compared: the time grows with their square
 MOST_SOURCE = 200_000  # characters of a source on the page
+MOST_COLOURED = 40  # sources in colour, those of the first rows: the lexer takes most of the time of a long page
 
 
 def render_page(run: RunPage) -> str:
@@ -37,9 +38,11 @@ def render_page(run: RunPage) -> str:
             {
                 "anchor": anchors[row.candidate],
                 "row": row,
-                **_details(row, sources.get(row.candidate) or PageCandidate(row.candidate, "", None)),
+                **_details(
+                    row, sources.get(row.candidate) or PageCandidate(row.candidate, "", None), k < MOST_COLOURED
+                ),
             }
-            for row in run.ranked
+            for k, row in enumerate(run.ranked)
         ],
     )
 
@@ -59,7 +62,7 @@ def _lead(run: RunPage) -> list[str]:
     return [words + (f" (baselines: {versus})." if versus else "."), *([warning] if warning else [])]
 
 
-def _details(row: Ranked, candidate: PageCandidate) -> dict[str, Any]:
+def _details(row: Ranked, candidate: PageCandidate, coloured: bool) -> dict[str, Any]:
     """Return a candidate's facts, faults, differences and source for the template."""
     errors: list[str] = []
     faults: set[int] = set()  # lines of its file that are named in errors
@@ -75,7 +78,7 @@ def _details(row: Ranked, candidate: PageCandidate) -> dict[str, Any]:
         "errors": errors,
         "against": None if source is None or candidate.against is None else candidate.against[0],
         "difference": _difference(candidate),
-        "source": None if source is None else shell.code(source[:MOST_SOURCE], faults),
+        "source": None if source is None else shell.code(source[:MOST_SOURCE], faults, coloured),
     }
 
 

@@ -144,13 +144,15 @@ def script_json(value: Any) -> str:
     return plain
 
 
-def code(source: str, faults: Collection[int] = ()) -> Markup:
+def code(source: str, faults: Collection[int] = (), coloured: bool = True) -> Markup:
     """Return a Python source with numbered lines; ``faults`` are the numbers of lines to mark."""
     from pygments.lexers.python import PythonLexer
+    from pygments.lexers.special import TextLexer
 
     lines = visible(source.rstrip("\n")).split("\n")
     more = len(lines) - MOST_LINES
-    shown = _coloured(lines[:MOST_LINES], PythonLexer(stripnl=False), linenos="inline", hl_lines=list(faults))
+    lexer = PythonLexer(stripnl=False) if coloured else TextLexer(stripnl=False)
+    shown = _coloured(lines[:MOST_LINES], lexer, linenos="inline", hl_lines=list(faults))
     return shown + parts().notes([f"{more:,} more lines in the file"] if more > 0 else [])
 
 
