@@ -1,7 +1,7 @@
 """The calls of one kind of function for all groups, and the padded buffers that they fill."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
