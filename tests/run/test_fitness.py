@@ -126,8 +126,8 @@ def compute_fitness(pole_angle):
     among = episodes(evaluation(counts))
     assert torch.equal(alone.fitness[0], among.fitness[0])
     told = caplog.text
-    assert told.count("fitness.py:5: in compute_fitness: keeps values between calls, which --resume cannot") == 2
-    assert told.count("fitness.py:5: in compute_fitness: may depend on what an earlier call has kept: it is not") == 2
+    assert told.count("fitness.py:4: in compute_fitness: keeps values between calls, which --resume cannot") == 2
+    assert told.count("fitness.py:4: in compute_fitness: may depend on what an earlier call has kept: it is not") == 2
 
 
 # in a run

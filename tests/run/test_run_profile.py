@@ -75,7 +75,7 @@ def test_profile_shows_all_parts_and_does_not_change_results(tmp_path, capsys):
     assert {"reward", "observation", "terminal", "initial_state"} <= set(by_name["still"]["microseconds"])
     # what keeps something between calls cannot be compiled: the screen names its line
     assert by_name["counting"]["runs"]["reward"] == "Python"
-    assert "counting.py:3: in compute_reward: may depend on what an earlier call has kept" in out
+    assert "counting.py:2: in compute_reward: may depend on what an earlier call has kept" in out
     assert by_name["still"]["runs"]["reward"] == "compiled"
     assert not by_name["still"]["why"]
 
