@@ -9,8 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# on two cores: some tests wait for processes
-JOBS ?= 3
+JOBS ?= 2
 
 .PHONY: demo demo-auto test test-fast bench-check docs lint install clean
 
