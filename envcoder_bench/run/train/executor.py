@@ -173,8 +173,6 @@ class Executor(JobHandler):
             return None
         self._end, self._num_done = end, 0 if self._cfg.race.enabled else self._saved.waves
         self._logs = self._open_logs()
-        if not self._head.is_local:
-            self._note_software()
         self._stopped_at, self._waves = None, {}
         jobs = [Job(tuple(map(_key, wave)), 0.0) for wave in waves]
         for job in jobs:
@@ -284,7 +282,9 @@ class Executor(JobHandler):
         )
         checkpoint = self._checkpoint(job)
         if checkpoint is not None:
-            return replace(request, checkpoint=checkpoint.file.read_bytes(), checkpoint_file=str(checkpoint.file))
+            # a worker in this process reads the file itself: a request stays in memory while its wave trains
+            content = None if self._head.is_local else checkpoint.file.read_bytes()
+            return replace(request, checkpoint=content, checkpoint_file=str(checkpoint.file))
         if self._parked.iteration(job.items[0]):
             content = self._parked.pack(job.items)
             return replace(request, checkpoint=content, checkpoint_file=str(self._folder.jobs))
@@ -321,6 +321,7 @@ class Executor(JobHandler):
 
     def failed(self, job: Job, reason: str) -> None:
         self._discard(job)
+        self._num_done += 1
         error = f"its training crashed two workers: {reason}"
         for name, seed in job.items:
             log.warning("candidate %s (seed %s) failed: %s", name, seed, error)

@@ -58,8 +58,8 @@ class Train:
         groups: the groups of the wave.
         untrained: those of the human baseline by which the untrained policy is evaluated first.
         number, total: it is the ``number``-th of ``total`` waves.
-        checkpoint: content of the job's checkpoint file, or None to start at iteration 0.
-        checkpoint_file: path of that file on the head's machine, for error messages.
+        checkpoint_file: path of the job's checkpoint on the head's machine; empty to start at iteration 0.
+        checkpoint: content of that file; None for a worker that can read it.
         best: best candidate of the other jobs so far, and its fitness.
         until: iteration at which the groups wait for the decision of a race, or None to train to the end.
         seeds: number of seeds of the run, which may have been chosen after the worker started.

@@ -129,7 +129,7 @@ class Worker:
                 send(UntrainedEvaluated(job, rows, logs.take()))
                 release(cfg.device)
             session = open_session(cfg, wave, logs, on_evaluation, save, profile, reporter, stop)
-            if request.checkpoint is not None:
+            if request.checkpoint_file:
                 file = Path(request.checkpoint_file)
                 saved, state = load_job(file, request.checkpoint)
                 counts.update(saved.rows)
