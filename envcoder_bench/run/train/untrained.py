@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
-from envcoder_bench.core.run_log import note
+from envcoder_bench.core.run_log import muted, note
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
@@ -46,12 +46,13 @@ def evaluate_untrained(cfg: DictConfig, groups: Sequence[Group], logs: RunLogs) 
     seeds = [group.seed for group in groups]
     layout = GroupLayout(len(groups), cfg.evaluation.num_envs)
     called = [replace(group.evaluation, programs={}) for group in groups]  # for one evaluation compiling takes longer
-    env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, called, seeds)
-    trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
-    rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
-    played = run_episodes(env, trainer.policy(layout), rounds, EVALUATION_STEP).cpu()
-    episodes = played.first(cfg.evaluation.final_episodes)
-    env.dispatch.poll()
+    with muted():  # in training these functions are compiled: that a CUDA graph cannot have a call of one is no news
+        env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, called, seeds)
+        trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
+        rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
+        played = run_episodes(env, trainer.policy(layout), rounds, EVALUATION_STEP).cpu()
+        episodes = played.first(cfg.evaluation.final_episodes)
+        env.dispatch.poll()
     overflows, failures = env.take_contact_overflows().tolist(), env.failures
     rows = []
     for g, seed in enumerate(seeds):

@@ -17,7 +17,7 @@ class InlinePool(Pool):
     is_local = True
 
     def __init__(self, setup: WorkerSetup, planner: MemoryPlanner, code: str) -> None:
-        self._worker = Worker(setup, planner)
+        self._worker = Worker(setup, planner, keeps_parked=True)
         self._ready: list[tuple[int, Any]] = [(0, Ready(planner, {"device": setup.cfg.device}, code, ""))]
 
     @property
