@@ -87,6 +87,12 @@ def test_folder_of_headers(cache, tmp_path, monkeypatch, caplog):
     assert not caplog.records
 
 
+def test_warp_without_its_cpu_compiler_has_no_headers_to_share(monkeypatch, caplog):
+    monkeypatch.setattr(wp._src.context.runtime, "llvm", None)
+    warp_start._share_headers()
+    assert not caplog.records
+
+
 def test_other_warp_compiles_its_headers_in_each_process(monkeypatch, caplog):
     from warp._src import context
 
