@@ -11,7 +11,6 @@ import signal
 import sys
 import tempfile
 import warnings
-from pathlib import Path
 
 import process_state
 import pytest
@@ -19,10 +18,8 @@ import torch
 import warm_jail
 
 from envcoder_bench.compile import building, kernels
-from envcoder_bench.core.files import write_atomic
 from envcoder_bench.jail import client
-from envcoder_bench.report import curves_plot, figures, race, ranking_plot
-from envcoder_bench.search import report_plot
+from envcoder_bench.report import figures
 
 os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
 if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the folder: what one traces, all can use
@@ -61,12 +58,7 @@ def pytest_collection():
     gc.enable()
 
 
-_PICTURES = (
-    "test_plots.py",
-    "test_race.py",
-    "test_search_report.py",
-    "test_racing.py",
-)
+_PICTURES = ("test_plots.py", "test_pictures.py", "test_race.py", "test_search_report.py", "test_racing.py")
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -143,19 +135,13 @@ def kernels_are_compiled_here(request):
         yield
 
 
-def _save_pixel(figure, path):
-    write_atomic(path, _PIXEL)
-    return Path(path)
-
-
 @pytest.fixture(autouse=True, scope="module")
 def pictures_are_one_pixel(request):
     """Compose all pictures, but write one pixel for each, except in the tests that look at them."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name not in _PICTURES:
             patch.setattr(figures, "DPI", 20)
-            for module in (curves_plot, ranking_plot, race, report_plot):
-                patch.setattr(module, "save_figure", _save_pixel)
+            patch.setattr(figures, "png_bytes", lambda figure: _PIXEL)
         yield
 
 

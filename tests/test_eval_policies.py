@@ -2,21 +2,27 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
+from signal import SIGTERM
 
 import psutil
 import pytest
 import torch
+from helpers import PATIENCE
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.cli.eval_policies import EPILOG, _hold, build_parser, main
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked
+from envcoder_bench.grid.inputs import check_inputs
+from envcoder_bench.grid.progress import GridProgress
 from envcoder_bench.grid.robots import ROBOTS
-from envcoder_bench.grid.run import read_episodes
+from envcoder_bench.grid.run import begin_grid, read_episodes, run_grid, worker
 from envcoder_bench.grid.settings import compose_settings
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +33,7 @@ GRID = "--robot spot --policies a={folder}/a.pt b={folder}/b.pt"
 def folder(tmp_path_factory):
     """Two policies and some YAML files."""
     path = tmp_path_factory.mktemp("policies")
-    for seed, (name, width) in enumerate((("a", 235), ("b", 48), ("wide", 50))):
+    for seed, (name, width) in enumerate((("a", 235), ("b", 48))):
         torch.manual_seed(seed)
         net = torch.nn.Sequential(torch.nn.Linear(width, 16), torch.nn.Tanh(), torch.nn.Linear(16, 12))
         with warnings.catch_warnings():
@@ -42,67 +48,46 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ("", "no robot: give --robot; see --help"),
-        ("--robot spot", "no policies: give --policies; see --help"),
-        ("--robot spot --policies a=x.pt", "no terrains: give --terrains; see --help"),
-        ("--robot spt --policies a={folder}/a.pt --terrains stairs", "unknown robot 'spt' (did you mean spot?)"),
-        (
-            f"{GRID} --terrains stars",
-            "unknown terrain 'stars' (did you mean stairs?); there are friction, grass, boulder",
-        ),
-        (f"{GRID} --terrains nowhere.yaml", "--terrains nowhere.yaml: there is no such file"),
-        (f"{GRID} --terrains {{folder}}/bad.yaml", "bad.yaml: zones[0]: unknown key 'frictn' (did you mean friction?)"),
-        (f"{GRID} --terrains {{folder}}/torn.yaml", "torn.yaml: it is not YAML"),
-        (f"{GRID} --terrains stairs stairs", "two terrains are named 'stairs': give each once"),
-        (f"{GRID} --terrains stairs --seconds 0", "seconds must be greater than 0, got 0.0"),
-        (f"{GRID} --terrains stairs --episodes 0", "episodes must be a whole number of at least 1, got 0"),
-        (f"{GRID} --terrains stairs physics_hz=510", "physics_hz must be a multiple of control_hz = 50, got 510"),
-        (f"{GRID} --terrains stairs command.vx=1", "unknown key 'command.vx' (did you mean commands.vx"),
-        (f"{GRID} --terrains stairs commands.vx=fast", "commands.vx must be a finite number, got fast"),
-        (
-            "--robot spot --policies w={folder}/wide.pt --terrains stairs",
-            "wide.pt takes 50 observations, and no layout has as many (layouts: flat 48, rough 235",
-        ),
-        (
-            "--robot spot --policies b={folder}/b.pt --terrains stairs --layouts b=rough",
-            "b.pt takes 48 observations, and the layout rough has 235",
-        ),
-        ("--robot spot --policies a={folder}/none.pt --terrains stairs", "policy a: there is no file"),
-        (
-            "--robot spot --policies a={folder}/text.pt --terrains stairs",
-            "text.pt cannot be read: it must be TorchScript",
-        ),
-        ("--robot spot --policies {folder}/a.pt --terrains stairs", "--policies takes NAME=FILE, got"),
-        ("--robot spot --policies a={folder}/a.pt a={folder}/b.pt --terrains stairs", "--policies: 'a' is given twice"),
-        (f"{GRID} --terrains stairs --layouts a=ruff", "--layouts a=ruff: no such layout; there are flat, rough,"),
-        (f"{GRID} --terrains stairs --device cuda:97", "cuda:97"),
-        (
-            f"{GRID} --terrains friction arenas.friction.zones=[[0.9]]",
-            "arenas.friction must be as in cfg/eval_policies.yaml",
-        ),
-        (
-            f"{GRID} --terrains friction arenas.friction.zones=[[-1,-1]]",
-            "arenas.friction: zones[0].friction must be at least 0",
-        ),
-        (f"{GRID} --terrains grass arenas.grass=[-10]", "arenas.grass: zones[0].drag must be at least 0"),
-        (f"{GRID} --terrains boulder arenas.boulder.zones=[[0.3,0.1,5]]", "arenas.boulder: zones[0].difficulty must"),
-        (f"{GRID} --terrains stairs arenas.stairs.zones=[-0.1]", "arenas.stairs: zones[0].difficulty must be greater"),
-        (f"{GRID} --terrains stairs start.x=.inf", "start.x must be a finite number"),
-        (f"{GRID} --terrains stairs robots.spot.stiffness=-5", "robots.spot.stiffness must be at least 0, got -5"),
-        (
-            f"{GRID} --terrains stairs --devices many",
-            "--devices must be all, GPU numbers such as 0,1, or cpu:N, got many",
-        ),
-        (f"{GRID} --terrains stairs --output_dir {{folder}}", "is not empty; give a new folder"),
-        (f"{GRID} --terrains stairs --video -1", "--video -1: it must be 0 or more"),
-        (f"{GRID} --terrain stairs", "unrecognized arguments: --terrain"),
-        ("--resume {folder}", "there is no grid here (no config.yaml)"),
-        ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim, --video"),
-    ],
-)
+SPOT = "--robot spot --policies"
+REFUSED = [  # words, and what the message has
+    ("", "no robot: give --robot; see --help"),
+    ("--robot spot", "no policies: give --policies"),
+    (f"{SPOT} a=x.pt", "no terrains: give --terrains"),
+    ("--robot spt --policies a={folder}/a.pt --terrains stairs", "unknown robot 'spt' (did you mean spot?)"),
+    (f"{GRID} --terrains stars", "unknown terrain 'stars' (did you mean stairs?); there are friction"),
+    (f"{GRID} --terrains nowhere.yaml", "--terrains nowhere.yaml: there is no such file"),
+    (f"{GRID} --terrains {{folder}}/bad.yaml", "bad.yaml: zones[0]: unknown key 'frictn' (did you mean friction?)"),
+    (f"{GRID} --terrains {{folder}}/torn.yaml", "torn.yaml: it is not YAML"),
+    (f"{GRID} --terrains stairs stairs", "two terrains are named 'stairs'"),
+    (f"{SPOT} a={{folder}}/text.pt --terrains stairs", "text.pt cannot be read: it must be TorchScript"),
+    (f"{SPOT} {{folder}}/a.pt --terrains stairs", "--policies takes NAME=FILE, got"),
+    (f"{SPOT} a={{folder}}/a.pt a={{folder}}/b.pt --terrains stairs", "--policies: 'a' is given twice"),
+    (f"{GRID} --terrain stairs", "unrecognized arguments: --terrain"),
+    (f"{GRID} --terrains friction arenas.friction.zones=[[0.9]]", "arenas.friction must be as in cfg/"),
+    (f"{GRID} --terrains friction arenas.friction.zones=[[-1,-1]]", "arenas.friction: zones[0].friction must be"),
+    (f"{GRID} --terrains grass arenas.grass=[-10]", "arenas.grass: zones[0].drag must be at least 0"),
+    (f"{GRID} --terrains boulder arenas.boulder.zones=[[0.3,0.1,5]]", "arenas.boulder: zones[0].difficulty must"),
+    *((f"{GRID} --terrains stairs {words}", message) for words, message in (
+        ("--seconds 0", "seconds must be greater than 0, got 0.0"),
+        ("--episodes 0", "episodes must be a whole number of at least 1, got 0"),
+        ("physics_hz=510", "physics_hz must be a multiple of control_hz = 50, got 510"),
+        ("command.vx=1", "unknown key 'command.vx' (did you mean commands.vx"),
+        ("commands.vx=fast", "commands.vx must be a finite number, got fast"),
+        ("--layouts a=ruff", "--layouts a=ruff: no such layout; there are flat, rough,"),
+        ("--device cuda:97", "cuda:97"),
+        ("arenas.stairs.zones=[-0.1]", "arenas.stairs: zones[0].difficulty must be greater"),
+        ("start.x=.inf", "start.x must be a finite number"),
+        ("robots.spot.stiffness=-5", "robots.spot.stiffness must be at least 0, got -5"),
+        ("--devices many", "--devices must be all, GPU numbers such as 0,1, or cpu:N, got many"),
+        ("--output_dir {folder}", "is not empty; give a new folder"),
+        ("--video -1", "--video -1: it must be 0 or more"),
+    )),
+    ("--resume {folder}", "there is no grid here (no config.yaml)"),
+    ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim, --video"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words, message", REFUSED)
 def test_bad_input_prints_one_message_and_writes_nothing(folder, tmp_path, monkeypatch, capsys, words, message) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(path.name for path in folder.iterdir())
@@ -131,13 +116,13 @@ def test_help_examples_are_valid_commands() -> None:
         assert all("=" in word or word.startswith("runs/") for values in held.values() for word in values)
 
 
-SHORT = ("--episodes", "2", "--seconds", "10")
+SHORT = ("--episodes", "2", "--seconds", "4")
 ARENAS = ("friction", "grass", "boulder", "stairs")
 
 
 @pytest.fixture(scope="module")
 def evaluated(folder, tmp_path_factory):
-    """The whole protocol with episodes of 10 s."""
+    """The whole protocol with episodes of 4 s."""
     out = tmp_path_factory.mktemp("grids") / "grid"
     policies = [f"a={folder}/a.pt", f"b={folder}/b.pt"]
     words = ["--robot", "spot", "--policies", *policies, "--terrains", *ARENAS, *SHORT]
@@ -156,7 +141,7 @@ def test_complete_protocol_writes_all_files(evaluated) -> None:
     }  # fmt: skip
     for row in rows:
         assert names <= set(row)
-        assert 0 < row["episode_length"] <= 500 and row["total_energy"] > 0 and 1 <= row["zone_reached"] <= 5
+        assert 0 < row["episode_length"] <= 200 and row["total_energy"] > 0 and 1 <= row["zone_reached"] <= 5
     with open(evaluated / "summary.csv", newline="") as file:
         table = list(csv.DictReader(file))
     assert [(row["policy"], row["environment"]) for row in table] == [(p, a) for p in "ab" for a in ARENAS]
@@ -190,12 +175,15 @@ def test_grid_locked_by_another_process_is_refused(evaluated, capsys) -> None:
     assert f"{evaluated}: another process is executing this grid" in capsys.readouterr().err
 
 
+SETTINGS = ["episodes=2", "seconds=12"]
+
+
 @pytest.fixture(scope="module")
 def long_grid(folder, tmp_path_factory):
     """A grid that takes long enough to be stopped: the words of its command, and its rows in one process."""
     out = tmp_path_factory.mktemp("grids") / "whole"
     words = ["--robot", "spot", "--policies", f"a={folder}/a.pt", f"b={folder}/b.pt", "--terrains", "friction"]
-    words += ["--episodes", "2", "--seconds", "12"]
+    words += SETTINGS
     assert main([*words, "--output_dir", str(out), "--device", "cpu"]) == 0
     return words, rows_of(out)
 
@@ -204,41 +192,78 @@ def rows_of(out):
     return sorted(read_episodes(out / "episodes.jsonl"), key=lambda row: row["episode_id"])
 
 
-def begun_on_two_workers(words, out):
-    """A process that executes a grid, once both of its workers have saved their states."""
-    command = [sys.executable, str(ROOT / "eval_policies.py"), *words, "--output_dir", str(out), "--devices", "cpu:2"]
-    process = subprocess.Popen([*command, "checkpoint_minutes=0"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    states = [out / "parts" / str(k) / "state.pt" for k in range(2)]
-    while not all(state.exists() for state in states) and process.poll() is None:
-        time.sleep(0.01)
-    return process
+PARENT = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-m", "envcoder_bench.grid.run", sys.argv[1], "0", "2", "mujoco_cpu", "cpu"])
+sys.stdin.read()
+"""
 
 
 @pytest.mark.slow
 def test_workers_of_a_killed_command_end_and_the_grid_resumes(long_grid, tmp_path) -> None:
+    """Of two workers one has begun; its parent is a small process, which starts sooner than the command itself."""
     words, whole = long_grid
-    process = begun_on_two_workers(words, tmp_path / "grid")
+    out = tmp_path / "grid"
+    begin_grid(check_inputs("spot", words[3:5], ["friction"], [*SETTINGS, "checkpoint_minutes=0"]), out)
+    (out / "devices.json").write_text("2")
+    (out / "parts" / "0").mkdir(parents=True)
+    process = subprocess.Popen([sys.executable, "-c", PARENT, str(out)], cwd=ROOT, stdin=subprocess.PIPE)
     try:
-        assert process.poll() is None
-        workers = psutil.Process(process.pid).children()
+        deadline = time.monotonic() + PATIENCE
+        while not (out / "parts" / "0" / "state.pt").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (orphan,) = psutil.Process(process.pid).children()
     finally:
         process.kill()
         process.communicate()
-    assert len(workers) == 2
-    assert main(["--resume", str(tmp_path / "grid"), "--devices", "cpu:2"]) == 0  # at once: it waits for them
-    assert not psutil.wait_procs(workers, timeout=60)[1]
+    assert main(["--resume", str(out), "--devices", "cpu:2"]) == 0  # at once: it waits for the orphan
+    assert not psutil.wait_procs([orphan], timeout=60)[1]
+    assert rows_of(out) == whole
+
+
+@pytest.mark.slow
+def test_worker_stops_with_a_checkpoint_when_its_parent_has_died(long_grid, tmp_path, monkeypatch) -> None:
+    words, whole = long_grid
+    begin_grid(check_inputs("spot", words[3:5], ["friction"], SETTINGS), tmp_path)
+    (tmp_path / "parts" / "0").mkdir(parents=True)
+    parents = iter([7, 7, 7, 1, 1])
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert worker([str(tmp_path), "0", "1", "mujoco_cpu", "cpu"]) == 0
+    assert (tmp_path / "parts" / "0" / "state.pt").exists() and len(rows_of(tmp_path / "parts" / "0")) < len(whole)
+
+
+@pytest.mark.slow
+def test_terminated_grid_prints_the_resume_command_and_resumes_bitwise(long_grid, tmp_path, capsys, monkeypatch):
+    words, whole = long_grid
+    with monkeypatch.context() as patch:
+        patch.setattr(GridProgress, "__call__", lambda self, now: now.steps > 99 and os.kill(os.getpid(), SIGTERM))
+        assert main([*words, "--output_dir", str(tmp_path / "grid"), "--device", "cpu"]) == 143
+    assert "resume with: " in capsys.readouterr().err and len(rows_of(tmp_path / "grid")) < len(whole)
+    assert main(["--resume", str(tmp_path / "grid"), "--device", "cpu"]) == 0
     assert rows_of(tmp_path / "grid") == whole
 
 
 @pytest.mark.slow
-def test_terminated_grid_prints_the_resume_command_and_resumes_bitwise(long_grid, tmp_path) -> None:
-    words, whole = long_grid
-    process = begun_on_two_workers(words, tmp_path / "grid")
-    process.terminate()
-    said = process.communicate(timeout=120)[1]
-    assert process.returncode == 143 and "resume with: " in said
-    assert main(["--resume", str(tmp_path / "grid"), "--device", "cpu"]) == 0
-    assert rows_of(tmp_path / "grid") == whole
+@pytest.mark.parametrize("stopped", [True, False])
+def test_workers_are_stopped_with_the_command_and_their_failure_is_reported(folder, tmp_path, monkeypatch, stopped):
+    inputs = check_inputs("spot", [f"a={folder}/a.pt"], ["friction"], ["episodes=1"])
+    begin_grid(inputs, tmp_path / "grid")
+    started, popen = [], subprocess.Popen
+
+    def start(command, **more):  # something else instead of a worker
+        code = "import time; time.sleep(60)" if stopped else f"raise SystemExit({len(started)})"
+        started.append(popen([sys.executable, "-c", code], **more))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    workers = [("mujoco_cpu", "cpu")] * 2
+    if stopped:
+        assert not run_grid(inputs, tmp_path / "grid", workers, stop=lambda: True).complete
+        assert [process.returncode for process in started] == [-SIGTERM] * 2
+    else:
+        with pytest.raises(UserError, match="worker 1 on cpu failed with exit code 1; resume"):
+            run_grid(inputs, tmp_path / "grid", workers)
 
 
 @pytest.mark.slow

@@ -30,6 +30,8 @@ ROW = """
     ),
 """
 BEFORE = "reward = self.dispatch.reward(self.step_count)"
+BONUSES = {"zero": "0.0 * pole_angle", "large": "100.0 * pole_angle"}
+FLAGS = ["--profile", *(["--untrusted"] if sys.platform.startswith("linux") else [])]  # the jail needs Linux
 CALL = f'{BEFORE} + self.dispatch.run("bonus", self.step_count)["value"]'
 
 
@@ -40,30 +42,26 @@ def edit(path, old, new):
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    """A copy of the package with one kind more."""
+def runs(tmp_path_factory):
+    """Runs with a copy of the package that has one kind more, after the unit checks of ``fakes/new_kind.py``."""
     folder = tmp_path_factory.mktemp("tree")
-    package = folder / "envcoder_bench"
+    package, candidates = folder / "envcoder_bench", folder / "candidates"
     shutil.copytree(Path(envcoder_bench.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(project_folder("cfg"), folder / "cfg")
     edit(package / "shaping" / "kinds.py", "\n)\n\nKINDS", f"{ROW})\n\nKINDS")
     edit(package / "env" / "grouped_vec_task.py", BEFORE, CALL)
-    return folder
-
-
-def python(tree, *words):
-    paths = [tree, TESTS / "fakes", TESTS / "jail"]
+    candidates.mkdir()
+    for name, value in BONUSES.items():
+        (candidates / f"{name}.py").write_text(f"def compute_bonus(pole_angle):\n    return {value}\n")
+    words = ["--task", "Cartpole", "--candidates", candidates, "--shaper_types", "compute_bonus"]
+    words += [*QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 3, "--output_dir"]
+    run_words = [[*map(str, words), str(folder / flag.strip("-")), flag] for flag in FLAGS]
+    paths = [folder, TESTS / "fakes", TESTS / "jail"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
-    done = subprocess.run(
-        [sys.executable, *map(str, words)], env=environment, cwd=tree, capture_output=True, text=True, check=False
-    )
+    script = [sys.executable, TESTS / "fakes" / "new_kind.py", json.dumps(run_words)]
+    done = subprocess.run(script, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done
-
-
-@pytest.mark.slow
-def test_added_kind_passes_the_unit_checks(tree):
-    python(tree, TESTS / "fakes" / "new_kind.py")
+    return folder
 
 
 def weights(run, candidate):
@@ -71,23 +69,16 @@ def weights(run, candidate):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("untrusted", (False, True))
-def test_added_kind_is_trained(tree, tmp_path, untrusted):
-    if untrusted and not sys.platform.startswith("linux"):
-        pytest.skip("the jail needs Linux")
-    bonuses = {"zero": "0.0 * pole_angle", "large": "100.0 * pole_angle"}
-    for name, value in bonuses.items():
-        (tmp_path / f"{name}.py").write_text(f"def compute_bonus(pole_angle):\n    return {value}\n")
-    words = ["--task", "Cartpole", "--candidates", tmp_path, "--shaper_types", "compute_bonus"]
-    words += [*QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 3, "--output_dir", tmp_path / "run"]
-    python(tree, "-m", "envcoder_bench.eval_shapers", *words, "--untrusted" if untrusted else "--profile")
-    rows = pd.read_csv(tmp_path / "run" / "results.csv", dtype={"candidate": str}).set_index("candidate")
+@pytest.mark.parametrize("flag", FLAGS)
+def test_added_kind_is_trained(runs, flag):
+    run = runs / flag.strip("-")
+    rows = pd.read_csv(run / "results.csv", dtype={"candidate": str}).set_index("candidate")
     assert (rows["status"] == "ok").all(), rows
-    human, zero, large = (weights(tmp_path / "run", name) for name in ("human", *bonuses))
+    human, zero, large = (weights(run, name) for name in ("human", *BONUSES))
     assert all(torch.equal(human[key], zero[key]) for key in human)
     assert not all(torch.equal(human[key], large[key]) for key in human)
-    if not untrusted:
-        profile = json.loads((tmp_path / "run" / "profile" / "breakdown.json").read_text())
+    if flag == "--profile":
+        profile = json.loads((run / "profile" / "breakdown.json").read_text())
         assert "bonus" in profile["seconds"]
         (cost,) = (one for one in profile["candidates"] if one["name"] == "large")
         assert cost["microseconds"]["bonus"] > 0 and cost["runs"]["bonus"] == "compiled"

@@ -15,9 +15,7 @@ from bench.candidates import make_candidates
 from bench.records import Record
 from bench.session import make_spec
 
-from envcoder_bench.report.curves import SCALARS
-from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import SCALARS, Point, RunLogs
 from envcoder_bench.report.results import Result
 from envcoder_bench.run.folder.checkpoint import Checkpoint
 from envcoder_bench.run.folder.results import finish
@@ -25,7 +23,7 @@ from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.folder.tracking import finish_tracking
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.result import finished
-from envcoder_bench.run.train.race import evaluation_iterations
+from envcoder_bench.run.train.rungs import evaluation_iterations
 from envcoder_bench.video.page import write_page
 
 COMPONENTS = 8

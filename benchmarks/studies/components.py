@@ -3,7 +3,7 @@
 After Park, Margolis and Agrawal, "Automatic Environment Shaping is the Next Frontier in RL" (ICML 2024), table 1.
 """
 
-from envcoder_bench.search.genome import ACTION_DIM, Genome
+from envcoder_bench.search.source import ACTION_DIM, Source, shaping_source
 from envcoder_bench.shaping.kinds import (
     ACTION_TYPES,
     DOF_TARGET,
@@ -46,11 +46,11 @@ def variants(task: str) -> dict[str, str | None]:
     A missing component is that of ``unshaped.py``, except that the reward is that of ``sparse.py`` if there is one, and
     that the action is the raw torque.
     """
-    human = Genome(get_spec(task).baseline_path(HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
-    raw = {name: Genome(_raw(task, name), types) for name, types in COMPONENTS.items()}
+    human = shaping_source(get_spec(task).baseline_path(HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
+    raw = {name: shaping_source(_raw(task, name), types) for name, types in COMPONENTS.items()}
     found: dict[str, str | None] = {}
     for name, types in COMPONENTS.items():
-        own = Genome(human.source, types)
+        own = shaping_source(human.text, types)
         same = own.fingerprint() == raw[name].fingerprint() or (task, name) in SAME
         without = f"The human baseline of {task} without its {name}."
         found[f"no_{name}"] = None if same else replaced(human, {name: raw[name]}).with_docstring(without)
@@ -58,19 +58,19 @@ def variants(task: str) -> dict[str, str | None]:
     return found
 
 
-def replaced(human: Genome, parts: dict[str, Genome]) -> Genome:
+def replaced(human: Source, parts: dict[str, Source]) -> Source:
     """Return the human shaping with other components. Raises ValueError where one is missing."""
     result = human
     for name, part in parts.items():
         types = COMPONENTS[name]
-        own = [function.name for function in part.shapers()]
+        own = [function.name for function in part.functions(SHAPER_TYPES)]
         if not own and any(result.function(kind) for kind in types):
             raise ValueError(f"there is no {name} that could replace the human baseline's")
         drop = [*types, *([ACTION_DIM] if set(own) & set(ACTION_TYPES) else [])]
         roots = [*own, *([ACTION_DIM] if set(own) & set(ACTION_TYPES) and ACTION_DIM in part.definitions else [])]
         result = result.without(drop)
         result = result.joined(part, roots) if roots else result
-    return Genome(result.source, SHAPER_TYPES)
+    return shaping_source(result.text, SHAPER_TYPES)
 
 
 def _raw(task: str, component: str) -> str:

@@ -3,8 +3,8 @@
 from bench.candidates import make_candidates
 
 from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
-from envcoder_bench.search.records import Archive, Attempt
 from envcoder_bench.shaping.kinds import DOF_TARGET, OBSERVATION, REWARD, TERMINAL, TORQUE
 from envcoder_bench.tasks.registry import get_spec
 

@@ -14,13 +14,13 @@ from studies.components import COMPONENTS, variants
 
 from envcoder_bench import evaluate
 from envcoder_bench.run.hooks import Reporter
-from envcoder_bench.search.genome import Genome
+from envcoder_bench.search.source import shaping_source
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import get_spec, task_names
 
 
 def part(text, types):
-    return Genome(text, types).fingerprint()
+    return shaping_source(text, types).fingerprint()
 
 
 @pytest.mark.parametrize("task", task_names())
@@ -32,8 +32,8 @@ def test_variant_differs_from_the_human_baseline_only_in_its_component(task):
         if text is None:
             continue
         others = [kind for kind in SHAPER_TYPES if kind not in types]
-        own = {f.name: part(text, [f.name]) for f in Genome(text, others).shapers()}
-        assert own == {f.name: part(human, [f.name]) for f in Genome(human, others).shapers()}, name
+        own = {f.name: part(text, [f.name]) for f in shaping_source(text, others).functions(others)}
+        assert own == {f.name: part(human, [f.name]) for f in shaping_source(human, others).functions(others)}, name
         assert part(text, types) != part(human, types) or name == "action"
     assert {f"no_{name}" for name in COMPONENTS} | {components.NOTHING} == set(found)
 
@@ -56,7 +56,7 @@ def test_component_equal_to_the_task_is_no_variant():
 
 def test_generated_candidates_are_distinct_and_reproducible():
     made = ranks.generated("Ant", 12)
-    assert len(made) == 12 == len({Genome(text, SHAPER_TYPES).fingerprint() for text in made.values()})
+    assert len(made) == 12 == len({shaping_source(text, SHAPER_TYPES).fingerprint() for text in made.values()})
     assert made == ranks.generated("Ant", 12)
     assert list(ranks.generated("Anymal", 3)) == list(ranks.generated("Anymal", 5))[:3]
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench.adapters.make import CandidateLike, make_single
-from envcoder_bench.adapters.single import SingleCandidateEnv
+from envcoder_bench.adapters.single import CandidateLike, SingleCandidateEnv, make_single
 from envcoder_bench.core.errors import UserError
 
 
@@ -59,8 +58,8 @@ class IsaacVecEnv:
         device = _device({"gpu_id": gpu_id, "device_id": device_id, "sim_device_id": sim_device_id,
                           "rl_device_id": rl_device_id})  # fmt: skip
         env = make_single(env_name, candidate, count, seed, evaluation, shaper_types, overrides, device=device)
-        own = {"candidate": candidate, "seed": seed, "evaluation": evaluation, "shaper_types": shaper_types}
-        self._begin(env, {"env_name": env_name, **own, "overrides": overrides})
+        arguments = {"candidate": candidate, "seed": seed, "evaluation": evaluation, "shaper_types": shaper_types}
+        self._begin(env, {"env_name": env_name, **arguments, "overrides": overrides})
         self._check("state_dim", state_dim, self.state_dim)
         self._check("action_dim", action_dim, self.action_dim)
         if if_discrete:
@@ -69,13 +68,13 @@ class IsaacVecEnv:
             print(self.env_args)
 
     @classmethod
-    def of(cls, env: SingleCandidateEnv, given: Mapping[str, Any]) -> IsaacVecEnv:
-        """Wrap environments that exist; ``given`` are the arguments, beside sizes, that would make them."""
-        made = cls.__new__(cls)
-        made._begin(env, given)
-        return made
+    def of(cls, env: SingleCandidateEnv, arguments: Mapping[str, Any]) -> IsaacVecEnv:
+        """Wrap environments that exist; ``arguments`` are those, beside sizes, that would make them."""
+        wrapped = cls.__new__(cls)
+        wrapped._begin(env, arguments)
+        return wrapped
 
-    def _begin(self, env: SingleCandidateEnv, given: Mapping[str, Any]) -> None:
+    def _begin(self, env: SingleCandidateEnv, arguments: Mapping[str, Any]) -> None:
         self.env = env
         self.env_name = env.task
         self.num_envs = self.env_num = env.num_envs
@@ -84,11 +83,11 @@ class IsaacVecEnv:
         self.target_return = 1e10
         self.device = env.device
         sizes = {name: getattr(self, name) for name in ("num_envs", "max_step", "state_dim", "action_dim")}
-        self.env_args = {**given, **sizes, "if_discrete": False}
+        self.env_args = {**arguments, **sizes, "if_discrete": False}
 
-    def _check(self, name: str, given: int | None, own: int) -> None:
-        if given is not None and given != own:
-            raise UserError(f"{name} of {self.env_name} with candidate {self.env.candidate} is {own}, not {given}")
+    def _check(self, name: str, expected: int | None, size: int) -> None:
+        if expected is not None and expected != size:
+            raise UserError(f"{name} of {self.env_name} with candidate {self.env.candidate} is {size}, not {expected}")
 
     def reset(self) -> Any:
         """Begin an episode in every environment: ``(num_envs, state_dim)``."""
@@ -145,8 +144,8 @@ class IsaacOneEnv(IsaacVecEnv):
 
 def _device(numbers: Mapping[str, int | None]) -> str:
     """Return the torch device by ElegantRL's rule: the CPU for a negative number, or where there is no CUDA."""
-    given = {name: number for name, number in numbers.items() if number is not None}
-    if len(set(given.values())) > 1:
-        raise UserError(f"{', '.join(f'{name}={number}' for name, number in given.items())}: give one device")
-    number = next(iter(given.values()), 0)
+    ids = {name: number for name, number in numbers.items() if number is not None}
+    if len(set(ids.values())) > 1:
+        raise UserError(f"{', '.join(f'{name}={number}' for name, number in ids.items())}: give one device")
+    number = next(iter(ids.values()), 0)
     return f"cuda:{number}" if number >= 0 and torch.cuda.is_available() else "cpu"

@@ -8,7 +8,7 @@ from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 from torch import Tensor
 
-from envcoder_bench.adapters.single import SingleCandidateEnv
+from envcoder_bench.adapters.single import SingleCandidateEnv, make_single
 
 
 class RlGamesVecEnv(IVecEnv):
@@ -41,10 +41,9 @@ def register(name: str, task: str, **arguments: Any) -> None:
         name: for rl_games.
         task, arguments: as of ``make_env``, except ``num_envs``, which is ``num_actors`` of the YAML.
     """
-    from envcoder_bench.adapters.make import make_env
 
     def make(_name: str, num_actors: int, **more: Any) -> RlGamesVecEnv:
-        return make_env(task, num_envs=num_actors, api="rl_games", **{**arguments, **more})
+        return RlGamesVecEnv(make_single(task, num_envs=num_actors, **{**arguments, **more}))
 
     vecenv.register(name, make)
     env_configurations.register(name, {"vecenv_type": name, "env_creator": lambda **more: make(name, 1, **more)})

@@ -1,13 +1,26 @@
 """One candidate's environments behind the operations that all adapters need."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.noise import EVALUATION_STEP, stream_seed
+from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.inputs import override_words, read_candidates, resolve
+from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.groups import prepare_one
+from envcoder_bench.run.prepare.run_files import baseline_sources
+from envcoder_bench.run.spec import CandidateSource
+from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN
+from envcoder_bench.tasks.spec import TaskSpec
 
+CandidateLike = None | str | Path | Mapping[str, str]
 _POLL = 100  # steps between two looks at the device's fault flags, each of which waits for the device
 
 
@@ -39,9 +52,9 @@ class SingleCandidateEnv:
         has other random numbers: with a seed always the same ones, without one the next ones.
         """
         if seed is not None:
-            own = seed == self.env.group_seeds[0]
+            is_group_seed = seed == self.env.group_seeds[0]
             # beyond the counters of training and evaluation; noise has room for 2^59 steps
-            first = 0 if own else 2 * EVALUATION_STEP + stream_seed(seed, 0, 0) % (1 << 57)
+            first = 0 if is_group_seed else 2 * EVALUATION_STEP + stream_seed(seed, 0, 0) % (1 << 57)
             obs = self.env.begin_all(first)
         else:
             self.env.step_count += int(self._begun)
@@ -74,3 +87,36 @@ class SingleCandidateEnv:
             self.env.dispatch.poll()
         if not self.env.alive[0]:
             raise UserError(f"candidate {self.candidate} failed: {self.env.failures[0]}")
+
+
+def make_single(
+    task: str,
+    candidate: CandidateLike = None,
+    num_envs: int = 256,
+    seed: int = 0,
+    evaluation: bool = False,
+    shaper_types: Sequence[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    **settings: Any,
+) -> SingleCandidateEnv:
+    """Make what the adapters wrap. Arguments and errors as of ``make.make_env``."""
+    sizes = {"num_envs_per_candidate": num_envs, "seed": seed, "seeds": 1}
+    for key in sorted({*sizes, "devices", "ray", "isolate"} & settings.keys()):
+        raise UserError(f"{key} is not a setting of make_env: it makes one group of environments on one device")
+    spec = resolve(task, override_words(overrides, shaper_types, {**settings, **sizes}), ranks=False)
+    source = _source(spec.task, candidate)
+    group = prepare_one(spec, source, seed)
+    with ALONE, user_input():
+        env = build_env(spec, [group.evaluation if evaluation else group.shaping], [seed], num_envs)
+    return SingleCandidateEnv(env, spec.task.name, source.name)
+
+
+def _source(task: TaskSpec, candidate: CandidateLike) -> CandidateSource:
+    """Read the one candidate."""
+    baseline = HUMAN if candidate is None else candidate
+    if isinstance(baseline, str) and baseline in BASELINE_FILES:
+        return next(source for source in baseline_sources(task) if source.name == baseline)
+    sources = read_candidates(task.name, candidate)
+    if len(sources) != 1:
+        raise UserError(f"make_env takes one candidate, and {candidate} has {len(sources)}: give one file")
+    return sources[0]

@@ -25,7 +25,7 @@ def conclude(result: RunResult, videos: int | None) -> int:
     ``videos``: the value of ``--video``.
     """
     from envcoder_bench.cli.console import finish
-    from envcoder_bench.report.page import PAGE
+    from envcoder_bench.report.page.shell import PAGE
 
     code = finish(result)
     if not result.complete or (not result.trained and videos is None and (result.folder / PAGE).is_file()):

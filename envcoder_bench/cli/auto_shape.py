@@ -136,7 +136,7 @@ SEARCH_FLAGS = (
 )  # fmt: skip
 
 
-RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/limits.py has the same
+RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/launch.py and loop.py have the same
 CHANGED = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 
 
@@ -153,8 +153,8 @@ def _main(argv: Sequence[str] | None) -> int:
         if args.resume and (
             set(given_flags(words)) - {"--resume", *(f"--{name}" for name in (*RAISED, *CHANGED))} or args.overrides
         ):
-            known = ", ".join(f"--{name}" for name in (*RAISED, *CHANGED))
-            raise UserError(f"--resume takes no other flag but {known}: the settings are those of its config.yaml")
+            allowed = ", ".join(f"--{name}" for name in (*RAISED, *CHANGED))
+            raise UserError(f"--resume takes no other flag but {allowed}: the settings are those of its config.yaml")
         if not args.resume and not args.task:
             raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
         if not args.resume and not args.llm:

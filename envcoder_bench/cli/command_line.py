@@ -143,7 +143,7 @@ def add_training(group: Any) -> None:
     group.add_argument(
         "--trainer",
         metavar="NAME",
-        help="ppo (default), elegantrl_ppo (ElegantRL's PPO, one candidate after the other: slower), or module:Class",
+        help="ppo (default), or module:Class for one of your own (examples/elegantrl_trainer.py)",
     )
     group.add_argument(
         "--seeds",

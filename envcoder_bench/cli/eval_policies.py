@@ -200,9 +200,9 @@ def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:
             return [pick_simulator(args.sim, args.device)]
         if args.device != "auto":
             raise UserError("--device chooses one device, and --devices several: give one of them")
-        found = re.fullmatch(r"cpu:([1-9]\d*)", args.devices)
-        if found:
-            return [pick_simulator(args.sim, "cpu")] * int(found[1])
+        cpus = re.fullmatch(r"cpu:([1-9]\d*)", args.devices)
+        if cpus:
+            return [pick_simulator(args.sim, "cpu")] * int(cpus[1])
         if args.devices == "all":
             import torch
 

@@ -55,6 +55,8 @@ def _share_headers() -> None:
         from warp._src.context import runtime
 
         runtime.get_clang_pch_dir  # noqa: B018, in Warp 1.19
+        if runtime.llvm is None:  # an installation without the CPU compiler
+            return
         folder = cache_folder() / "headers" / _headers_key(runtime.llvm)
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):

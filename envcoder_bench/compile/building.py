@@ -80,7 +80,7 @@ class _Building:
                 self._share_out()
                 for key, _ in self._selector.select(timeout=0.1):
                     self._take(key.data)
-                for worker in [own for own in self._workers if own.code is not None]:
+                for worker in [each for each in self._workers if each.code is not None]:
                     self._watch(worker)
                 self._tell()
         finally:

@@ -52,23 +52,25 @@ def write_c(program: Program, stores: dict[str, str]) -> CCode:
     constants: list[float] = []
     state: dict[str, str] = {}
     lines: list[str] = []
+    # one variable for each node, in the order of the program
     for node in used:
-        own = program.nodes[node]
+        definition = program.nodes[node]
         names[node] = f"v{len(names)}"
-        if own.op == "const" and own.kind in FLOATS:
-            expression = f"({C_TYPES[own.kind]})c[{len(constants)}]"
-            constants.append(float(own.value))
-        elif own.op == "load":
-            state[own.name] = C_TYPES[own.kind]
-            expression = f"S_{own.name}[{own.column}]"
+        if definition.op == "const" and definition.kind in FLOATS:
+            expression = f"({C_TYPES[definition.kind]})c[{len(constants)}]"
+            constants.append(float(definition.value))
+        elif definition.op == "load":
+            state[definition.name] = C_TYPES[definition.kind]
+            expression = f"S_{definition.name}[{definition.column}]"
         else:
-            kinds = [program.nodes[arg].kind for arg in own.args]
-            expression = _expression(own, kinds, [names[arg] for arg in own.args])
+            kinds = [program.nodes[arg].kind for arg in definition.args]
+            expression = _expression(definition, kinds, [names[arg] for arg in definition.args])
         # not const: clang folds const values recursively, through all their operands
-        lines.append(f"{C_TYPES[own.kind]} {names[node]} = {expression};")
+        lines.append(f"{C_TYPES[definition.kind]} {names[node]} = {expression};")
+    # stores of the outputs
     for name, output in wanted.items():
-        for place, node in enumerate(output.nodes):
-            lines.append(stores[name].format(name=name, place=place, value=names[node]))
+        for column, node in enumerate(output.nodes):
+            lines.append(stores[name].format(name=name, place=column, value=names[node]))
     sizes = tuple((name, len(output.nodes)) for name, output in wanted.items())
     return CCode("\n".join(lines), tuple(constants), tuple(sorted(state.items())), sizes)
 
@@ -82,8 +84,8 @@ def define_functions(code: str) -> str:
     lines = []
     for name in sorted(set(_CALL.findall(code))):
         kind, op = ("double", name) if name in _FUNCTIONS | _FUNCTIONS_OF_TWO else ("float", name[:-1])
-        given, passed = (f"{kind} x, {kind} y", "x, y") if op in _FUNCTIONS_OF_TWO else (f"{kind} x", "x")
-        lines.append(f"static NOT_INLINED {kind} {name}({given}) {{ return ::{name}({passed}); }}")
+        parameters, passed = (f"{kind} x, {kind} y", "x, y") if op in _FUNCTIONS_OF_TWO else (f"{kind} x", "x")
+        lines.append(f"static NOT_INLINED {kind} {name}({parameters}) {{ return ::{name}({passed}); }}")
     if not lines:
         return ""
     macro = "#ifdef __CUDA_ARCH__\n#define NOT_INLINED __noinline__\n#else\n#define NOT_INLINED\n#endif"
@@ -164,19 +166,19 @@ def _whole(op: str, kind: str, x: list[str]) -> str:
     Cases that are undefined in C are defined here: division by zero gives 0, the lowest number divided by -1 gives
     itself, and a shift by too many bits gives the bits that are shifted in.
     """
-    own, unsigned = C_TYPES[kind], "unsigned long long"
+    c_type, unsigned = C_TYPES[kind], "unsigned long long"
     bits = {"i64": 64, "i32": 32}.get(kind, 8)
-    minus = f"({own})(0ULL - ({unsigned}){x[0]})"
-    by_minus_one = f"{x[-1]} == ({own})-1 && ({own})-1 < 0"
+    minus = f"({c_type})(0ULL - ({unsigned}){x[0]})"
+    by_minus_one = f"{x[-1]} == ({c_type})-1 && ({c_type})-1 < 0"
     here = f"{x[-1]} >= 0 && {x[-1]} < {bits}"
     rest = f"{x[0]} % {x[-1]}"
     wrapping: dict[str, Callable[[], str]] = {
-        "add": lambda: f"({own})(({unsigned}){x[0]} + ({unsigned}){x[1]})",
-        "sub": lambda: f"({own})(({unsigned}){x[0]} - ({unsigned}){x[1]})",
-        "mul": lambda: f"({own})(({unsigned}){x[0]} * ({unsigned}){x[1]})",
+        "add": lambda: f"({c_type})(({unsigned}){x[0]} + ({unsigned}){x[1]})",
+        "sub": lambda: f"({c_type})(({unsigned}){x[0]} - ({unsigned}){x[1]})",
+        "mul": lambda: f"({c_type})(({unsigned}){x[0]} * ({unsigned}){x[1]})",
         "neg": lambda: minus,
-        "shl": lambda: f"{here} ? ({own})(({unsigned}){x[0]} << {x[1]}) : ({own})0",
-        "shr": lambda: f"({own})({x[0]} >> ({here} ? {x[1]} : {bits - 1}))",
+        "shl": lambda: f"{here} ? ({c_type})(({unsigned}){x[0]} << {x[1]}) : ({c_type})0",
+        "shr": lambda: f"({c_type})({x[0]} >> ({here} ? {x[1]} : {bits - 1}))",
         "abs": lambda: f"{x[0]} < 0 ? {minus} : {x[0]}",
         "maximum": lambda: f"{x[0]} > {x[1]} ? {x[0]} : {x[1]}",
         "minimum": lambda: f"{x[0]} < {x[1]} ? {x[0]} : {x[1]}",

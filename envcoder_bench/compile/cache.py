@@ -21,7 +21,7 @@ from envcoder_bench.compile.program import Node, Output, Program
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import CandidateFunction
-from envcoder_bench.shaping.trees import parse, walk
+from envcoder_bench.shaping.scan import parse, walk
 from envcoder_bench.tasks.registry import outside_tasks
 from envcoder_bench.tasks.spec import task_files
 
@@ -54,9 +54,9 @@ class FunctionCache:
         self._texts = texts
         self._folder = cache_folder() / "programs"
         shapes = {key: (tuple(x.shape[1:]), str(x.dtype)) for key, x in sorted(state.items())}
-        known = {key: (str(x.dtype), x.tolist()) for key, x in sorted(constants.items())}
+        constant_values = {key: (str(x.dtype), x.tolist()) for key, x in sorted(constants.items())}
         versions = (torch.__version__, np.__version__, sys.version, torch.cuda.is_available())
-        self._context = repr((versions, own_code(), shapes, known, seed))
+        self._context = repr((versions, own_code(), shapes, constant_values, seed))
 
     def load(self, function: CandidateFunction, *parts: object) -> Program | None:
         """Return the program of a function saved with equal ``parts``, or None."""
@@ -115,8 +115,8 @@ def stands_alone(text: str) -> bool:
 
     A helper module beside the file may change while the text stays the same.
     """
-    known = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(redirect.helper_names())}
-    return not _READS.search(text) and all(name.split(".")[0] in known for name in _imported(text))
+    allowed = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(redirect.helper_names())}
+    return not _READS.search(text) and all(name.split(".")[0] in allowed for name in _imported(text))
 
 
 def _imported(text: str) -> Iterator[str]:
@@ -134,7 +134,9 @@ def _leaves_the_task(text: str) -> bool:
         package = f"envcoder_bench.tasks.{name}"
         if package in text or f"import {name}" in text:
             texts = [file.read_text("utf-8", "replace") for file in task_files(spec.folder) if file.suffix == ".py"]
-            if not all(stands_alone(re.sub(r"^(\s*from )\.", rf"\1{package}.", own, flags=re.M)) for own in texts):
+            if not all(
+                stands_alone(re.sub(r"^(\s*from )\.", rf"\1{package}.", line_text, flags=re.M)) for line_text in texts
+            ):
                 return True
     return False
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.program import Escape, Untraceable, Value, env_axis, kind_of
-from envcoder_bench.compile.rules import Arguments, Result, rule
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import Arguments, Result, Values, rule
 
 _PICKS = "picks single environments of the group"
 _MASKS = ("b", "u8")  # kinds of an index that is a mask
@@ -51,11 +50,11 @@ def _index(rec: Values, a: Arguments, result: Tensor) -> Result:
 
 def _is_within(rec: Values, source: Tensor, indices: list[Tensor | None]) -> bool:
     """Return whether an index names places within each environment, ``x[torch.arange(n), index]``, or of a table."""
-    axis, given = rec.axis(source), [index for index in indices if index is not None]
-    if any(rec.value(index).kind in _MASKS for index in given):
+    axis, indices_given = rec.axis(source), [index for index in indices if index is not None]
+    if any(rec.value(index).kind in _MASKS for index in indices_given):
         return False
     if axis is None:
-        return any(rec.axis(index) is not None for index in given)
+        return any(rec.axis(index) is not None for index in indices_given)
     return axis < len(indices) and rec.shape(source)[axis] == 1 and _is_lanes(rec, indices[axis])
 
 
@@ -74,17 +73,17 @@ def _places_within(
     The nodes broadcast to the numbers of the place. They are None where the index only names the environments.
     """
     p, axis, size = rec.program, rec.axis(source), rec.shape(source)
-    given = {i: index for i, index in enumerate(indices) if index is not None}
-    env_axis(tuple(torch.broadcast_shapes(*(x.shape for x in given.values()))), rec.rows)  # raises if there are two
-    shape = np.broadcast_shapes(*(rec.shape(x) for x in given.values()))
-    wanted = {i: np.broadcast_to(rec.nodes(x, "i64"), shape) for i, x in given.items() if i != axis}
+    by_axis = {i: index for i, index in enumerate(indices) if index is not None}
+    env_axis(tuple(torch.broadcast_shapes(*(x.shape for x in by_axis.values()))), rec.rows)  # raises if there are two
+    shape = np.broadcast_shapes(*(rec.shape(x) for x in by_axis.values()))
+    wanted = {i: np.broadcast_to(rec.nodes(x, "i64"), shape) for i, x in by_axis.items() if i != axis}
     for i, numbers in wanted.items():
         for node in numbers.reshape(-1).tolist():
             rec.within(node, -size[i], size[i])
-    together = max(given) - min(given) < len(given)  # else numpy and torch put the axes of the index first
-    after = (1,) * (len(size) - (max(given) + 1 if together else len(given)))
-    for place in itertools.product(*(range(size[i]) for i in wanted)):
-        at = dict(zip(wanted, place))
+    together = max(by_axis) - min(by_axis) < len(by_axis)  # else numpy and torch put the axes of the index first
+    after = (1,) * (len(size) - (max(by_axis) + 1 if together else len(by_axis)))
+    for position in itertools.product(*(range(size[i]) for i in wanted)):
+        at = dict(zip(wanted, position))
         key = tuple(slice(None) if x is None else np.full(shape, at.get(i, 0)) for i, x in enumerate(indices))
         tests = [
             [p.add("or", "b", *(p.add("eq", "b", node, p.const(k, "i64")) for k in (number, number - size[i])))
@@ -98,14 +97,14 @@ def _places_within(
 def _picked(rec: Values, source: Tensor, indices: list[Tensor | None]) -> np.ndarray:
     """Select each environment's numbers by comparing its index with every place."""
     nodes, kind = rec.nodes(source), rec.value(source).kind
-    made = None
+    picked = None
     for key, named in _places_within(rec, source, indices):
         option = nodes[key]
-        if made is not None and named is not None:
-            rows = zip(*(np.broadcast_to(x, option.shape).reshape(-1).tolist() for x in (named, option, made)))
+        if picked is not None and named is not None:
+            rows = zip(*(np.broadcast_to(x, option.shape).reshape(-1).tolist() for x in (named, option, picked)))
             option = np.array([rec.program.add("select", kind, *row) for row in rows]).reshape(option.shape)
-        made = option
-    return nodes if made is None else made
+        picked = option
+    return nodes if picked is None else picked
 
 
 def _put(rec: Values, source: Tensor, indices: list[Tensor | None], nodes: np.ndarray, new: np.ndarray) -> None:
@@ -160,15 +159,15 @@ def _gather(rec: Values, a: Arguments, result: Tensor) -> Result:
     source, index = rec.nodes(a["self"]), rec.nodes(a["index"], "i64")
     if any(source.shape[i] != index.shape[i] for i in range(source.ndim) if i != dim):
         raise Untraceable("gathers from a part of a tensor")
-    made = np.empty(index.shape, dtype=np.int64)
-    for place in np.ndindex(*index.shape):
-        picked, *options = source[(*place[:dim], slice(None), *place[dim + 1 :])].tolist()
-        rec.within(int(index[place]), 0, len(options) + 1)
+    nodes = np.empty(index.shape, dtype=np.int64)
+    for position in np.ndindex(*index.shape):
+        picked, *options = source[(*position[:dim], slice(None), *position[dim + 1 :])].tolist()
+        rec.within(int(index[position]), 0, len(options) + 1)
         for i, option in enumerate(options, 1):
-            chosen = program.add("eq", "b", int(index[place]), program.const(i, "i64"))
+            chosen = program.add("eq", "b", int(index[position]), program.const(i, "i64"))
             picked = program.add("select", kind, chosen, option, picked)
-        made[place] = picked
-    return Value.of(made, kind)
+        nodes[position] = picked
+    return Value.of(nodes, kind)
 
 
 @rule("index_fill")
@@ -183,14 +182,14 @@ def _index_fill(rec: Values, a: Arguments, result: Tensor) -> Result:
 def _scatter(rec: Values, a: Arguments, result: Tensor) -> Result:
     """Scatter along an axis; an index that depends on the state is compared with every position."""
     dim, kind, p = rec.inner_axis(a["self"], a["dim"], _PICKS), kind_of(result.dtype), rec.program
-    made, index = rec.nodes(a["self"], kind).copy(), rec.nodes(a["index"], "i64")
-    if a.get("reduce") is not None or any(made.shape[i] != index.shape[i] for i in range(made.ndim) if i != dim):
+    nodes, index = rec.nodes(a["self"], kind).copy(), rec.nodes(a["index"], "i64")
+    if a.get("reduce") is not None or any(nodes.shape[i] != index.shape[i] for i in range(nodes.ndim) if i != dim):
         raise Untraceable("scatters to a part of a tensor")
     new = rec.nodes(a["value"] if "value" in a else a["src"], kind)
     new = np.broadcast_to(new, index.shape) if new.ndim == 0 else new
-    for place in np.ndindex(*index.shape):
-        for i in range(made.shape[dim]):
-            there = (*place[:dim], i, *place[dim + 1 :])
-            chosen = p.add("eq", "b", int(index[place]), p.const(i, "i64"))
-            made[there] = p.add("select", kind, chosen, int(new[place]), int(made[there]))
-    return Value.of(made, kind)
+    for position in np.ndindex(*index.shape):
+        for i in range(nodes.shape[dim]):
+            there = (*position[:dim], i, *position[dim + 1 :])
+            chosen = p.add("eq", "b", int(index[position]), p.const(i, "i64"))
+            nodes[there] = p.add("select", kind, chosen, int(new[position]), int(nodes[there]))
+    return Value.of(nodes, kind)

@@ -70,20 +70,20 @@ class Interpreter:
         n, device = action.shape[0], action.device
         values = dict(self._numbers(device))
         rows: dict[str, Tensor] = {}
-        for place, node, done in self._steps:
+        for slot, node, done in self._steps:
             if node.op == "load":
                 if node.name not in rows:
                     rows[node.name] = (action if node.name == ACTION else state[node.name]).reshape(n, -1)
-                own = rows[node.name][:, node.column]
-                values[place] = own.to(self._dtypes["f32"]) if own.dtype == torch.float32 else own
+                column = rows[node.name][:, node.column]
+                values[slot] = column.to(self._dtypes["f32"]) if column.dtype == torch.float32 else column
             elif node.op == "lane":
-                values[place] = torch.arange(n, device=device)
+                values[slot] = torch.arange(n, device=device)
             elif node.op == "rows":
-                values[place] = torch.full((), n, device=device)
+                values[slot] = torch.full((), n, device=device)
             elif node.op in ("seed", "step"):
-                values[place] = torch.as_tensor(_counter(node.op), dtype=torch.int64, device=device)
+                values[slot] = torch.as_tensor(_counter(node.op), dtype=torch.int64, device=device)
             elif node.op != "const":
-                values[place] = _compute(node, [values[arg] for arg in node.args], self._dtypes)
+                values[slot] = _compute(node, [values[arg] for arg in node.args], self._dtypes)
             for arg in done:
                 del values[arg]
         return {
@@ -96,18 +96,18 @@ class Interpreter:
         """Return the constants as tensors, which are created once."""
         if device not in self._constants:
             self._constants[device] = {
-                place: torch.full((), node.value, dtype=self._dtypes[node.kind], device=device)
-                for place, node, _ in self._steps
+                slot: torch.full((), node.value, dtype=self._dtypes[node.kind], device=device)
+                for slot, node, _ in self._steps
                 if node.op == "const"
             }
         return self._constants[device]
 
 
 def _counter(name: str) -> object:
-    own = stream.current()
-    if own is None:
+    current = stream.current()
+    if current is None:
         raise RuntimeError("draws random numbers outside a stream")
-    return getattr(own, name)
+    return getattr(current, name)
 
 
 def _compute(node: Node, x: list[Tensor], dtypes: Mapping[str, torch.dtype]) -> Tensor:
@@ -117,7 +117,7 @@ def _compute(node: Node, x: list[Tensor], dtypes: Mapping[str, torch.dtype]) -> 
     if op == "select":
         return torch.where(x[0], x[1], x[2])
     if kind == "b" and op in ("add", "sub", "mul", "neg"):  # C converts bool to int
-        x = [own.long() for own in x]
+        x = [each.long() for each in x]
         return (UNARY[op](*x) if op in UNARY else BINARY[op](*x)) != 0
     if kind not in FLOATS:
         if op in _DIVISIONS:
@@ -135,6 +135,6 @@ def _compute(node: Node, x: list[Tensor], dtypes: Mapping[str, torch.dtype]) -> 
 def _divided(op: str, kind: str, x: Tensor, y: Tensor) -> Tensor:
     """Divide integers; division by zero, and of the lowest number by -1, would crash the process."""
     zero, minus_one = y == 0, (y == -1) if kind != "u8" else torch.zeros_like(y, dtype=torch.bool)
-    made = _DIVISIONS[op](x, torch.where(zero | minus_one, torch.ones_like(y), y))
+    quotient = _DIVISIONS[op](x, torch.where(zero | minus_one, torch.ones_like(y), y))
     turned = -x if op in ("div", "floordiv") else torch.zeros_like(x)
-    return torch.where(zero, torch.zeros_like(made), torch.where(minus_one, turned, made))
+    return torch.where(zero, torch.zeros_like(quotient), torch.where(minus_one, turned, quotient))

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from envcoder_bench.compile.building import BROKEN_OFF
 from envcoder_bench.compile.c_code import C_TYPES, CCode, define_functions
-from envcoder_bench.compile.division import GroupProgram, KernelPrograms, alone, divide, program_key
 from envcoder_bench.compile.program import KINDS
 
 # table T: n, pointers to the slots, the constants, the active groups and the step; then pointer and row stride of every
@@ -32,6 +31,33 @@ const double* c = (const double*)T[2] + slot[2];
 const long long step = *(const long long*)T[4];
 if (((const unsigned char*)T[3])[group]) switch (slot[0]) {
 """
+
+PROGRAMS_PER_KERNEL = 16  # fewer need more launches; with more, more are recompiled when one changes
+MAX_LINES = 3_000  # of a kernel: compilation grows faster than they do; a longer program has a kernel of its own
+MOST_KERNELS = 4  # times as many as new ones would be: more launches take longer than a compilation saves
+
+
+class GroupProgram(NamedTuple):
+    """One group's program, and the seed of its random numbers."""
+
+    group: int
+    seed: int
+    code: CCode
+
+
+class KernelPrograms(NamedTuple):
+    """What a kernel holds.
+
+    Attributes:
+        codes: its programs, of which some may not be needed.
+        jobs: for each program, the groups that have it.
+    """
+
+    codes: list[CCode]
+    jobs: list[list[GroupProgram]]
+
+
+Jobs = dict[Hashable, list[GroupProgram]]  # by program
 
 
 class StageBuffers(NamedTuple):
@@ -86,27 +112,30 @@ def launches(
     """
     native: Any = importlib.import_module(NATIVE)
     device = stages[0][1].step.device
-    known = [_loaded.setdefault((str(device), _layout(buffers)), {}) for _, buffers in stages]
-    kernels = [(i, own) for i, (jobs, _) in enumerate(stages) for own in divide(jobs, list(known[i].values()))]
-    codes = [_code(own, stages[i][1]) for i, own in kernels]
+    # programs to kernels, and those of all stages to the compilers at once
+    compiled = [_loaded.setdefault((str(device), _layout(buffers)), {}) for _, buffers in stages]
+    kernels = [(i, plan) for i, (jobs, _) in enumerate(stages) for plan in divide(jobs, list(compiled[i].values()))]
+    codes = [_code(plan, stages[i][1]) for i, plan in kernels]
     faults = native.build(codes, device)
     if all(faults) and not any(fault.startswith(BROKEN_OFF) for fault in faults):
         raise RuntimeError(faults[0])  # no working compiler
     # retry each program of a failed kernel in a kernel of its own
-    retried = [(i, one) for (i, own), fault in zip(kernels, faults) if fault for one in alone(own)]
-    kernels = [(i, own) for (i, own), fault in zip(kernels, faults) if not fault or not alone(own)] + retried
-    codes = [_code(own, stages[i][1]) for i, own in kernels]
+    retried = [(i, one) for (i, plan), fault in zip(kernels, faults) if fault for one in alone(plan)]
+    kernels = [(i, plan) for (i, plan), fault in zip(kernels, faults) if not fault or not alone(plan)] + retried
+    codes = [_code(plan, stages[i][1]) for i, plan in kernels]
     faults = native.build(codes, device)
+    # a program that fails alone leaves its groups out
     refused: list[list[BuildFailure]] = [[] for _ in stages]
-    for (i, own), fault in zip(kernels, faults):
-        refused[i] += [BuildFailure(job.group, fault) for jobs in own.jobs for job in jobs if fault]
+    for (i, plan), fault in zip(kernels, faults):
+        refused[i] += [BuildFailure(job.group, fault) for jobs in plan.jobs for job in jobs if fault]
+    # load the rest, and note their programs for later divisions
     good = [k for k, fault in enumerate(faults) if not fault]
-    made: list[Launches] = [[] for _ in stages]
+    launched: list[Launches] = [[] for _ in stages]
     for k, kernel in zip(good, native.load([codes[k] for k in good], device) if good else []):
-        i, own = kernels[k]
-        known[i][tuple(program_key(code) for code in own.codes)] = own.codes
-        made[i].append(_launch(native, kernel, own, stages[i][1], n))
-    return made, refused
+        i, plan = kernels[k]
+        compiled[i][tuple(program_key(code) for code in plan.codes)] = plan.codes
+        launched[i].append(_launch(native, kernel, plan, stages[i][1], n))
+    return launched, refused
 
 
 def _rows(buffers: StageBuffers) -> dict[str, Tensor]:
@@ -162,3 +191,62 @@ def _launch(native: Any, kernel: Any, programs: KernelPrograms, buffers: StageBu
 def _run(native: Any, prepared: Any, device: torch.device, keep: object) -> None:
     """Launch; ``keep`` holds references to the tensors that the kernel's pointers point to."""
     native.launch(prepared, device)
+
+
+# division of programs among kernels: new ones, and those that this process has already compiled
+
+
+def program_key(code: CCode) -> tuple[Hashable, ...]:
+    """Return what identifies a program: all but its constants, which are data."""
+    return code.statements, code.state
+
+
+def divide(jobs: Sequence[GroupProgram], compiled: Sequence[Sequence[CCode]]) -> list[KernelPrograms]:
+    """Divide the different programs among kernels.
+
+    Args:
+        compiled: the programs of kernels that need no compilation. They are used where fewer new kernels remain, as for
+            the survivors of a race, and are not many more than the new ones would be.
+    """
+    wanted: Jobs = {}
+    for job in jobs:
+        wanted.setdefault(program_key(job.code), []).append(job)
+    new = _new_kernels(wanted)
+    used, rest = _known_kernels(wanted, compiled)
+    if used and len(rest) < len(new) and len(used) + len(rest) <= MOST_KERNELS * len(new):
+        return used + rest
+    return new
+
+
+def alone(kernel: KernelPrograms) -> list[KernelPrograms]:
+    """Return a kernel for each program of one that holds several."""
+    if len(kernel.codes) == 1:
+        return []
+    return [KernelPrograms([code], [groups]) for code, groups in zip(kernel.codes, kernel.jobs) if groups]
+
+
+def _new_kernels(wanted: Jobs) -> list[KernelPrograms]:
+    kernels: list[KernelPrograms] = []
+    lines = MAX_LINES
+    for groups in wanted.values():
+        size = groups[0].code.statements.count("\n")
+        if lines + size > MAX_LINES or len(kernels[-1].codes) == PROGRAMS_PER_KERNEL:
+            kernels.append(KernelPrograms([], []))
+            lines = 0
+        kernels[-1].codes.append(groups[0].code)
+        kernels[-1].jobs.append(groups)
+        lines += size
+    return kernels
+
+
+def _known_kernels(
+    wanted: Jobs, compiled: Sequence[Sequence[CCode]]
+) -> tuple[list[KernelPrograms], list[KernelPrograms]]:
+    """Return the known kernels to use, those with the most wanted programs first, and new ones for the rest."""
+    missing, used = dict(wanted), []
+    count = {i: sum(program_key(code) in wanted for code in codes) for i, codes in enumerate(compiled)}
+    for i in sorted((i for i in count if count[i]), key=lambda i: -count[i]):
+        groups = [missing.pop(program_key(code), []) for code in compiled[i]]
+        if any(groups):
+            used.append(KernelPrograms(list(compiled[i]), groups))
+    return used, _new_kernels(missing)

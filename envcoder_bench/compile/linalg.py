@@ -13,8 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.rules import Arguments, Result, rule
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import Arguments, Result, Values, rule
 
 Matrix = list[list[int]]  # nodes, row by row
 MAX_WIDTH = 16  # of a matrix; the number of operations grows with its cube
@@ -36,7 +35,7 @@ def _each(change: Callable[..., Any], *batches: np.ndarray) -> list[Any]:
     """Apply ``change`` to the matrices at each position of broadcast batches."""
     lead = np.broadcast_shapes(*(x.shape[:-2] for x in batches))
     wide = [np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in batches]
-    return [change(*(x[place].tolist() for x in wide)) for place in np.ndindex(*lead)]
+    return [change(*(x[position].tolist() for x in wide)) for position in np.ndindex(*lead)]
 
 
 def _value(rec: Values, nodes: Any, result: Tensor) -> Value:
@@ -119,8 +118,8 @@ def _identity(p: Program, kind: str, n: int) -> Matrix:
 @rule("linalg_inv_ex")
 def _inverse(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind, n = rec.program, kind_of(result[0].dtype), a["A"].shape[-1]
-    made = _each(lambda x: _solved(p, kind, x, _identity(p, kind, n)), _matrices(rec, a["A"], kind))
-    return [_value(rec, [x for x, _ in made], result[0]), _value(rec, [info for _, info in made], result[1])]
+    matrices = _each(lambda x: _solved(p, kind, x, _identity(p, kind, n)), _matrices(rec, a["A"], kind))
+    return [_value(rec, [x for x, _ in matrices], result[0]), _value(rec, [info for _, info in matrices], result[1])]
 
 
 @rule("_linalg_solve_ex")
@@ -134,9 +133,9 @@ def _solve(rec: Values, a: Arguments, result: Any) -> Result:
         y = _matrices(rec, right, kind)
     if not a["left"]:  # x @ A = B
         x, y = np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2)
-    made = _each(lambda u, v: _solved(p, kind, u, v), x, y)
-    solutions = [solution if a["left"] else _transposed(solution) for solution, _ in made]
-    return [_value(rec, solutions, result[0]), None, None, _value(rec, [info for _, info in made], result[3])]
+    rows = _each(lambda u, v: _solved(p, kind, u, v), x, y)
+    solutions = [solution if a["left"] else _transposed(solution) for solution, _ in rows]
+    return [_value(rec, solutions, result[0]), None, None, _value(rec, [info for _, info in rows], result[3])]
 
 
 @rule("_linalg_check_errors")
@@ -182,8 +181,8 @@ def _sign_and_log_of_determinant(rec: Values, a: Arguments, result: Any) -> Resu
             log = p.add("select", kind, none, size, p.add("add", kind, log, size))
         return sign, log
 
-    made = _each(make, _matrices(rec, a["A"], kind))
-    return [_value(rec, [pair[i] for pair in made], result[i]) for i in (0, 1)]
+    pairs = _each(make, _matrices(rec, a["A"], kind))
+    return [_value(rec, [pair[i] for pair in pairs], result[i]) for i in (0, 1)]
 
 
 # Cholesky factors
@@ -193,13 +192,13 @@ def _cholesky(p: Program, kind: str, square: Matrix) -> tuple[Matrix, int]:
     """Return the lower factor, from the lower triangle only, and ``info``, the first minor that is not positive."""
     zero, factor, wrong = p.const(0, kind), [], []
     for i, row in enumerate(square):
-        own: list[int] = []
+        factor_row: list[int] = []
         for j in range(i):
-            rest = _minus_products(p, kind, row[j], own, factor[j][:j])
-            own.append(p.add("div", kind, rest, factor[j][j]))
-        rest = _minus_products(p, kind, row[i], own, own)
+            rest = _minus_products(p, kind, row[j], factor_row, factor[j][:j])
+            factor_row.append(p.add("div", kind, rest, factor[j][j]))
+        rest = _minus_products(p, kind, row[i], factor_row, factor_row)
         wrong.append(p.add("not", "b", p.add("gt", "b", rest, zero)))
-        factor.append([*own, p.add("sqrt", kind, rest), *([zero] * (len(square) - 1 - i))])
+        factor.append([*factor_row, p.add("sqrt", kind, rest), *([zero] * (len(square) - 1 - i))])
     return factor, _first(p, wrong)
 
 
@@ -212,9 +211,9 @@ def _lower(rec: Values, x: Tensor, kind: str, upper: bool) -> np.ndarray:
 @rule("linalg_cholesky_ex")
 def _cholesky_ex(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind = rec.program, kind_of(result[0].dtype)
-    made = _each(lambda x: _cholesky(p, kind, x), _lower(rec, a["self"], kind, a["upper"]))
-    factors = [_transposed(factor) if a["upper"] else factor for factor, _ in made]
-    return [_value(rec, factors, result[0]), _value(rec, [info for _, info in made], result[1])]
+    triangles = _each(lambda x: _cholesky(p, kind, x), _lower(rec, a["self"], kind, a["upper"]))
+    factors = [_transposed(factor) if a["upper"] else factor for factor, _ in triangles]
+    return [_value(rec, factors, result[0]), _value(rec, [info for _, info in triangles], result[1])]
 
 
 def _with_factor(p: Program, kind: str, lower: Matrix, right: Matrix) -> Matrix:
@@ -226,8 +225,8 @@ def _with_factor(p: Program, kind: str, lower: Matrix, right: Matrix) -> Matrix:
 def _cholesky_solve(rec: Values, a: Arguments, result: Tensor) -> Result:
     p, kind = rec.program, kind_of(result.dtype)
     lower = _lower(rec, a["input2"], kind, a["upper"])
-    made = _each(lambda x, y: _with_factor(p, kind, x, y), lower, _matrices(rec, a["self"], kind))
-    return _value(rec, made, result)
+    solutions = _each(lambda x, y: _with_factor(p, kind, x, y), lower, _matrices(rec, a["self"], kind))
+    return _value(rec, solutions, result)
 
 
 @rule("cholesky_inverse")
@@ -244,15 +243,15 @@ def _solve_triangular(rec: Values, a: Arguments, result: Tensor) -> Result:
     if not left:  # x @ A = B
         x, y, upper = np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2), not upper
     solve = _back if upper else _forward
-    made = _each(lambda u, v: solve(p, kind, u, v, a["unitriangular"]), x, y)
-    return _value(rec, made if left else [_transposed(solution) for solution in made], result)
+    solutions = _each(lambda u, v: solve(p, kind, u, v, a["unitriangular"]), x, y)
+    return _value(rec, solutions if left else [_transposed(solution) for solution in solutions], result)
 
 
 @rule("diag_embed")
 def _diag_embed(rec: Values, a: Arguments, result: Tensor) -> Result:
     kind = kind_of(result.dtype)
-    made = np.full(rec.shape(result), rec.program.const(0, kind), dtype=np.int64)
-    diagonal = np.diagonal(made, a["offset"], a["dim1"], a["dim2"])
+    nodes = np.full(rec.shape(result), rec.program.const(0, kind), dtype=np.int64)
+    diagonal = np.diagonal(nodes, a["offset"], a["dim1"], a["dim2"])
     diagonal.flags.writeable = True
     diagonal[...] = rec.nodes(a["self"])
-    return Value.of(made, kind)
+    return Value.of(nodes, kind)

@@ -3,21 +3,24 @@
 import contextlib
 import hashlib
 import logging
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import warp as wp
+from filelock import FileLock, Timeout  # torch's own dependency
 
 from envcoder_bench.compile import building
-from envcoder_bench.compile.claims import take
+from envcoder_bench.compile.cache import cache_folder
 from envcoder_bench.compile.warp_kernel import BLOCK, is_built, make_kernel, target
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.warp_streams import warp_stream
 
 WAIT, POLL = 300.0, 0.2  # seconds for other processes that compile, and between two looks
 AT_ONCE = 512  # kernels: each claim is an open file
+CLAIMS = "claims"  # folder in the cache folder
 _log = logging.getLogger(__name__)
 
 
@@ -26,7 +29,7 @@ def build(codes: Sequence[str], device: torch.device) -> list[str]:
     return build_for(codes, target(str(wp.device_from_torch(device))))
 
 
-def build_for(codes: Sequence[str], own: str) -> list[str]:
+def build_for(codes: Sequence[str], target: str) -> list[str]:
     """Compile kernels that are not in Warp's cache; return the error of each, or an empty text.
 
     Kernels that another process of this machine is compiling are left to it.
@@ -37,14 +40,14 @@ def build_for(codes: Sequence[str], own: str) -> list[str]:
     errors: dict[str, str] = {}
     began = time.monotonic()
     until, tell_at = began + WAIT, began + building.TELL_AFTER
-    missing = _missing(codes, own)
+    missing = _missing(codes, target)
     while missing:
         with contextlib.ExitStack() as claims:
             mine = _claim(missing, claims) if time.monotonic() < until else missing
-            wanted = _missing(mine, own)  # another process may have compiled them meanwhile
+            wanted = _missing(mine, target)  # another process may have compiled them meanwhile
             if wanted:
-                errors.update(zip(wanted, building.build(wanted, own)))
-        missing = _missing([code for code in missing if code not in set(mine)], own)
+                errors.update(zip(wanted, building.build(wanted, target)))
+        missing = _missing([code for code in missing if code not in set(mine)], target)
         if missing and not mine:
             if time.monotonic() >= tell_at:
                 waited, tell_at = time.monotonic() - began, tell_at + building.TELL_EVERY
@@ -54,8 +57,8 @@ def build_for(codes: Sequence[str], own: str) -> list[str]:
     return [errors.get(code, "") for code in codes]
 
 
-def _missing(codes: Sequence[str], own: str) -> list[str]:
-    return [code for code in codes if not is_built(make_kernel(code), own)]
+def _missing(codes: Sequence[str], target: str) -> list[str]:
+    return [code for code in codes if not is_built(make_kernel(code), target)]
 
 
 def _claim(codes: Sequence[str], claims: contextlib.ExitStack) -> list[str]:
@@ -64,7 +67,7 @@ def _claim(codes: Sequence[str], claims: contextlib.ExitStack) -> list[str]:
     for code in dict.fromkeys(codes):
         if len(mine) == AT_ONCE:
             break
-        release = take(hashlib.sha256(code.encode()).hexdigest()[:32])
+        release = take_claim(hashlib.sha256(code.encode()).hexdigest()[:32])
         if release is not None:
             claims.callback(release)
             mine.append(code)
@@ -90,3 +93,28 @@ def prepare_launch(kernel: Any, threads: int, table: torch.Tensor) -> Any:
 def launch(prepared: Any, device: torch.device) -> None:
     """Launch on torch's current stream."""
     prepared.launch(warp_stream(device))
+
+
+def take_claim(name: str) -> Callable[[], None] | None:
+    """Claim a kernel by name, so that one process of the machine compiles it.
+
+    Returns a function that releases the claim, or None if another process has it.
+
+    The claim of a process that dies is released. Where files cannot be locked, every claim succeeds.
+    """
+    path = cache_folder() / CLAIMS / f"{name}.lock"
+    lock = FileLock(path, is_singleton=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    except (OSError, NotImplementedError):  # the latter: a file system without locks
+        return lambda: None
+
+    def release() -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # while it is locked: who waits for it looks again
+        lock.release()
+
+    return release

@@ -82,13 +82,13 @@ class Program:
     codes: dict[Any, Any] = field(default_factory=dict, repr=False)
     _known: dict[Node, int] = field(default_factory=dict, repr=False)
 
-    def add(self, op: str, kind: str, *args: int, **given: object) -> int:
+    def add(self, op: str, kind: str, *args: int, **operands: object) -> int:
         """Add a node, or return the same existing one.
 
         Floating-point constants are never shared, so that programs that differ only in constants have the same
         structure, and thus one kernel.
         """
-        node = Node(op, kind, args, **given)  # type: ignore[arg-type]
+        node = Node(op, kind, args, **operands)  # type: ignore[arg-type]
         if op == "const" and kind in FLOATS:
             return self._append(node)
         if node not in self._known:
@@ -120,31 +120,33 @@ class Program:
 
     def cast(self, node: int, kind: str) -> int:
         """Convert a node to another kind; constants are converted immediately."""
-        own = self.nodes[node]
-        if own.kind == kind:
+        origin = self.nodes[node]
+        if origin.kind == kind:
             return node
-        if own.op == "const":
-            return self.const(convert(own.value, kind), kind)
+        if origin.op == "const":
+            return self.const(convert(origin.value, kind), kind)
         return self.add("cast", kind, node)
 
 
 def reachable(program: Program, roots: Sequence[int]) -> list[int]:
     """Return the nodes that the roots depend on, in order."""
-    found, todo = set(roots), list(roots)
+    seen, todo = set(roots), list(roots)
     while todo:
         for arg in program.nodes[todo.pop()].args:
-            if arg not in found:
-                found.add(arg)
+            if arg not in seen:
+                seen.add(arg)
                 todo.append(arg)
-    return sorted(found)
+    return sorted(seen)
 
 
 def pruned(program: Program) -> Program:
     """Return the program without the nodes that no output depends on."""
     order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
-    place = {node: i for i, node in enumerate(order)}
-    nodes = [program.nodes[i]._replace(args=tuple(place[arg] for arg in program.nodes[i].args)) for i in order]
-    outputs = {name: Output([place[i] for i in own.nodes], own.kind) for name, own in program.outputs.items()}
+    position = {node: i for i, node in enumerate(order)}
+    nodes = [program.nodes[i]._replace(args=tuple(position[arg] for arg in program.nodes[i].args)) for i in order]
+    outputs = {
+        name: Output([position[i] for i in result.nodes], result.kind) for name, result in program.outputs.items()
+    }
     return Program(nodes, outputs, [program.lines[i] for i in order] if program.lines else [])
 
 
@@ -194,8 +196,8 @@ class Value:
             raise Escape(self.unknown)
         if not self.own:
             raise Escape("changes a tensor that outlives the call")
-        for place, node in zip(self.index.reshape(-1), np.broadcast_to(nodes, self.index.shape).reshape(-1)):
-            self.storage[place] = int(node)
+        for position, node in zip(self.index.reshape(-1), np.broadcast_to(nodes, self.index.shape).reshape(-1)):
+            self.storage[position] = int(node)
 
 
 def kind_of(dtype: torch.dtype) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from envcoder_bench.compile.decompositions import decomposition
-from envcoder_bench.compile.exits import CALLERS, Exits
+from envcoder_bench import torch_utils
+from envcoder_bench.compat.torch_decompositions import decomposition
 from envcoder_bench.compile.program import (
     FLOATS,
     MAX_NODES,
@@ -25,8 +26,17 @@ from envcoder_bench.compile.program import (
     Untraceable,
     pruned,
 )
-from envcoder_bench.compile.rules import RULES, UNSUPPORTED, Result
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import RULES, UNSUPPORTED, Result, Values
+
+# what takes a tensor's numbers or size to Python without an operator
+CALLERS = ("apply_", "map_", "map2_")
+_EXITS = {getattr(Tensor, name): name for name in ("numpy", "tolist", "__array__", "__dlpack__", *CALLERS)}
+_SIZES = {
+    *(getattr(Tensor, name) for name in ("size", "__len__", "numel", "nelement", "stride", "__iter__", "__repr__")),
+    *(getattr(Tensor, name).__get__ for name in ("shape", "nbytes")),
+    torch.numel,
+}
+_HELPERS = torch_utils.__file__  # these functions use sizes only as shapes
 
 
 class Recorder(Values, TorchDispatchMode):
@@ -60,16 +70,16 @@ class Recorder(Values, TorchDispatchMode):
     def finished(self, outputs: dict[str, Output]) -> Program | Fault:
         """Return the program of these outputs, without other nodes, or the fault that prevents it."""
         fault = self.fault or self.unknown(outputs.values())
-        count = sum(len(own.nodes) for own in outputs.values())
+        count = sum(len(output.nodes) for output in outputs.values())
         if fault is None and count > MAX_NODES:
             fault = None, f"returns {count} numbers for one environment; programs have at most {MAX_NODES}"
         self._raise_as_nan(outputs)
         self.program.outputs = outputs
         if fault is not None:
             return fault
-        made = pruned(self.program)
-        made.sized = self._sized
-        return made
+        program = pruned(self.program)
+        program.sized = self._sized
+        return program
 
     def _raise_as_nan(self, outputs: dict[str, Output]) -> None:
         """Make all floating-point outputs NaN where an index is beyond its tensor.
@@ -81,13 +91,13 @@ class Recorder(Values, TorchDispatchMode):
         if not tests:
             return
         raises = functools.reduce(lambda x, y: p.add("or", "b", x, y), tests)
-        for own in outputs.values():
-            for i, node in enumerate(own.nodes):
+        for output in outputs.values():
+            for i, node in enumerate(output.nodes):
                 kind = p.nodes[node].kind
                 if kind in FLOATS:
                     inf = p.const(math.inf, kind)
                     nan = p.add("sub", kind, inf, inf)  # as a constant, NaN would differ from itself
-                    own.nodes[i] = p.add("select", kind, raises, nan, node)
+                    output.nodes[i] = p.add("select", kind, raises, nan, node)
 
     # recording
 
@@ -114,10 +124,10 @@ class Recorder(Values, TorchDispatchMode):
         self._attempt(func._schema.name, lambda: self._record(func, args, kwargs, result), (*args, *kwargs.values()))
         return result
 
-    def _attempt(self, name: str, write: Callable[[], None], given: Sequence[Any]) -> None:
+    def _attempt(self, name: str, write: Callable[[], None], arguments: Sequence[Any]) -> None:
         """Record a step, or the reason why it cannot be recorded; the traced function must not see the exception.
 
-        If one of the ``given`` tensors is unknown, the reason is that of the tensor.
+        If one of the tensors in ``arguments`` is unknown, the reason is that of the tensor.
         """
         if self.fault is not None or self._writing:
             return
@@ -125,7 +135,7 @@ class Recorder(Values, TorchDispatchMode):
         try:
             write()
         except Exception as error:
-            self.fault = self.cause(given) or (self.program.line, _reason(name, error))
+            self.fault = self.cause(arguments) or (self.program.line, _reason(name, error))
         finally:
             self._writing = False
 
@@ -147,21 +157,24 @@ class Recorder(Values, TorchDispatchMode):
         self._attempt(name, check, [tensor])
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        # arguments by name, and the tensor that is written to, if any
         name, parameters, defaults = _signature(func)
-        given = {**defaults, **dict(zip(parameters, args)), **kwargs}
-        target = given.get("out")
+        arguments = {**defaults, **dict(zip(parameters, args)), **kwargs}
+        target = arguments.get("out")
         if isinstance(target, Tensor):
             self.value(target)
         elif name.endswith("_") and not name.endswith("__") and name not in RULES:
-            name, target = name[:-1], given["self"]
+            name, target = name[:-1], arguments["self"]
+        # constants if all inputs are known, else the operator's rule, else the operators that it consists of
         try:
-            made = self._folded(func, given, result)
-            if made is None:
-                own = RULES.get(name)
-                made = own(self, given, result) if own else self._decomposed(func, name, args, kwargs)
-            self._keep(func, target, result, made)
+            value = self._folded(func, arguments, result)
+            if value is None:
+                rule = RULES.get(name)
+                value = rule(self, arguments, result) if rule else self._decomposed(func, name, args, kwargs)
+            self._keep(func, target, result, value)
         except Escape:
             raise
+        # no value: an unknown number, which is a fault only where an output or the control flow depends on it
         except Exception as error:
             cause = self.cause((*args, *kwargs.values()))
             self.program.line, reason = cause or (self.program.line, _reason(func._schema.name, error))
@@ -176,27 +189,28 @@ class Recorder(Values, TorchDispatchMode):
         self._writing = False
         super().__enter__()
         try:
-            made = steps(*args, **{name: x for name, x in kwargs.items() if name != "out"})
+            tensors = steps(*args, **{name: x for name, x in kwargs.items() if name != "out"})
         finally:
             super().__exit__(None, None, None)
             self._writing = True
         if self.fault is not None:
             (_, reason), self.fault = self.fault, None
             raise Untraceable(reason)
-        return self.value(made) if isinstance(made, Tensor) else [self.value(x) for x in made]
+        return self.value(tensors) if isinstance(tensors, Tensor) else [self.value(x) for x in tensors]
 
-    def _keep(self, func: Any, target: Any, result: Any, made: Result) -> None:
+    def _keep(self, func: Any, target: Any, result: Any, values: Result) -> None:
         """Store the values of an operator's results, or of the ``target`` it wrote to."""
         if isinstance(target, Tensor):
-            own = self.value(target)
+            # in place or out=: write through to the storage, which other tensors may share
+            stored = self.value(target)
             if torch.Tag.inplace_view in func.tags:  # changes the view, not the storage
-                self.store(target, self.checked(target, made))  # type: ignore[arg-type]
+                self.store(target, self.checked(target, values))  # type: ignore[arg-type]
                 return
-            own.write(self.cast(made, own.kind).nodes)  # type: ignore[arg-type]
+            stored.write(self.cast(values, stored.kind).nodes)  # type: ignore[arg-type]
             return
         if isinstance(result, Tensor):
-            result, made = (result,), (made,)  # type: ignore[assignment]
-        for tensor, value in zip(result, made) if isinstance(result, (tuple, list)) else ():  # type: ignore[arg-type]
+            result, values = (result,), (values,)  # type: ignore[assignment]
+        for tensor, value in zip(result, values) if isinstance(result, (tuple, list)) else ():  # type: ignore[arg-type]
             if value is not None and not self.has_value(tensor):
                 self.store(tensor, self.checked(tensor, value))
 
@@ -209,12 +223,12 @@ class Recorder(Values, TorchDispatchMode):
         if isinstance(target, Tensor):
             result = target
         self._sized = True  # the number of results may be that of environments
-        made = list(result) if isinstance(result, (tuple, list)) else [result]
-        only_tensors = bool(made) and all(isinstance(x, Tensor) for x in made)
+        tensors = list(result) if isinstance(result, (tuple, list)) else [result]
+        only_tensors = bool(tensors) and all(isinstance(x, Tensor) for x in tensors)
         if not only_tensors or torch.Tag.inplace_view in func.tags or _shape_depends_on_numbers(func):
             raise Escape(reason)
         try:
-            for tensor in made:
+            for tensor in tensors:
                 if isinstance(target, Tensor):
                     self.value(tensor).write(np.array(self.program.unknown(self.value(tensor).kind, reason)))
                 elif not self.has_value(tensor):
@@ -222,15 +236,17 @@ class Recorder(Values, TorchDispatchMode):
         except Untraceable as error:  # neither its shape nor its kind is traceable
             raise Escape(reason) from error
 
-    def _folded(self, func: Any, given: dict[str, Any], result: Any) -> Result | None:
+    def _folded(self, func: Any, arguments: dict[str, Any], result: Any) -> Result | None:
         """Return the numbers of ``result`` as constants if it is computed from known numbers only."""
+        # all tensor arguments, none of which may have an axis of environments
         sources: list[Tensor] = []
-        for x in given.values():
+        for x in arguments.values():
             for y in x if isinstance(x, (tuple, list)) else (x,):
                 if isinstance(y, Tensor):
                     if self.axis(y) is not None:  # the usual case
                         return None
                     sources.append(y)
+        # random operators, views and results with environments are recorded as such
         many = result is None or isinstance(result, (tuple, list))
         returned: list[Any] = list(result or ()) if many else [result]
         if torch.Tag.nondeterministic_seeded in func.tags or not sources:
@@ -241,8 +257,8 @@ class Recorder(Values, TorchDispatchMode):
             return None  # a view: writes to it must reach its base
         if not all(self.is_known(x) for x in sources):
             return None
-        made = [self.numbers(x) for x in returned]
-        return made if many else made[0]
+        constants = [self.numbers(x) for x in returned]
+        return constants if many else constants[0]
 
 
 @functools.cache
@@ -273,3 +289,28 @@ def _shape_depends_on_numbers(func: Any) -> bool:
     For an index this is so only if it is a mask, which its rule checks.
     """
     return torch.Tag.dynamic_output_shape in func.tags and func._schema.name != "aten::index"
+
+
+class Exits(TorchFunctionMode):
+    """Reports methods that give a tensor's numbers or size to Python without an operator.
+
+    Args:
+        numbers: called with a tensor and the name of a method that gives its numbers.
+        size: called where a tensor is asked for its size.
+    """
+
+    def __init__(self, numbers: Callable[[Tensor, str], None], size: Callable[[], None]) -> None:
+        super().__init__()
+        self._numbers, self._size = numbers, size
+        self.depth = 0  # of nested calls
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func in _EXITS:
+            self._numbers(args[0], _EXITS[func])
+        elif func in _SIZES and sys._getframe(1).f_code.co_filename != _HELPERS:
+            self._size()
+        self.depth += 1
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.depth -= 1

@@ -1,4 +1,4 @@
-"""Rules for operators that combine numbers of one environment: sums, norms, extremes, matrix products."""
+"""Rules for operators that combine or sort the numbers of one environment: sums, norms, extremes, matrix products."""
 
 import functools
 import itertools
@@ -10,11 +10,14 @@ from torch import Tensor
 
 from envcoder_bench.compile.pointwise import power
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.rules import Arguments, Result, rule
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import Arguments, Result, Values, rule
 
 Fold = Callable[[list[int]], int]
 _JOINS = "joins the environments of the group (a sum or mean over all of them, say)"
+
+Row = list[int]
+MAX_SORTED = 32  # numbers; the number of comparisons grows with its square
+_ORDERS = "puts the environments of the group in order"
 
 
 def _reduced(rec: Values, x: Tensor, dims: Any, kind: str, fold: Fold, result: Tensor) -> Value:
@@ -24,8 +27,8 @@ def _reduced(rec: Values, x: Tensor, dims: Any, kind: str, fold: Fold, result: T
     chosen = [rec.inner_axis(x, dim, _JOINS) for dim in chosen] if x.dim() else []
     kept = [dim for dim in range(x.dim()) if dim not in chosen]
     rows = np.transpose(nodes, kept + chosen).reshape(int(np.prod([nodes.shape[dim] for dim in kept])), -1)
-    made = np.array([fold(row) for row in rows.tolist()], dtype=np.int64)
-    return Value.of(made.reshape(rec.shape(result)), kind_of(result.dtype))
+    folded = np.array([fold(row) for row in rows.tolist()], dtype=np.int64)
+    return Value.of(folded.reshape(rec.shape(result)), kind_of(result.dtype))
 
 
 def _folded(p: Program, op: str, kind: str, nodes: Sequence[int]) -> int:
@@ -85,19 +88,22 @@ _define("var", _variance)
 def _variance_and_mean(rec: Values, a: Arguments, result: Any) -> Result:
     p, kind, dim = rec.program, rec.value(a["self"]).kind, a.get("dim")
     return [
-        _reduced(rec, a["self"], dim, kind, lambda row, f=fold: f(p, kind, a, row), made)
-        for fold, made in zip((_variance, _mean), result)
+        _reduced(rec, a["self"], dim, kind, lambda row, f=fold: f(p, kind, a, row), tensor)
+        for fold, tensor in zip((_variance, _mean), result)
     ]
 
 
 def _extreme(p: Program, kind: str, op: str, row: Sequence[int]) -> list[int]:
     """Return the extreme of a row and its first position (NaN counts as the extreme, as in torch)."""
-    best, place = row[0], p.const(0, "i64")
+    best, position = row[0], p.const(0, "i64")
     for i, x in enumerate(row[1:], start=1):
         is_nan, was_nan = p.add("ne", "b", x, x), p.add("ne", "b", best, best)
         better = p.add("and", "b", p.add("or", "b", p.add(op, "b", x, best), is_nan), p.add("not", "b", was_nan))
-        best, place = p.add("select", kind, better, x, best), p.add("select", "i64", better, p.const(i, "i64"), place)
-    return [best, place]
+        best, position = (
+            p.add("select", kind, better, x, best),
+            p.add("select", "i64", better, p.const(i, "i64"), position),
+        )
+    return [best, position]
 
 
 def _define_extreme(name: str, op: str, arg: bool) -> None:
@@ -107,12 +113,12 @@ def _define_extreme(name: str, op: str, arg: bool) -> None:
         if isinstance(result, Tensor) and not arg:  # over everything
             return _reduced(rec, a["self"], None, kind, lambda row: _folded(p, fold, kind, row), result)
         values, places = (None, result) if arg else result
-        own = [
-            _reduced(rec, a["self"], a.get("dim"), kind, lambda row, i=i: _extreme(p, kind, op, row)[i], made)
-            for i, made in ((0, values), (1, places))
-            if made is not None
+        reduced = [
+            _reduced(rec, a["self"], a.get("dim"), kind, lambda row, i=i: _extreme(p, kind, op, row)[i], tensor)
+            for i, tensor in ((0, values), (1, places))
+            if tensor is not None
         ]
-        return own[0] if arg else own
+        return reduced[0] if arg else reduced
 
 
 for _name, _op in (("max", "gt"), ("min", "lt")):
@@ -123,8 +129,8 @@ for _name, _op in (("max", "gt"), ("min", "lt")):
 def _along(rec: Values, x: Tensor, dim: int, kind: str, change: Callable[[list[int]], list[int]]) -> Value:
     """Replace the numbers along ``dim`` by as many others."""
     moved = np.moveaxis(rec.nodes(x, kind), rec.inner_axis(x, dim, _JOINS), -1)
-    made = np.array([change(row) for row in moved.reshape(-1, moved.shape[-1]).tolist()], dtype=np.int64)
-    return Value.of(np.moveaxis(made.reshape(moved.shape), -1, dim), kind)
+    nodes = np.array([change(row) for row in moved.reshape(-1, moved.shape[-1]).tolist()], dtype=np.int64)
+    return Value.of(np.moveaxis(nodes.reshape(moved.shape), -1, dim), kind)
 
 
 def _define_cumulated(name: str, op: str) -> None:
@@ -183,8 +189,8 @@ def _addmv(rec: Values, a: Arguments, result: Tensor) -> Result:
     product = _product(rec, a["mat"], a["vec"], result, vector=True)
 
     def make(x: int, y: int) -> int:
-        own = [p.add("mul", kind, node, p.const(a[name], kind)) for node, name in ((x, "beta"), (y, "alpha"))]
-        return p.add("add", kind, *own)
+        scaled = [p.add("mul", kind, node, p.const(a[name], kind)) for node, name in ((x, "beta"), (y, "alpha"))]
+        return p.add("add", kind, *scaled)
 
     return rec.elementwise([rec.nodes(a["self"], kind), product.nodes], kind, make, result)
 
@@ -207,11 +213,11 @@ def _product(rec: Values, left: Tensor, right: Tensor, result: Tensor, vector: b
     y = y[:, None] if vector else y
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     x, y = np.broadcast_to(x, batch + x.shape[-2:]), np.broadcast_to(y, batch + y.shape[-2:])
-    made = np.empty((*batch, x.shape[-2], y.shape[-1]), dtype=np.int64)
-    for place in np.ndindex(*made.shape):
-        row, column = x[place[:-1]].tolist(), y[(*place[:-2], slice(None), place[-1])].tolist()
-        made[place] = _total(p, kind, [p.add("mul", kind, u, v) for u, v in zip(row, column)])
-    return Value.of(made.reshape(rec.shape(result)), kind)
+    nodes = np.empty((*batch, x.shape[-2], y.shape[-1]), dtype=np.int64)
+    for position in np.ndindex(*nodes.shape):
+        row, column = x[position[:-1]].tolist(), y[(*position[:-2], slice(None), position[-1])].tolist()
+        nodes[position] = _total(p, kind, [p.add("mul", kind, u, v) for u, v in zip(row, column)])
+    return Value.of(nodes.reshape(rec.shape(result)), kind)
 
 
 @rule("linalg_cross")
@@ -219,14 +225,14 @@ def _cross(rec: Values, a: Arguments, result: Tensor) -> Result:
     dim, kind, p = a.get("dim"), kind_of(result.dtype), rec.program
     dim = rec.inner_axis(result, result.shape.index(3) if dim is None else dim, _JOINS)
     x, y = (np.moveaxis(np.broadcast_to(rec.nodes(a[n], kind), rec.shape(result)), dim, 0) for n in ("self", "other"))
-    made = np.empty(x.shape, dtype=np.int64)
+    nodes = np.empty(x.shape, dtype=np.int64)
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
-        for place in np.ndindex(*x.shape[1:]):
-            one = p.add("mul", kind, int(x[(j, *place)]), int(y[(k, *place)]))
-            two = p.add("mul", kind, int(x[(k, *place)]), int(y[(j, *place)]))
-            made[(i, *place)] = p.add("sub", kind, one, two)
-    return Value.of(np.moveaxis(made, 0, dim), kind)
+        for position in np.ndindex(*x.shape[1:]):
+            one = p.add("mul", kind, int(x[(j, *position)]), int(y[(k, *position)]))
+            two = p.add("mul", kind, int(x[(k, *position)]), int(y[(j, *position)]))
+            nodes[(i, *position)] = p.add("sub", kind, one, two)
+    return Value.of(np.moveaxis(nodes, 0, dim), kind)
 
 
 @rule("_cdist_forward")
@@ -238,8 +244,8 @@ def _distances(rec: Values, a: Arguments, result: Tensor) -> Result:
     x, y = rec.nodes(a["x1"], kind)[..., :, None, :], rec.nodes(a["x2"], kind)[..., None, :, :]
     shape = np.broadcast_shapes(x.shape, y.shape)
     pairs = zip(np.broadcast_to(x, shape).reshape(-1, shape[-1]), np.broadcast_to(y, shape).reshape(-1, shape[-1]))
-    made = [_norm_of(p, kind, a["p"], [p.add("sub", kind, int(u), int(v)) for u, v in zip(*pair)]) for pair in pairs]
-    return Value.of(np.array(made, dtype=np.int64).reshape(rec.shape(result)), kind)
+    norms = [_norm_of(p, kind, a["p"], [p.add("sub", kind, int(u), int(v)) for u, v in zip(*pair)]) for pair in pairs]
+    return Value.of(np.array(norms, dtype=np.int64).reshape(rec.shape(result)), kind)
 
 
 @rule("native_layer_norm")
@@ -253,17 +259,120 @@ def _layer_norm(rec: Values, a: Arguments, result: Any) -> Result:
     means = [_mean(p, kind, {}, row) for row in rows]
     spreads = [_variance(p, kind, {"correction": 0}, row) for row in rows]
     inverse = [power(p, kind, p.add("add", kind, spread, p.const(a["eps"], kind)), -0.5) for spread in spreads]
-    made = [
+    normalized = [
         [p.add("mul", kind, p.add("sub", kind, node, mean), factor) for node in row]
         for row, mean, factor in zip(rows, means, inverse)
     ]
-    normal = np.array(made, dtype=np.int64).reshape(x.shape)
+    normal = np.array(normalized, dtype=np.int64).reshape(x.shape)
     for name, op in (("weight", "mul"), ("bias", "add")):
         if a.get(name) is not None:
             pairs = [normal, rec.nodes(a[name], kind)]
             normal = rec.elementwise(pairs, kind, lambda u, v, op=op: p.add(op, kind, u, v), result[0]).nodes
     rest = [
-        Value.of(np.array(row, dtype=np.int64).reshape(rec.shape(own)), kind)
-        for row, own in zip((means, inverse), result[1:])
+        Value.of(np.array(row, dtype=np.int64).reshape(rec.shape(tensor)), kind)
+        for row, tensor in zip((means, inverse), result[1:])
     ]
     return [Value.of(normal, kind), *rest]
+
+
+# sorting
+
+
+def _comes_before(p: Program, x: int, y: int, descending: bool) -> int:
+    """Return whether ``y`` must be sorted before ``x``, which precedes it; NaN is larger than all numbers."""
+    x, y = (y, x) if descending else (x, y)
+    nan_x, known_y = p.add("ne", "b", x, x), p.add("eq", "b", y, y)
+    return p.add("or", "b", p.add("gt", "b", x, y), p.add("and", "b", nan_x, known_y))
+
+
+def _sorted(p: Program, kind: str, row: Row, descending: bool) -> tuple[Row, Row]:
+    """Return a sorted row and the position of each number before; the sort is stable."""
+    if len(row) > MAX_SORTED:
+        raise Untraceable(f"sorts more than {MAX_SORTED} numbers")
+    values, places = list(row), [p.const(i, "i64") for i in range(len(row))]
+    for last in range(len(row) - 1, 0, -1):
+        for i in range(last):
+            swap = _comes_before(p, values[i], values[i + 1], descending)
+            for nodes, of in ((values, kind), (places, "i64")):
+                x, y = nodes[i], nodes[i + 1]
+                nodes[i], nodes[i + 1] = p.add("select", of, swap, y, x), p.add("select", of, swap, x, y)
+    return values, places
+
+
+def _running(p: Program, kind: str, row: Row, op: str) -> tuple[Row, Row]:
+    """Return the running extreme and the position of its last occurrence."""
+    values, places = [row[0]], [p.const(0, "i64")]
+    for i, x in enumerate(row[1:], start=1):
+        best = values[-1]
+        better = p.add("and", "b", p.add(op, "b", x, best), p.add("eq", "b", best, best))
+        better = p.add("or", "b", better, p.add("ne", "b", x, x))
+        values.append(p.add("select", kind, better, x, best))
+        places.append(p.add("select", "i64", better, p.const(i, "i64"), places[-1]))
+    return values, places
+
+
+def _median(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
+    """Return the lower of the middle numbers; the first NaN if there is one."""
+    values, places = _sorted(p, kind, row, False)
+    middle = [values[(len(row) - 1) // 2], places[(len(row) - 1) // 2]]
+    for i in range(len(row) - 1, -1, -1):
+        is_nan = p.add("ne", "b", row[i], row[i])
+        middle = [
+            p.add("select", kind, is_nan, row[i], middle[0]),
+            p.add("select", "i64", is_nan, p.const(i, "i64"), middle[1]),
+        ]
+    return [middle[0]], [middle[1]]
+
+
+def _pair(rec: Values, a: Arguments, result: Any, change: Callable[[Program, str, Row], tuple[Row, Row]]) -> Result:
+    """Return the values and positions that ``change`` computes from each row along ``dim``."""
+    x: Tensor = a["self"]
+    kind = rec.value(x).kind
+    dim = rec.inner_axis(x, -1 if a.get("dim") is None else a["dim"], _ORDERS)
+    moved = np.moveaxis(rec.nodes(x), dim, -1)
+    rows = [change(rec.program, kind, row) for row in moved.reshape(-1, moved.shape[-1]).tolist()]
+    pair = []
+    for i, tensor in enumerate(result):
+        nodes = np.array([row[i] for row in rows], dtype=np.int64).reshape(*moved.shape[:-1], -1)
+        pair.append(Value.of(np.moveaxis(nodes, -1, dim).reshape(rec.shape(tensor)), kind_of(tensor.dtype)))
+    return pair
+
+
+@rule("sort")
+def _sort(rec: Values, a: Arguments, result: Any) -> Result:
+    return _pair(rec, a, result, lambda p, kind, row: _sorted(p, kind, row, a["descending"]))
+
+
+@rule("topk")
+def _topk(rec: Values, a: Arguments, result: Any) -> Result:
+    def change(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
+        values, places = _sorted(p, kind, row, a["largest"])
+        return values[: a["k"]], places[: a["k"]]
+
+    return _pair(rec, a, result, change)
+
+
+@rule("kthvalue")
+def _kthvalue(rec: Values, a: Arguments, result: Any) -> Result:
+    def change(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
+        values, places = _sorted(p, kind, row, False)
+        return values[a["k"] - 1 : a["k"]], places[a["k"] - 1 : a["k"]]
+
+    return _pair(rec, a, result, change)
+
+
+@rule("median")
+def _median_of(rec: Values, a: Arguments, result: Any) -> Result:
+    if isinstance(result, Tensor):
+        raise Untraceable(_ORDERS)
+    return _pair(rec, a, result, _median)
+
+
+@rule("cummax")
+def _cummax(rec: Values, a: Arguments, result: Any) -> Result:
+    return _pair(rec, a, result, lambda p, kind, row: _running(p, kind, row, "ge"))
+
+
+@rule("cummin")
+def _cummin(rec: Values, a: Arguments, result: Any) -> Result:
+    return _pair(rec, a, result, lambda p, kind, row: _running(p, kind, row, "le"))

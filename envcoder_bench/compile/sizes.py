@@ -33,19 +33,21 @@ def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program |
         programs: the recordings, without nodes that no output depends on.
         sizes: the number of environments of each.
     """
-    first, place = programs[0], _first_difference(programs)
-    if place is not None or any(program.outputs != first.outputs for program in programs):
-        return _line(first, place or 0), _REASON
+    # operations and outputs must be the same for all sizes; only constants may differ
+    first, position = programs[0], _first_difference(programs)
+    if position is not None or any(program.outputs != first.outputs for program in programs):
+        return _line(first, position or 0), _REASON
+    # a formula in the number of environments for each constant that differs
     formulas: dict[int, Formula] = {}
-    known: dict[tuple[object, ...], Formula | None] = {}
-    for place in _varying(programs):
-        kind, values = first.nodes[place].kind, tuple(program.nodes[place].value for program in programs)
-        if (kind, values) not in known:
-            known[kind, values] = next(_formulas(kind, values, sizes), None)
-        found = known[kind, values]
-        if found is None:
-            return _line(first, place), _REASON
-        formulas[place] = found
+    by_values: dict[tuple[object, ...], Formula | None] = {}
+    for position in _varying(programs):
+        kind, values = first.nodes[position].kind, tuple(program.nodes[position].value for program in programs)
+        if (kind, values) not in by_values:
+            by_values[kind, values] = next(_formulas(kind, values, sizes), None)
+        formula = by_values[kind, values]
+        if formula is None:
+            return _line(first, position), _REASON
+        formulas[position] = formula
     return _rewritten(first, formulas)
 
 
@@ -56,28 +58,30 @@ def knows_size(program: Program) -> bool:
 
 def _rewritten(program: Program, formulas: dict[int, Formula]) -> Program:
     """Return the program with formulas in place of constants."""
-    made, places = Program(), []
-    for place, node in enumerate(program.nodes):
-        made.line = _line(program, place)
-        if place in formulas:
-            places.append(formulas[place](made, made.add("rows", "i64")))
+    rewritten, places = Program(), []
+    for position, node in enumerate(program.nodes):
+        rewritten.line = _line(program, position)
+        if position in formulas:
+            places.append(formulas[position](rewritten, rewritten.add("rows", "i64")))
         else:
             args, rest = [places[arg] for arg in node.args], (node.value, node.name, node.column)
-            places.append(made.add(node.op, node.kind, *args, value=rest[0], name=rest[1], column=rest[2]))
-    made.outputs = {name: Output([places[i] for i in own.nodes], own.kind) for name, own in program.outputs.items()}
-    return made
+            places.append(rewritten.add(node.op, node.kind, *args, value=rest[0], name=rest[1], column=rest[2]))
+    rewritten.outputs = {
+        name: Output([places[i] for i in output.nodes], output.kind) for name, output in program.outputs.items()
+    }
+    return rewritten
 
 
-def _line(program: Program, place: int) -> int | None:
-    return program.lines[place] if place < len(program.lines) else None
+def _line(program: Program, position: int) -> int | None:
+    return program.lines[position] if position < len(program.lines) else None
 
 
 def _first_difference(programs: Sequence[Program]) -> int | None:
     """Return the first position at which programs differ in more than the value of a constant."""
     count = min(len(program.nodes) for program in programs)
-    for place, nodes in enumerate(zip(*(program.nodes for program in programs))):
+    for position, nodes in enumerate(zip(*(program.nodes for program in programs))):
         if len({_without_constant(node) for node in nodes}) > 1:
-            return place
+            return position
     return None if all(len(program.nodes) == count for program in programs) else count - 1
 
 
@@ -88,7 +92,9 @@ def _without_constant(node: Node) -> Node:
 def _varying(programs: Sequence[Program]) -> list[int]:
     """Return the positions of constants that are not bitwise equal (NaN equals itself)."""
     pairs = enumerate(zip(*(program.nodes for program in programs)))
-    return [place for place, nodes in pairs if nodes[0].op == "const" and len({_bits(node) for node in nodes}) > 1]
+    return [
+        position for position, nodes in pairs if nodes[0].op == "const" and len({_bits(node) for node in nodes}) > 1
+    ]
 
 
 def _bits(node: Node) -> object:
@@ -105,7 +111,7 @@ def _formulas(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iter
         counts = [count(size) for size in sizes]
         slope, rest = divmod(wanted[1] - wanted[0], counts[1] - counts[0] or 1)
         offset = wanted[0] - slope * counts[0]
-        if slope and rest == 0 and [slope * own + offset for own in counts] == wanted:
+        if slope and rest == 0 and [slope * n + offset for n in counts] == wanted:
             yield partial(_linear, kind=kind, slope=slope, make=make, offset=offset)
 
 
@@ -125,10 +131,10 @@ def _counts(wanted: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[Count
         small = divisor <= MAX_SHARE
         for k in range(1, divisor if small else 2):
             for offset in range(divisor) if small else (0, divisor - 1):
-                own = (k, offset, divisor)
+                count = (k, offset, divisor)
                 yield (
-                    lambda n, own=own: (own[0] * n + own[1]) // own[2],
-                    lambda p, n, own=own: _quotient(p, _plus(p, _times(p, n, own[0]), own[1]), own[2]),
+                    lambda n, count=count: (count[0] * n + count[1]) // count[2],
+                    lambda p, n, count=count: _quotient(p, _plus(p, _times(p, n, count[0]), count[1]), count[2]),
                 )
     for divisor in divisors:
         yield (
@@ -163,7 +169,7 @@ def _products(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iter
             exact = value / size if op == "mul" else value * (size + offset)
             for factor in (exact, float(f"{exact:.9g}"), float(f"{exact:.6g}")):
                 results = [factor * n if op == "mul" else factor / (n + offset) for n in sizes]
-                if [_rounded(result, kind) for result in results] == [_rounded(own, kind) for own in values]:
+                if [_rounded(result, kind) for result in results] == [_rounded(number, kind) for number in values]:
                     yield _product(kind, op, factor, offset)
 
 

@@ -7,8 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import FLOATS, Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.rules import Arguments, Result, rule
-from envcoder_bench.compile.values import Values
+from envcoder_bench.compile.values import Arguments, Result, Values, rule
 
 _PICKS = "picks single environments of the group"
 _MIXES = "mixes the axis of environments with others"
@@ -244,10 +243,10 @@ def _arange(rec: Values, a: Arguments, result: Tensor) -> Result:
         return _known(rec, result)
     if "steps" in a or "n" in a:
         raise Untraceable("numbers the environments in a way that depends on how many there are")
-    lane, (own,), start, step = p.add("lane", "i64"), rec.shape(result), a.get("start") or 0, a.get("step") or 1
-    places = [lane] if own == 1 else [_line(p, "i64", lane, own, i) for i in range(own)]
-    made = [_line(p, kind, p.cast(place, kind), step, start) for place in places]
-    return Value.of(np.array(made), kind)
+    lane, (length,), start, step = p.add("lane", "i64"), rec.shape(result), a.get("start") or 0, a.get("step") or 1
+    places = [lane] if length == 1 else [_line(p, "i64", lane, length, i) for i in range(length)]
+    nodes = [_line(p, kind, p.cast(position, kind), step, start) for position in places]
+    return Value.of(np.array(nodes), kind)
 
 
 @rule("linspace")
@@ -265,8 +264,8 @@ def _linspace(rec: Values, a: Arguments, result: Tensor) -> Result:
     up = p.add("add", kind, start, p.add("mul", kind, step, p.cast(lane, kind)))
     down = p.add("sub", kind, end, p.add("mul", kind, step, p.cast(p.add("sub", "i64", last, lane), kind)))
     early = p.add("lt", "b", lane, p.add("floordiv", "i64", rows, p.const(2, "i64")))
-    made = p.add("select", kind, early, up, down)
-    return Value.of(np.array([p.add("select", kind, p.add("eq", "b", rows, one), start, made)]), kind)
+    node = p.add("select", kind, early, up, down)
+    return Value.of(np.array([p.add("select", kind, p.add("eq", "b", rows, one), start, node)]), kind)
 
 
 def _define_triangle(name: str, keep: Callable[[np.ndarray, int], np.ndarray]) -> None:

@@ -15,10 +15,8 @@ from torch import Tensor
 from envcoder_bench.compile import (  # noqa: F401  (their rules)
     indexing,
     linalg,
-    ordering,
     pointwise,
     reductions,
-    special,
     structure,
 )
 from envcoder_bench.compile.cache import FunctionCache
@@ -91,10 +89,12 @@ def trace(
     programs: dict[str, Program] = {}
     refused: list[Untraced] = []
     functions = {stage: shaping.functions[stage] for stage in STAGES if stage in shaping.functions}
+    # by file, a function that keeps values between calls
     keepers = {f.file: f for f in functions.values() if f.stateful_line is not None}
     for stage, kind in STAGES.items():
         function = functions.get(stage)
         if function is None:
+            # the task's own, such as its drives
             default = samples.first(lambda sample, kind=kind: sample.record_default(kind)) if kind.default else None
             if isinstance(default, Program):
                 programs[stage] = default
@@ -108,15 +108,16 @@ def trace(
             line = keeper.stateful_line or keeper.line
             refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
         else:
+            # recorded once for all shapings that have the function
             components = shaping.components if kind.components else ()
             key = (id(function), shaping.action_dim, components)
             if key not in memo.results:
                 memo.results[key] = (function, samples.program(kind, function, components))
-            made = memo.results[key][1]
-            if isinstance(made, Untraced):
-                refused.append(made)
+            result = memo.results[key][1]
+            if isinstance(result, Untraced):
+                refused.append(result)
             else:
-                programs[stage] = made
+                programs[stage] = result
     return replace(shaping, programs=programs), refused
 
 
@@ -136,12 +137,12 @@ class _SampleStates(NamedTuple):
         if saved is not None:
             return saved
         incomplete = self.memo.incomplete
-        made = self.first(lambda sample: sample.record(kind, function, components, incomplete))
-        if not isinstance(made, Program):
-            return Untraced(function, made[0] or function.line, made[1])
+        result = self.first(lambda sample: sample.record(kind, function, components, incomplete))
+        if not isinstance(result, Program):
+            return Untraced(function, result[0] or function.line, result[1])
         if cache is not None:
-            cache.save(made, function, *parts)
-        return made
+            cache.save(result, function, *parts)
+        return result
 
     def first(self, record: Callable[[SampleState], Any]) -> Any:
         """Return the program from the first device on which recording succeeds, else the fault on the first device."""
@@ -154,21 +155,21 @@ class _SampleStates(NamedTuple):
 
     def _recorded(self, device: str, record: Callable[[SampleState], Recorded]) -> Recorded:
         """Return a program for any number of environments; record with several sizes if it may depend on them."""
-        made: list[Program] = []
+        programs: list[Program] = []
         for rows in SIZES:
             one = record(self._sample(device, rows))
             if not isinstance(one, Program):
                 return one
-            made.append(one)
-            if not one.sized or (len(made) == 2 and equal(*made)):
+            programs.append(one)
+            if not one.sized or (len(programs) == 2 and equal(*programs)):
                 return one
-        return for_any_size(made, SIZES)
+        return for_any_size(programs, SIZES)
 
     def _sample(self, device: str, rows: int) -> SampleState:
         key = (device, rows, self.action_dim)
         if key not in self.memo.samples:
-            own = SampleState(self.state, self.constants, self.task, torch.device(device), self.action_dim, rows)
-            self.memo.samples[key] = own
+            sample = SampleState(self.state, self.constants, self.task, torch.device(device), self.action_dim, rows)
+            self.memo.samples[key] = sample
         return self.memo.samples[key]
 
 
@@ -194,28 +195,28 @@ class SampleState:
 
     def given(self) -> StateDict:
         """Return a copy of the state for one function, which may modify it."""
-        own = {key: x.clone() for key, x in self.state.items()}
-        return StateDict({**own, **own_constants(self.constants, self.device)})
+        copies = {key: x.clone() for key, x in self.state.items()}
+        return StateDict({**copies, **own_constants(self.constants, self.device)})
 
     def record_default(self, kind: Kind) -> Recorded:
         """Return the program of the task's default for a missing function, or a fault."""
-        given, action = self.given(), self.action.clone()
-        call = partial(getattr(self.task, kind.default), action, given)
-        return self._run(call, None, given, action, kind, (), False)
+        state, action = self.given(), self.action.clone()
+        call = partial(getattr(self.task, kind.default), action, state)
+        return self._run(call, None, state, action, kind, (), False)
 
     def record(
         self, kind: Kind, function: CandidateFunction, components: tuple[str, ...], incomplete: bool = False
     ) -> Recorded:
         """Return the program of a function, or a fault; if ``incomplete``, without untraceable components."""
-        given, action = self.given(), self.action.clone()
-        call = bind(function, given, action if kind.acts else None)
-        return self._run(call, function, given, action, kind, components, incomplete)
+        state, action = self.given(), self.action.clone()
+        call = bind(function, state, action if kind.acts else None)
+        return self._run(call, function, state, action, kind, components, incomplete)
 
     def _run(
         self,
         call: Callable[[], object],
         function: CandidateFunction | None,
-        given: StateDict,
+        state: StateDict,
         action: Tensor,
         kind: Kind,
         components: tuple[str, ...],
@@ -224,7 +225,7 @@ class SampleState:
         recorder = Recorder(self.rows, "" if function is None else function.file)
         draws = function is not None and function.random_line is not None
         seed, step = (torch.full((), x, dtype=torch.int64, device=self.device) for x in (7, 11))
-        for name, x in {**{key: given[key] for key in self.state}, ACTION: action}.items():
+        for name, x in {**{key: state[key] for key in self.state}, ACTION: action}.items():
             recorder.load(x, name)
         recorder.scalar(seed, "seed")
         recorder.scalar(step, "step")
@@ -237,8 +238,8 @@ class SampleState:
             if recorder.fault is not None:
                 return recorder.fault
             for name, x in self.parts(kind, value, components).items():
-                own = recorder.value(x)
-                outputs[name] = Output(own.nodes.reshape(-1).tolist(), own.kind)
+                recorded = recorder.value(x)
+                outputs[name] = Output(recorded.nodes.reshape(-1).tolist(), recorded.kind)
         except FAULTS as error:
             return None, f"raises {one_line(error)} with {self.rows} environments: use x.shape[0], not a fixed number"
         for i, name in enumerate(components):
@@ -251,9 +252,12 @@ class SampleState:
 
     def parts(self, kind: Kind, value: object, components: tuple[str, ...]) -> dict[str, Tensor]:
         """Return the tensors of a function's return value by the names of a program's outputs."""
-        made, named = returned(kind, value, kind.parts(self.task), self.rows, self.device.type == "cuda")
+        tensors, named = returned(kind, value, kind.parts(self.task), self.rows, self.device.type == "cuda")
         if not named:
-            return made
+            return tensors
         # components as returned: 0-d components are not expanded yet
-        own = {str(name): torch.as_tensor(x, device=self.device) for name, x in value[1].items()}  # type: ignore[index]
-        return {**made, **{f"component{i}": own[name] for i, name in enumerate(components) if name in own}}
+        named_parts = {str(name): torch.as_tensor(x, device=self.device) for name, x in value[1].items()}  # type: ignore[index]
+        return {
+            **tensors,
+            **{f"component{i}": named_parts[name] for i, name in enumerate(components) if name in named_parts},
+        }

@@ -1,4 +1,4 @@
-"""The values of tensors while a function is recorded: the nodes of a program, for one environment."""
+"""The values of tensors while a function is recorded, and the registry of the rules that compute new ones."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.program import (
+    Escape,
     Fault,
     Number,
     Output,
@@ -55,9 +56,9 @@ class Values:
     def value(self, tensor: Tensor) -> Value:
         """Return the value of a tensor; one that is neither from the state nor created by the call is a constant."""
         if not self.has_value(tensor):
-            made = self._loaded(tensor) if id(tensor) in self._inputs else self._constant(tensor)
-            made.own = False
-            self.store(tensor, made)
+            value = self._loaded(tensor) if id(tensor) in self._inputs else self._constant(tensor)
+            value.own = False
+            self.store(tensor, value)
         return self._values[id(tensor)][1]
 
     def _loaded(self, tensor: Tensor) -> Value:
@@ -85,7 +86,7 @@ class Values:
     def is_known(self, tensor: Tensor) -> bool:
         """Return whether the numbers of a tensor depend neither on the state nor on random numbers."""
         value = self.value(tensor)
-        return all(self.program.is_const(value.storage[place]) for place in value.index.reshape(-1).tolist())
+        return all(self.program.is_const(value.storage[position]) for position in value.index.reshape(-1).tolist())
 
     def has_value(self, tensor: Tensor) -> bool:
         """Return whether the tensor's value was stored."""
@@ -116,14 +117,14 @@ class Values:
 
     def _unknown(self, nodes: Sequence[int]) -> Fault | None:
         wanted = reachable(self.program, nodes)
-        found = next((place for place in wanted if self.program.nodes[place].op == "unknown"), None)
-        return None if found is None else (self.program.lines[found], self.program.nodes[found].name)
+        node = next((each for each in wanted if self.program.nodes[each].op == "unknown"), None)
+        return None if node is None else (self.program.lines[node], self.program.nodes[node].name)
 
-    def cause(self, given: Sequence[Any]) -> Fault | None:
+    def cause(self, arguments: Sequence[Any]) -> Fault | None:
         """Return the line and the reason of the first unknown number among an operator's arguments."""
-        tensors = [y for x in given for y in (x if isinstance(x, (tuple, list)) else (x,)) if isinstance(y, Tensor)]
-        known = [self._values[id(x)][1].nodes.reshape(-1) for x in tensors if self.has_value(x)]
-        return self._unknown([int(node) for own in known for node in own])
+        tensors = [y for x in arguments for y in (x if isinstance(x, (tuple, list)) else (x,)) if isinstance(y, Tensor)]
+        arrays = [self._values[id(x)][1].nodes.reshape(-1) for x in tensors if self.has_value(x)]
+        return self._unknown([int(node) for array in arrays for node in array])
 
     # what the rules of operators use
 
@@ -173,10 +174,10 @@ class Values:
         if all(program.is_const(node) for x in flat for node in x):
             axis = self.axis(result)
             one = result if axis is None else result.narrow(axis, 0, shape[axis])
-            made: list[int] = [program.const(x, kind) for x in one.reshape(-1).tolist()]
+            nodes_made: list[int] = [program.const(x, kind) for x in one.reshape(-1).tolist()]
         else:
-            made = [make(*nodes) for nodes in zip(*flat)]
-        return Value.of(np.array(made, dtype=np.int64).reshape(shape), kind)
+            nodes_made = [make(*nodes) for nodes in zip(*flat)]
+        return Value.of(np.array(nodes_made, dtype=np.int64).reshape(shape), kind)
 
 
 def result_kind(*operands: Tensor | Number) -> str:
@@ -184,3 +185,41 @@ def result_kind(*operands: Tensor | Number) -> str:
     if len(operands) == 1:
         return kind_of(operands[0].dtype)  # type: ignore[union-attr]
     return kind_of(torch.result_type(operands[0], operands[1]))
+
+
+Result = Value | Sequence[Value | None]  # None: for a tensor that is not accessible
+Arguments = dict[str, Any]
+Rule = Callable[[Values, Arguments, Any], Result]  # (values, arguments by name, torch's result)
+RULES: dict[str, Rule] = {}  # by the name of the ATen operator
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register the rule that records the operators of these names."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            if name in RULES:
+                raise ValueError(f"operator {name} has a rule already")
+            RULES[name] = function
+        return function
+
+    return register
+
+
+_GENERATOR = "draws from a library's generator"
+_VALUES = "lets its control flow or shapes depend on numbers of the state (if, .item(), a mask as index)"
+_GENERATORS = (
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "uniform", "normal", "bernoulli", "random",
+    "randperm", "multinomial", "exponential", "native_dropout",
+)  # fmt: skip
+UNSUPPORTED = {
+    **dict.fromkeys(_GENERATORS, _GENERATOR),
+    **dict.fromkeys(("nonzero", "masked_select", "is_nonzero", "equal", "_is_all_true", "_is_any_true"), _VALUES),
+}
+
+
+@rule("_local_scalar_dense")
+def _item(rec: Values, a: Arguments, result: Any) -> Result:
+    if not rec.is_known(a["self"]):
+        raise Escape(_VALUES)
+    return []

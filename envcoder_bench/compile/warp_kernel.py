@@ -55,10 +55,10 @@ def kernel_folder() -> Path:
 
 def target(device: str) -> str:
     """Return the target of ``build``: ``cpu``, or a CUDA architecture and the kind of binary, such as ``90 cubin``."""
-    own = wp.get_device(device)
-    if not own.is_cuda:
+    wp_device = wp.get_device(device)
+    if not wp_device.is_cuda:
         return "cpu"
-    return f"{own.get_cuda_compile_arch()} {'ptx' if own.get_cuda_output_format() == 'ptx' else 'cubin'}"
+    return f"{wp_device.get_cuda_compile_arch()} {'ptx' if wp_device.get_cuda_output_format() == 'ptx' else 'cubin'}"
 
 
 def build(code: str, target: str) -> None:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from envcoder_bench.compile import kernels
 from envcoder_bench.compile.c_code import C_TYPES, CCode, write_c
-from envcoder_bench.compile.division import GroupProgram
 from envcoder_bench.compile.interpret import Interpreter
+from envcoder_bench.compile.kernels import GroupProgram
 from envcoder_bench.compile.program import ACTION, KINDS, Program
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.env.components import Components

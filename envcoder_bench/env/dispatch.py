@@ -17,8 +17,8 @@ from envcoder_bench.core.torch_settings import deterministic_torch, is_determini
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
 from envcoder_bench.env.components import Components, Spread
-from envcoder_bench.env.input_copies import GroupCopies, Guard, device_copies, no_changes
-from envcoder_bench.env.stages import Call, Stage, into
+from envcoder_bench.env.input_copies import GroupCopies, Guard, no_changes
+from envcoder_bench.env.stages import Call, Stage, device_copies, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place

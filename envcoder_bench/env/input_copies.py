@@ -157,22 +157,6 @@ class DeviceCopies:
         return Guard()
 
 
-def device_copies(copies: Sequence[GroupCopies], dead: Tensor, step: Tensor) -> DeviceCopies:
-    """Return what guards the copies on a device.
-
-    Args:
-        copies: those of all groups.
-        dead: ``(num_groups,)`` bool, groups that are left alone; a guard adds those that changed something.
-        step: 0-d int64, the present step.
-    """
-    jobs = [job for group in copies for job in group.jobs if job.copy.numel()]
-    if not jobs:
-        return DeviceCopies()
-    from envcoder_bench.env.warp_guards import WarpDeviceCopies  # Warp takes a while to import
-
-    return WarpDeviceCopies(jobs, dead, step)
-
-
 def is_on_host(x: Tensor) -> bool:
     """Return whether ``GroupCopies`` itself compares a tensor."""
     return x.device.type == "cpu"

@@ -1,7 +1,7 @@
 """The calls of one kind of function for all groups, and the padded buffers that they fill."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from envcoder_bench.compile.program import Program
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.random_calls import FromStream
-from envcoder_bench.env.input_copies import Inputs
+from envcoder_bench.env.input_copies import DeviceCopies, GroupCopies, Inputs
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.kinds import VALUE, Kind, Part
@@ -223,3 +223,19 @@ class Stage:
         for key in self._guarded:
             counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)
         return counts
+
+
+def device_copies(copies: Sequence[GroupCopies], dead: Tensor, step: Tensor) -> DeviceCopies:
+    """Return what guards the copies on a device.
+
+    Args:
+        copies: those of all groups.
+        dead: ``(num_groups,)`` bool, groups that are left alone; a guard adds those that changed something.
+        step: 0-d int64, the present step.
+    """
+    jobs = [job for group in copies for job in group.jobs if job.copy.numel()]
+    if not jobs:
+        return DeviceCopies()
+    from envcoder_bench.env.warp_guards import WarpDeviceCopies  # Warp takes a while to import
+
+    return WarpDeviceCopies(jobs, dead, step)

@@ -38,14 +38,14 @@ def affine_command(env: GroupedVecTask, varying: Collection[str]) -> Affine | No
     origin = _commands(env, torch.zeros(width))
     if not _uniform(origin):
         return None
-    bias, found = origin[0], None
+    bias, fit = origin[0], None
     for step in (step for step in _STEPS if step <= limit):
         columns = [_commands(env, step * torch.eye(width)[k]) for k in range(width)]
         if not all(map(_uniform, columns)):
             return None
         weight = torch.stack([(column[0] - bias) / step for column in columns], dim=1)
-        found = found or _compared(env, weight, bias, min(limit, 1e3))
-    return found if all(env.alive) else None  # a failed function returns zeros
+        fit = fit or _compared(env, weight, bias, min(limit, 1e3))
+    return fit if all(env.alive) else None  # a failed function returns zeros
 
 
 def _scatter(env: GroupedVecTask, keys: Collection[str]) -> None:

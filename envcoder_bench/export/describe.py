@@ -106,7 +106,7 @@ def _command(shaping: Shaping, contract: TaskContract, command: Affine | None) -
 def as_text(description: dict[str, Any]) -> str:
     """Return a description as JSON, with lists of numbers on one line."""
     text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False)
-    return re.sub(r"\[\n\s*([^][{}]*?)\n\s*\]", lambda found: f"[{_JOINT.sub(', ', found[1])}]", text) + "\n"
+    return re.sub(r"\[\n\s*([^][{}]*?)\n\s*\]", lambda match: f"[{_JOINT.sub(', ', match[1])}]", text) + "\n"
 
 
 def _columns(program: Program | None, width: int) -> list[dict[str, Any]] | None:
@@ -115,8 +115,8 @@ def _columns(program: Program | None, width: int) -> list[dict[str, Any]] | None
         return None
     columns = []
     for node in program.outputs[VALUE].nodes:
-        own = [program.nodes[i] for i in reachable(program, [node])]
-        reads = sorted({(each.name, each.column) for each in own if each.op == "load"})
+        nodes = [program.nodes[i] for i in reachable(program, [node])]
+        reads = sorted({(each.name, each.column) for each in nodes if each.op == "load"})
         columns.append({"reads": [list(pair) for pair in reads], "copied": program.nodes[node].op == "load"})
     return columns
 

@@ -56,9 +56,9 @@ def onnx_bytes(policy: ExportedPolicy, obs_dim: int, about: str) -> bytes:
         return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", width])
 
     outputs = [values(name, widths[name]) for name in policy.outputs]
-    made = onnx.helper.make_graph(graph.nodes, "policy", [values(OBS, obs_dim)], outputs, graph.constants)
+    graph_proto = onnx.helper.make_graph(graph.nodes, "policy", [values(OBS, obs_dim)], outputs, graph.constants)
     opset = onnx.helper.make_opsetid("", OPSET)
-    model = onnx.helper.make_model(made, opset_imports=[opset], producer_name="envcoder-bench", doc_string=about)
+    model = onnx.helper.make_model(graph_proto, opset_imports=[opset], producer_name="envcoder-bench", doc_string=about)
     model.ir_version = IR_VERSION  # older runtimes refuse the newest
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()

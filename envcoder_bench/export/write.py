@@ -111,8 +111,8 @@ def _others(about: Path, digest: str) -> dict[str, str]:
     """Return the files of the same policy in other formats, by format, that an earlier export wrote."""
     try:
         before = json.loads(about.read_text(encoding="utf-8"))
-        own = before["files"] if before["policy_sha256"] == digest else {}
-        return {name: own[name] for name in FORMATS if (about.parent / own.get(name, "")).is_file()}
+        files = before["files"] if before["policy_sha256"] == digest else {}
+        return {name: files[name] for name in FORMATS if (about.parent / files.get(name, "")).is_file()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -134,14 +134,14 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
         env = build_env(spec, [group.shaping], [policy.seed], _NUM_ENVS)
     seen, varying = _roll(env, policy)
     # actions of Isaac Gym code are converted by that code, within the task's step
-    known = isinstance(env.task, SimTask) or "command" in group.shaping.functions
-    command = affine_command(env, varying) if known and all(env.alive) else None
+    has_command = isinstance(env.task, SimTask) or "command" in group.shaping.functions
+    command = affine_command(env, varying) if has_command and all(env.alive) else None
     contract = TaskContract.of(env.task)
     exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
     unlikely = normal(0, 0, ACTION, len(seen), policy.obs_dim)
     obs = torch.cat([seen, seen + unlikely, 100.0 * unlikely])
     description = named_columns(describe(run, policy, group.shaping, contract, command))
-    if not known:
+    if not has_command:
         description["outputs"][COMMAND] = {"in_file": False, "why_not": "the task's own code converts actions"}
     return env, exported, description, obs
 

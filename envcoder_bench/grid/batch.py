@@ -101,29 +101,29 @@ class Batch:
         self._forces = torch.zeros(len(specs), len(self.sim.body_names), 3, device=device)
         self._around = torch.tensor(_AROUND, device=device)
         self._slices = list(_slices([spec.policy for spec in specs]))
-        scanned = {own.layout.points for own in scene.policies if own.layout.scans}
+        scanned = {policy.layout.points for policy in scene.policies if policy.layout.scans}
         self._points = {points: torch.tensor(points, dtype=torch.float32, device=device) for points in scanned}
         of_robot = cfg["robots"][scene.robot.name]["action_scale"]
-        scales = [of_robot if own.action_scale is None else own.action_scale for own in scene.policies]
+        scales = [of_robot if policy.action_scale is None else policy.action_scale for policy in scene.policies]
         self._action_scale = torch.tensor([[scales[spec.policy]] for spec in specs], dtype=torch.float32, device=device)
         self._capturable = all(scene.policies[policy].capturable for policy, _ in self._slices)
 
     def _place(self) -> None:
         """Write the seeded starts."""
-        own, n = self.scene.settings["start"], len(self.specs)
+        start, n = self.scene.settings["start"], len(self.specs)
         lanes = torch.tensor([spec.number for spec in self.specs], dtype=torch.int64)
         joints = self._stance.shape[1]
         drawn = 2.0 * noise.uniform(self.scene.settings["seed"], 0, noise.CONTROL, lanes, 3 + joints) - 1.0
-        half_yaw = (0.5 * own["spread_yaw"]) * drawn[:, 2]
+        half_yaw = (0.5 * start["spread_yaw"]) * drawn[:, 2]
         sine, cosine = by_rows(torch.sin, half_yaw), by_rows(torch.cos, half_yaw)
         drawn = drawn.to(self.device)
         root = torch.zeros(n, 13, device=self.device)
-        root[:, 0] = own["x"] + own["spread_xy"] * drawn[:, 0]
-        root[:, 1] = self._offset + self._middle + own["spread_xy"] * drawn[:, 1]
+        root[:, 0] = start["x"] + start["spread_xy"] * drawn[:, 0]
+        root[:, 1] = self._offset + self._middle + start["spread_xy"] * drawn[:, 1]
         root[:, 5], root[:, 6] = sine, cosine
         highest = self._ground_around(root, self._around).amax(1)
-        root[:, 2] = highest + self.scene.robot.height + own["clearance"]
-        dof_pos = self._stance + own["spread_joints"] * drawn[:, 3:]
+        root[:, 2] = highest + self.scene.robot.height + start["clearance"]
+        dof_pos = self._stance + start["spread_joints"] * drawn[:, 3:]
         self.sim.write(
             torch.ones(n, dtype=torch.bool, device=self.device), root, dof_pos, torch.zeros_like(self.sim.dof_vel)
         )
@@ -136,6 +136,7 @@ class Batch:
     def _decide(self) -> None:
         """Compute commands, observations, actions and forces from the present state."""
         sim, scene = self.sim, self.scene
+        # the values that layouts may have, each in the base's frame
         root = sim.root_states
         x, y = root[:, 0].contiguous(), root[:, 1] - self._offset
         quat = root[:, 3:7]
@@ -153,10 +154,12 @@ class Batch:
             "joint_vel": sim.dof_vel,
             "actions": self._actions,
         }
+        # height scans, one for each grid of points
         scan, scans = scene.settings["scan"], {}
         for points, tensor in self._points.items():
             above = root[:, 2:3] - self._ground_around(root, tensor) - scan["offset"]
             scans[points] = above.clamp(-scan["clip"], scan["clip"])
+        # each policy acts on its rows
         for policy, rows in self._slices:
             own_policy = scene.policies[policy]
             seen = {name: value[rows] for name, value in values.items()}
@@ -167,6 +170,7 @@ class Batch:
             for column, joint in enumerate(own_policy.layout.joints):
                 self._actions[rows, joint] = actions[:, column]
         self._target.copy_(self._stance + self._action_scale * self._actions)
+        # drag, as forces on all bodies
         if self._drags:
             slower = 1.0 - 1.0 / (1.0 + 0.1 * self._lookup.drag(self._arena, x))
             # the whole robot's velocity along x changes by this share in the step
@@ -241,11 +245,11 @@ class Batch:
         if not new:
             return
         rows = {name: tensor[new].tolist() for name, tensor in self.episodes.state.items()}
-        for place, k in enumerate(new):
+        for row, k in enumerate(new):
             spec = self.specs[k]
             self._reported.add(spec)
             starts = self.scene.arenas.arenas[spec.arena].starts
-            yield spec, result(self.protocol, starts, {name: values[place] for name, values in rows.items()})
+            yield spec, result(self.protocol, starts, {name: values[row] for name, values in rows.items()})
 
     @property
     def running(self) -> int:
@@ -262,11 +266,11 @@ class Batch:
 
     def state(self) -> dict[str, Tensor]:
         """Return the state of all robots, as CPU tensors with a row each."""
-        own = {f"episodes.{name}": tensor.cpu().clone() for name, tensor in self.episodes.state.items()}
-        own.update({f"sim.{name}": tensor for name, tensor in self.sim.get_state().items()})
-        own.update({"actions": self._actions.cpu().clone(), "target": self._target.cpu().clone()})
-        own["forces"] = self._forces.cpu().clone()
-        return own
+        state = {f"episodes.{name}": tensor.cpu().clone() for name, tensor in self.episodes.state.items()}
+        state.update({f"sim.{name}": tensor for name, tensor in self.sim.get_state().items()})
+        state.update({"actions": self._actions.cpu().clone(), "target": self._target.cpu().clone()})
+        state["forces"] = self._forces.cpu().clone()
+        return state
 
     def _restore(self, state: Mapping[str, Tensor], specs: list[Spec]) -> None:
         self._build(specs)

@@ -74,14 +74,14 @@ def check_inputs(
         UserError: anything is wrong.
     """
     cfg = compose_settings(overrides)
-    own = find_robot(robot)
+    chosen = find_robot(robot)
     files, skippable = expand_runs(policies)
     wanted = _pairs("--layouts", layouts)
     for name in wanted:
         if name not in files:
             raise UserError(f"--layouts {name}: no such policy{near_matches(name, files)}; {', '.join(files)}")
     arenas = find_arenas(terrains, cfg)
-    return Inputs(own, plain(cfg), tuple(_load(own, cfg, files, wanted, skippable)), tuple(arenas))
+    return Inputs(chosen, plain(cfg), tuple(_load(chosen, cfg, files, wanted, skippable)), tuple(arenas))
 
 
 def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
@@ -93,7 +93,7 @@ def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
     Raises:
         UserError: a word is neither, or a name is given twice.
     """
-    found: list[str] = []
+    pairs: list[str] = []
     expanded: set[str] = set()
     for word in words:
         folder = Path(word) / "candidates"
@@ -101,14 +101,14 @@ def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
         if other is not None:
             raise UserError(f"--policies {word}: {other}")
         if not folder.is_dir():
-            found.append(word)
+            pairs.append(word)
             continue
         policies = _policies_of(Path(word))
         if not policies:
             raise UserError(f"--policies {word}: no candidate of this run has a policy")
-        found += [f"{name}={path}" for name, path in sorted(policies.items())]
+        pairs += [f"{name}={path}" for name, path in sorted(policies.items())]
         expanded |= set(policies)
-    return _pairs("--policies", found), expanded
+    return _pairs("--policies", pairs), expanded
 
 
 def _policies_of(folder: Path) -> dict[str, Path]:
@@ -116,13 +116,13 @@ def _policies_of(folder: Path) -> dict[str, Path]:
     from envcoder_bench.run.folder.policies import find_policy, open_run
 
     run = open_run(folder)
-    found = {}
+    paths = {}
     for name in run.sources:
         try:
-            found[name] = find_policy(run, name)[1]
+            paths[name] = find_policy(run, name)[1]
         except UserError as error:
             log.warning("left out: %s", error)
-    return found
+    return paths
 
 
 def _load(
@@ -134,17 +134,18 @@ def _load(
 ) -> list[LoadedPolicy]:
     if robot.name not in cfg.robots:
         raise UserError(f"robots.{robot.name} is missing in the settings")
-    known = known_layouts(robot, cfg)
+    layouts = known_layouts(robot, cfg)
     for name, layout in wanted.items():
-        if layout not in known:
+        if layout not in layouts:
             raise UserError(
-                f"--layouts {name}={layout}: no such layout{near_matches(layout, known)}; there are {', '.join(known)}"
+                f"--layouts {name}={layout}: no such layout{near_matches(layout, layouts)}; there are"
+                f" {', '.join(layouts)}"
             )
     settings = plain(cfg)
     loaded = []
     for name, file in files.items():
         try:
-            loaded.append(load_policy_file(name, file, known, wanted.get(name), robot, settings))
+            loaded.append(load_policy_file(name, file, layouts, wanted.get(name), robot, settings))
         except UserError as error:
             if name not in skippable:
                 raise
@@ -160,7 +161,7 @@ def known_layouts(robot: Robot, cfg: Settings) -> dict[str, Layout]:
     scan = settings["scan"]
     xs, ys = (_centred(scan[side], scan["spacing"]) for side in ("length", "width"))
     points = grid_points(xs, ys, scan["order"])
-    return {name: read_layout(name, own, robot.dof_names, points) for name, own in settings["layouts"].items()}
+    return {name: read_layout(name, layout, robot.dof_names, points) for name, layout in settings["layouts"].items()}
 
 
 def _centred(length: float, spacing: float) -> list[float]:
@@ -170,24 +171,28 @@ def _centred(length: float, spacing: float) -> list[float]:
 
 
 def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in words:
         name, separator, value = word.partition("=")
         if not (separator and name and value):
             raise UserError(f"{flag} takes NAME={'FILE' if flag == '--policies' else 'LAYOUT'}, got '{word}'")
-        if name in found:
+        if name in values:
             raise UserError(f"{flag}: '{name}' is given twice")
         if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
             raise UserError(f"{flag}: a name has letters, digits, '-', '_' and '.', got '{name}'")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def write_inputs(inputs: Inputs, folder: Path) -> None:
     """Write everything that a resumed grid needs, but the policies' files."""
     policies = {
-        own.name: {"file": str(Path(own.file).resolve()), "sha256": digest(own.file), "layout": own.layout.name}
-        for own in inputs.policies
+        policy.name: {
+            "file": str(Path(policy.file).resolve()),
+            "sha256": digest(policy.file),
+            "layout": policy.layout.name,
+        }
+        for policy in inputs.policies
     }
     data = {
         "robot": inputs.robot.name,
@@ -219,8 +224,10 @@ def read_inputs(folder: Path) -> Inputs:
         cfg = Settings(data["settings"])
         robot = find_robot(data["robot"])
         arenas = [
-            Arena(**{**own, "zones": tuple(Zone(**{**z, "difficulty": tuple(z["difficulty"])}) for z in own["zones"])})
-            for own in data["arenas"]
+            Arena(
+                **{**arena, "zones": tuple(Zone(**{**z, "difficulty": tuple(z["difficulty"])}) for z in arena["zones"])}
+            )
+            for arena in data["arenas"]
         ]
         policies = data["policies"]
     except FileNotFoundError as error:
@@ -228,16 +235,16 @@ def read_inputs(folder: Path) -> Inputs:
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error
     check_settings(cfg)
-    for name, own in policies.items():
-        if not Path(own["file"]).is_file():
-            raise UserError(f"policy {name}: {own['file']} is missing; put it back to resume")
-        if digest(own["file"]) != own["sha256"]:
-            raise UserError(f"policy {name}: {own['file']} has changed since the grid began; put the old file back")
-    files = {name: own["file"] for name, own in policies.items()}
-    loaded = _load(robot, cfg, files, {name: own["layout"] for name, own in policies.items()})
+    for name, policy in policies.items():
+        if not Path(policy["file"]).is_file():
+            raise UserError(f"policy {name}: {policy['file']} is missing; put it back to resume")
+        if digest(policy["file"]) != policy["sha256"]:
+            raise UserError(f"policy {name}: {policy['file']} has changed since the grid began; put the old file back")
+    files = {name: policy["file"] for name, policy in policies.items()}
+    loaded = _load(robot, cfg, files, {name: policy["layout"] for name, policy in policies.items()})
     return Inputs(robot, plain(cfg), tuple(loaded), tuple(arenas))
 
 
 def on_device(policies: Sequence[LoadedPolicy], device: str) -> list[LoadedPolicy]:
     """Return the policies with their modules on a device."""
-    return [replace(own, module=own.module.to(device)) for own in policies]
+    return [replace(policy, module=policy.module.to(device)) for policy in policies]

@@ -50,7 +50,7 @@ class Layout:
         return SCAN in self.parts
 
 
-def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], points: Points) -> Layout:
+def read_layout(name: str, settings: Mapping[str, Any], dof_names: Sequence[str], points: Points) -> Layout:
     """Check a layout of the settings.
 
     Args:
@@ -60,24 +60,26 @@ def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], p
         UserError: an unknown key, part or joint.
     """
     where = f"layouts.{name}"
-    if not isinstance(given, Mapping):
-        raise UserError(f"{where} must be a mapping with the keys {', '.join(_KEYS)}, got {given}")
-    for key in given:
+    if not isinstance(settings, Mapping):
+        raise UserError(f"{where} must be a mapping with the keys {', '.join(_KEYS)}, got {settings}")
+    for key in settings:
         if key not in _KEYS:
             raise UserError(
                 f"{where}: unknown key '{key}'{near_matches(str(key), _KEYS)}; there are {', '.join(_KEYS)}"
             )
-    parts = given.get("parts", ())
+    parts = settings.get("parts", ())
     if not isinstance(parts, (list, tuple)):
         raise UserError(f"{where}.parts must be a list of {', '.join(PARTS)}, got {parts}")
     parts = tuple(parts)
     for part in parts:
         if part not in PARTS:
-            known = ", ".join(PARTS)
-            raise UserError(f"{where}.parts: unknown part '{part}'{near_matches(str(part), PARTS)}; there are {known}")
+            choices = ", ".join(PARTS)
+            raise UserError(
+                f"{where}.parts: unknown part '{part}'{near_matches(str(part), PARTS)}; there are {choices}"
+            )
     if not parts:
         raise UserError(f"{where}.parts is empty; there are {', '.join(PARTS)}")
-    scales = given.get("scales") or {}
+    scales = settings.get("scales") or {}
     if not isinstance(scales, Mapping):
         raise UserError(f"{where}.scales must be a mapping of parts to factors, got {scales}")
     for part, scale in scales.items():
@@ -86,12 +88,12 @@ def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], p
         several = scale if isinstance(scale, list) and part in VECTORS and len(scale) == 3 else [scale]
         if not all(map(_is_number, several)):
             raise UserError(f"{where}.scales.{part} must be a number, or three for vectors, got {scale}")
-    if "scan" in given:
-        points = _own_points(where, given["scan"])
-    action_scale = given.get("action_scale")
+    if "scan" in settings:
+        points = _own_points(where, settings["scan"])
+    action_scale = settings.get("action_scale")
     if action_scale is not None and not (_is_number(action_scale) and action_scale > 0):
         raise UserError(f"{where}.action_scale must be a number over 0, rad, got {action_scale}")
-    joints = joint_order(f"{where}.joints", given.get("joints", "by_leg"), dof_names)
+    joints = joint_order(f"{where}.joints", settings.get("joints", "by_leg"), dof_names)
     widths = {**dict.fromkeys(VECTORS, 3), **dict.fromkeys(JOINTS, len(joints)), SCAN: len(points)}
     factors = tuple(_factor(scales.get(part, 1.0)) for part in parts)
     of_parts = tuple(widths[part] for part in parts)
@@ -102,11 +104,11 @@ def _factor(scale: Any) -> float | tuple[float, ...]:
     return tuple(map(float, scale)) if isinstance(scale, list) else float(scale)
 
 
-def _own_points(where: str, given: Any) -> Points:
-    numbers = [given.get(axis) for axis in ("x", "y")] if isinstance(given, Mapping) and len(given) == 2 else []
-    if not numbers or not all(isinstance(own, list) and own and all(map(_is_number, own)) for own in numbers):
-        raise UserError(f"{where}.scan must have x and y, lists of numbers, m, got {given}")
-    xs, ys = ([float(value) for value in own or ()] for own in numbers)
+def _own_points(where: str, scan: Any) -> Points:
+    numbers = [scan.get(axis) for axis in ("x", "y")] if isinstance(scan, Mapping) and len(scan) == 2 else []
+    if not numbers or not all(isinstance(axis, list) and axis and all(map(_is_number, axis)) for axis in numbers):
+        raise UserError(f"{where}.scan must have x and y, lists of numbers, m, got {scan}")
+    xs, ys = ([float(value) for value in axis or ()] for axis in numbers)
     return grid_points(xs, ys)
 
 
@@ -121,22 +123,22 @@ def grid_points(xs: Sequence[float], ys: Sequence[float], order: str = "xy") -> 
     return tuple((x, y) for x in xs for y in ys)
 
 
-def joint_order(where: str, given: Any, dof_names: Sequence[str]) -> tuple[int, ...]:
+def joint_order(where: str, order: Any, dof_names: Sequence[str]) -> tuple[int, ...]:
     """Return the indices of the policy's joints in ``dof_names``.
 
     ``by_leg`` is the order of ``dof_names``, in which the joints of a leg are together; ``by_kind`` has the first joint
     of all legs, then the second; a list has names.
     """
     count = len(dof_names)
-    if given == "by_leg":
+    if order == "by_leg":
         return tuple(range(count))
-    if given == "by_kind":
+    if order == "by_kind":
         of_leg = count // 4
         return tuple(leg * of_leg + joint for joint in range(of_leg) for leg in range(4))
-    if not isinstance(given, (list, tuple)) or sorted(map(str, given)) != sorted(dof_names):
-        known = ", ".join(dof_names)
-        raise UserError(f"{where} must be by_leg, by_kind or a list of all of {known}, got {given}")
-    return tuple(list(dof_names).index(name) for name in given)
+    if not isinstance(order, (list, tuple)) or sorted(map(str, order)) != sorted(dof_names):
+        choices = ", ".join(dof_names)
+        raise UserError(f"{where} must be by_leg, by_kind or a list of all of {choices}, got {order}")
+    return tuple(list(dof_names).index(name) for name in order)
 
 
 def observe(layout: Layout, values: Mapping[str, Tensor]) -> Tensor:

@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs, on_device
+from envcoder_bench.grid.progress import Progress
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import Arenas
@@ -24,23 +25,6 @@ _MEMORY_SHARE = 0.7  # of a CUDA device's free memory for the simulation
 _PROBED = 32  # robots of the simulation that is measured for it
 _MANY = 1024  # robots for which it is measured
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Progress:
-    """What a part reports.
-
-    Attributes:
-        done, total: episodes.
-        running: episodes of the present wave that have not ended.
-        steps, all_steps: control steps until now, and until all waves have reached the limit.
-    """
-
-    done: int
-    total: int
-    running: int
-    steps: int
-    all_steps: int
 
 
 class Part:
@@ -68,7 +52,7 @@ class Part:
     def simulator(self, num_envs: int) -> Simulator:
         """Build a simulator of the grid's robot on its arenas."""
         cfg, robot = self._inputs.settings, self._inputs.robot
-        own = cfg["robots"][robot.name]
+        drives = cfg["robots"][robot.name]
         # a grid that an earlier version began does not have the key
         options = {"iterations": cfg["solver_iterations"]} if "solver_iterations" in cfg else None
         return make_simulator(
@@ -78,8 +62,8 @@ class Part:
             1.0 / cfg["control_hz"],
             cfg["physics_hz"] // cfg["control_hz"],
             self._device,
-            stiffness=own["stiffness"],
-            damping=own["damping"],
+            stiffness=drives["stiffness"],
+            damping=drives["damping"],
             options=options,
             ground=self._arenas.ground,
         )
@@ -154,7 +138,7 @@ class Part:
 
     def _save(self, wave: int, batch: Batch | None, length: int) -> None:
         content = io.BytesIO()
-        state: dict[str, Any] = {"wave": wave, "length": length, "waves": [len(own) for own in self._waves]}
+        state: dict[str, Any] = {"wave": wave, "length": length, "waves": [len(specs) for specs in self._waves]}
         if batch is not None:
             state["specs"] = [list(asdict(spec).values()) for spec in batch.specs]
             state["step_count"], state["rows"] = batch.step_count, batch.state()
@@ -168,13 +152,13 @@ class Part:
             return 0, None, 0
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
-            flat, self._waves = [spec for own in self._waves for spec in own], []
+            flat, self._waves = [spec for wave in self._waves for spec in wave], []
             for size in state["waves"]:  # with other memory they would be others now
                 self._waves.append(flat[:size])
                 flat = flat[size:]
             if "rows" not in state:
                 return state["wave"], None, state["length"]
-            specs = [Spec(*own) for own in state["specs"]]
+            specs = [Spec(*row) for row in state["specs"]]
             batch = Batch.resumed(self.scene, specs, state["rows"], state["step_count"])
             return state["wave"], batch, state["length"]
         except (OSError, RuntimeError, KeyError, TypeError, ValueError, EOFError) as error:

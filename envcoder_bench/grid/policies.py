@@ -55,8 +55,8 @@ class LoadedPolicy:
 def in_blocks(module: nn.Module, obs: Tensor, rows: int) -> Tensor:
     """Call a module with blocks of ``rows`` rows, the last of which is filled up with zeros."""
     padded = torch.nn.functional.pad(obs, (0, 0, 0, -len(obs) % rows))
-    found = [_actions(module(padded[k : k + rows])) for k in range(0, len(padded), rows)]
-    return torch.cat(found)[: len(obs)]
+    blocks = [_actions(module(padded[k : k + rows])) for k in range(0, len(padded), rows)]
+    return torch.cat(blocks)[: len(obs)]
 
 
 def _actions(out: Any) -> Tensor:
@@ -101,10 +101,10 @@ def load_policy_file(
     module.eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    found = _width(module, layouts)
+    width = _width(module, layouts)
     if isinstance(module, RunPolicy):
-        layout = _layout_of_run(name, module, found, layouts, layout, robot, settings or {})
-    chosen = _layout(name, path, found, layouts, layout)
+        layout = _layout_of_run(name, module, width, layouts, layout, robot, settings or {})
+    chosen = _layout(name, path, width, layouts, layout)
     obs = torch.full((1, chosen.width), 0.5)
     with torch.no_grad():
         try:
@@ -152,8 +152,8 @@ def _layout_of_run(
     settings: Mapping[str, Any],
 ) -> str | None:
     """Return the layout of a policy of a run, if it is known; warn of drives that differ from those of its training."""
-    known = [task for other in ROBOTS.values() for task in other.tasks]
-    if module.task in known and module.task not in robot.tasks:
+    tasks = [task for other in ROBOTS.values() for task in other.tasks]
+    if module.task in tasks and module.task not in robot.tasks:
         raise UserError(f"policy {name}: it is of the task {module.task}, and the robot is {robot.name}")
     usual = settings.get("task_layouts", {}).get(module.task, "")
     if wanted is None and module.observes:
@@ -161,30 +161,30 @@ def _layout_of_run(
             f"policy {name}: its candidate has a compute_observation of its own: give --layouts {name}=LAYOUT with a"
             f" layout that is the same (the task's human baseline observes as {usual or 'no known layout'})"
         )
-    own = settings.get("robots", {}).get(robot.name, {})
+    drives = settings.get("robots", {}).get(robot.name, {})
     for key in ("stiffness", "damping"):
         value = module.control.get(key)
-        if value is not None and key in own and float(value) != float(own[key]):
-            place = f"robots.{robot.name}.{key}"
-            log.warning("policy %s: it was trained with %s=%s, and the grid has %s", name, place, value, own[key])
+        if value is not None and key in drives and float(value) != float(drives[key]):
+            setting = f"robots.{robot.name}.{key}"
+            log.warning("policy %s: it was trained with %s=%s, and the grid has %s", name, setting, value, drives[key])
     return usual if wanted is None and usual in layouts and layouts[usual].width == width else wanted
 
 
 def _layout(name: str, path: Path, width: int | None, layouts: Mapping[str, Layout], wanted: str | None) -> Layout:
-    sizes = ", ".join(f"{own.name} {own.width}" for own in layouts.values())
+    sizes = ", ".join(f"{layout.name} {layout.width}" for layout in layouts.values())
     if wanted is not None:
-        own = layouts[wanted]
-        if width is not None and width != own.width:
+        chosen = layouts[wanted]
+        if width is not None and width != chosen.width:
             raise UserError(
-                f"policy {name}: {path} takes {width} observations, and the layout {wanted} has {own.width}"
+                f"policy {name}: {path} takes {width} observations, and the layout {wanted} has {chosen.width}"
                 f" (layouts: {sizes})"
             )
-        return own
+        return chosen
     if width is None:
         raise UserError(f"policy {name}: {path} does not say how many observations it takes: give --layouts {name}=...")
-    for own in layouts.values():
-        if own.width == width:
-            return own
+    for chosen in layouts.values():
+        if chosen.width == width:
+            return chosen
     raise UserError(
         f"policy {name}: {path} takes {width} observations, and no layout has as many (layouts: {sizes}): define one in"
         " cfg/eval_policies.yaml (docs/eval_policies.md)"
@@ -196,11 +196,11 @@ def _width(module: nn.Module, layouts: Mapping[str, Layout]) -> int | None:
     declared = getattr(module, "obs_dim", None)
     if isinstance(declared, int):
         return declared
-    for own in dict.fromkeys(layout.width for layout in layouts.values()):
+    for width in dict.fromkeys(layout.width for layout in layouts.values()):
         try:
             with torch.no_grad():
-                module(torch.zeros(1, own))
-            return own
+                module(torch.zeros(1, width))
+            return width
         except Exception:  # whatever a foreign module raises for another width
             continue
     for key, weight in module.state_dict().items():
@@ -216,11 +216,11 @@ def _rows(module: nn.Module, width: int) -> int:
         obs = torch.randn(rows, width, generator=generator)
         with torch.no_grad():
             try:
-                found = _actions(module(obs))
+                straight = _actions(module(obs))
                 turned = _actions(module(obs.roll(1, 0).contiguous())).roll(-1, 0)
                 alone = in_blocks(module, obs[rows // 2 : rows // 2 + 1], rows)
             except Exception:  # a module that takes one row at a time
                 continue
-        if torch.equal(found, turned) and torch.equal(alone[0], found[rows // 2]):
+        if torch.equal(straight, turned) and torch.equal(alone[0], straight[rows // 2]):
             return rows
     return 1

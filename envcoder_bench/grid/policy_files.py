@@ -5,12 +5,14 @@ import pickle
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from envcoder_bench.core.errors import UserError
 
@@ -80,20 +82,20 @@ def _own(name: str, path: Path) -> nn.Module:
             f"policy {name}: the candidate {candidate.name} has an action function of its own, and a grid's robots have"
             " joint position targets: stance + action_scale * action"
         )
-    own = "compute_observation" in defined and candidate.name != HUMAN
+    observes = "compute_observation" in defined and candidate.name != HUMAN
     env = run.cfg.task.env
     limits = float(env.get("clipObservations", math.inf)), float(env.get("clipActions", math.inf))
-    return RunPolicy(ExportedPolicy(policy.module, *limits), run.cfg.task.name, dict(env.get("control", {})), own)
+    return RunPolicy(ExportedPolicy(policy.module, *limits), run.cfg.task.name, dict(env.get("control", {})), observes)
 
 
 def _rsl_rl(name: str, path: Path, saved: Mapping[str, Any]) -> nn.Module:
     """Build rsl_rl's actor: linear layers with ELU, and the normalizer of observations if there is one."""
     weights = saved.get("actor_state_dict") or saved["model_state_dict"]
     numbers = {
-        int(found[1]): key
+        int(match[1]): key
         for key in weights
-        for found in [_RSL_LAYER.fullmatch(key)]
-        if found and ("actor_state_dict" in saved or key.startswith("actor."))
+        for match in [_RSL_LAYER.fullmatch(key)]
+        if match and ("actor_state_dict" in saved or key.startswith("actor."))
     }
     if not numbers:
         raise UserError(f"policy {name}: {path} is a checkpoint of rsl_rl without an actor of linear layers")
@@ -135,11 +137,121 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
         model = onnx.load(str(path))
     except Exception as error:  # protobuf's errors have no common class
         raise UserError(f"policy {name}: {path} cannot be read: it is damaged, or not ONNX") from error
-    from envcoder_bench.grid.onnx_torch import OnnxGraph, OnnxSession, supported
-
     if supported(model):
         return OnnxGraph(model), True
     try:
         return OnnxSession(path), False
     except ImportError as error:
         raise UserError(f"policy {name}: {path} needs the package onnxruntime: pip install onnxruntime") from error
+
+
+# ONNX graphs of plain operators as PyTorch modules, so that they run on every device and in CUDA graphs
+
+
+def _gemm(a: Tensor, b: Tensor, c: Tensor | None = None, **attributes: Any) -> Tensor:
+    a = a.T if attributes.get("transA") else a
+    b = b.T if attributes.get("transB") else b
+    out = attributes.get("alpha", 1.0) * (a @ b) if attributes.get("alpha", 1.0) != 1.0 else a @ b
+    if c is None:
+        return out
+    return out + (c if attributes.get("beta", 1.0) == 1.0 else attributes["beta"] * c)
+
+
+def _clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None, **attributes: Any) -> Tensor:
+    low = attributes.get("min") if low is None else low
+    high = attributes.get("max") if high is None else high
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        x = x if low is None else torch.maximum(x, torch.as_tensor(low, device=x.device))
+        return x if high is None else torch.minimum(x, torch.as_tensor(high, device=x.device))
+    return x.clamp(low, high)
+
+
+_OPERATORS: dict[str, Callable[..., Tensor]] = {
+    "Gemm": _gemm,
+    "MatMul": lambda a, b: a @ b,
+    "Add": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mul": lambda a, b: a * b,
+    "Div": lambda a, b: a / b,
+    "Max": torch.maximum,
+    "Min": torch.minimum,
+    "Clip": _clip,
+    "Relu": torch.relu,
+    "Tanh": torch.tanh,
+    "Sigmoid": torch.sigmoid,
+    "Elu": lambda x, alpha=1.0: F.elu(x, alpha),
+    "Selu": lambda x: F.selu(x),
+    "LeakyRelu": lambda x, alpha=0.01: F.leaky_relu(x, alpha),
+    "Softplus": lambda x: F.softplus(x),
+    "Identity": lambda x: x,
+    "Flatten": lambda x, axis=1: x.reshape(len(x), -1),
+}
+_PLAIN_ATTRIBUTES = {"alpha", "beta", "transA", "transB", "min", "max", "axis"}
+
+
+def supported(model: Any) -> bool:
+    """Return whether a graph has one input, and only operators that this module knows."""
+    graph = model.graph
+    constants = {value.name for value in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    all_known = all(
+        node.op_type == "Constant"
+        or (node.op_type in _OPERATORS and all(value.name in _PLAIN_ATTRIBUTES for value in node.attribute))
+        for node in graph.node
+    )
+    two_sided = all(len(node.input) == 2 for node in graph.node if node.op_type in ("Max", "Min"))
+    return len(inputs) == 1 and all_known and two_sided
+
+
+class OnnxGraph(nn.Module):
+    """A graph's first output as a function of its input ``(n, obs_dim)``."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        from onnx import helper, numpy_helper
+
+        graph = model.graph
+        self._names: dict[str, str] = {}
+        arrays = {value.name: numpy_helper.to_array(value) for value in graph.initializer}
+        self._nodes: list[tuple[str, list[str], str, dict[str, Any]]] = []
+        for node in graph.node:
+            attributes = {value.name: helper.get_attribute_value(value) for value in node.attribute}
+            if node.op_type == "Constant":
+                arrays[node.output[0]] = numpy_helper.to_array(attributes["value"])
+            else:
+                self._nodes.append((node.op_type, list(node.input), node.output[0], attributes))
+        for k, (name, array) in enumerate(arrays.items()):
+            self._names[name] = f"constant_{k}"
+            self.register_buffer(f"constant_{k}", torch.from_numpy(np.array(array)))
+        self._input = next(value.name for value in graph.input if value.name not in arrays)
+        self._output = graph.output[0].name
+        shape = next(value for value in graph.input if value.name == self._input).type.tensor_type.shape.dim
+        self.obs_dim = int(shape[-1].dim_value) or None
+
+    def forward(self, obs: Tensor) -> Tensor:
+        values: dict[str, Tensor | None] = {name: getattr(self, buffer) for name, buffer in self._names.items()}
+        values.update({"": None, self._input: obs})
+        for op, inputs, target, attributes in self._nodes:
+            values[target] = _OPERATORS[op](*(values[name] for name in inputs), **attributes)
+        output = values[self._output]
+        assert output is not None
+        return output
+
+
+class OnnxSession(nn.Module):
+    """A graph in onnxruntime, on the CPU."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        value = self._session.get_inputs()[0]
+        self._input = value.name
+        self.obs_dim = value.shape[-1] if isinstance(value.shape[-1], int) else None
+
+    def forward(self, obs: Tensor) -> Tensor:
+        output = self._session.run(None, {self._input: obs.cpu().numpy()})[0]
+        return torch.from_numpy(output).to(obs.device)

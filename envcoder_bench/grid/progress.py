@@ -1,14 +1,31 @@
-"""The display of a grid's progress: a bar on a terminal, otherwise a line every ten seconds."""
+"""The progress of a grid, and its display: a bar on a terminal, otherwise a line every ten seconds."""
 
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TextIO
 
 from tqdm import tqdm
 
-from envcoder_bench.grid.part import Progress
 from envcoder_bench.report.progress import BAR_SECONDS, BAR_WIDTH, LINE_SECONDS, duration
+
+
+@dataclass
+class Progress:
+    """What a part reports.
+
+    Attributes:
+        done, total: episodes.
+        running: episodes of the present wave that have not ended.
+        steps, all_steps: control steps until now, and until all waves have reached the limit.
+    """
+
+    done: int
+    total: int
+    running: int
+    steps: int
+    all_steps: int
 
 
 class GridProgress:

@@ -90,14 +90,14 @@ class Episodes:
 
     def commands(self, x: Tensor, y: Tensor, yaw: Tensor) -> Tensor:
         """Return the commands ``(n, 3)``: m/s, m/s, rad/s; move on to the next waypoint where one is reached."""
-        own, waypoint = self.protocol, self.state["waypoint"]
-        last = torch.ceil(self._length / own.waypoint_spacing).to(torch.int64)
-        reached = x >= waypoint * own.waypoint_spacing - own.waypoint_reached
+        protocol, waypoint = self.protocol, self.state["waypoint"]
+        last = torch.ceil(self._length / protocol.waypoint_spacing).to(torch.int64)
+        reached = x >= waypoint * protocol.waypoint_spacing - protocol.waypoint_reached
         waypoint.copy_(torch.minimum(waypoint + reached, last))
-        ahead = waypoint * own.waypoint_spacing - x
+        ahead = waypoint * protocol.waypoint_spacing - x
         error = wrapped(by_rows(torch.atan2, self._middle - y, ahead) - yaw)
-        wz = (own.yaw_gain * error).clamp(-own.max_wz, own.max_wz)
-        return torch.stack([torch.full_like(x, own.vx), torch.full_like(x, own.vy), wz], dim=1)
+        wz = (protocol.yaw_gain * error).clamp(-protocol.max_wz, protocol.max_wz)
+        return torch.stack([torch.full_like(x, protocol.vx), torch.full_like(x, protocol.vy), wz], dim=1)
 
     def update(
         self,
@@ -122,9 +122,10 @@ class Episodes:
             zone: ``(n,)`` int64, from 0.
             unstable: ``(n,)`` bool, the simulator had to reset the robot: its state counts for nothing.
         """
-        own, state = self.protocol, self.state
+        protocol, state = self.protocol, self.state
         running = state["end"] == RUNNING
         counts = running & ~unstable
+        # sums by zone, of which ``result`` makes means
         roll, pitch, _ = roll_pitch_yaw(quat)
         state["steps"] += running
         where = (zone.clamp(max=self.zones - 1).unsqueeze(1) == self._numbers) & counts.unsqueeze(1)
@@ -132,18 +133,22 @@ class Episodes:
         values = (roll.abs(), pitch.abs(), turning, height, height.double() * height.double(), velocity)
         for name, value in zip(_SUMS, values):
             state[name] += torch.where(where, value.double().unsqueeze(1), 0.0)
-        state["energy"] += torch.where(counts, power.double() * own.dt, 0.0)
+        state["energy"] += torch.where(counts, power.double() * protocol.dt, 0.0)
+        # progress, and the step at which the arena was complete
         state["progress"].copy_(torch.where(counts, torch.maximum(state["progress"], x), state["progress"]))
         state["last_x"].copy_(torch.where(counts, x, state["last_x"]))
         state["last_y"].copy_(torch.where(counts, y, state["last_y"]))
-        complete = counts & (state["progress"] >= self._length - own.completion_margin) & (state["complete_step"] < 0)
+        complete = (
+            counts & (state["progress"] >= self._length - protocol.completion_margin) & (state["complete_step"] < 0)
+        )
         state["complete_step"].copy_(torch.where(complete, state["steps"], state["complete_step"]))
+        # ends, the strongest last
         upright = 1.0 - 2.0 * (quat[:, 0] * quat[:, 0] + quat[:, 1] * quat[:, 1])  # cosine of the tilt
         end = torch.zeros_like(state["end"])
-        end = torch.where(state["steps"] >= own.steps, LIMIT, end)
-        end = torch.where(x >= self._length - own.finish_margin, FINISH, end)
-        end = torch.where(height < own.fall_height, FALL, end)
-        end = torch.where(upright < math.cos(own.flip_angle), FLIP, end)
+        end = torch.where(state["steps"] >= protocol.steps, LIMIT, end)
+        end = torch.where(x >= self._length - protocol.finish_margin, FINISH, end)
+        end = torch.where(height < protocol.fall_height, FALL, end)
+        end = torch.where(upright < math.cos(protocol.flip_angle), FLIP, end)
         end = torch.where(unstable, UNSTABLE, end)
         state["end"].copy_(torch.where(running, end, state["end"]))
 
@@ -178,9 +183,9 @@ def result(protocol: Protocol, starts: list[float], robot: Mapping[str, Any]) ->
         if not n:
             zones.append(None)
             continue
-        own = {name: robot[name][k] / n for name in _SUMS}
-        spread = max(own["height_squared"] - own["height"] ** 2, 0.0)
-        zones.append(stability(own["roll"], own["pitch"], spread, own["turning"]))
+        mean_of_zone = {name: robot[name][k] / n for name in _SUMS}
+        spread = max(mean_of_zone["height_squared"] - mean_of_zone["height"] ** 2, 0.0)
+        zones.append(stability(mean_of_zone["roll"], mean_of_zone["pitch"], spread, mean_of_zone["turning"]))
     return {
         "completion": complete,
         "progress": progress,

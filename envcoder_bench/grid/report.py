@@ -1,14 +1,14 @@
-"""The report of a grid: summary.csv, statistical_tests.csv, pictures and report.html."""
+"""The report of a grid: summary.csv, ranking.csv, statistical_tests.csv, pictures and the page, report.html."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.grid.inputs import Inputs
-from envcoder_bench.grid.page import write_grid_page
-from envcoder_bench.grid.pictures import draw_pictures
-from envcoder_bench.grid.statistics import (
+from envcoder_bench.grid.pictures import PICTURES, draw_pictures
+from envcoder_bench.grid.tables import (
     RANKING_COLUMNS,
     SUMMARY_COLUMNS,
     TEST_COLUMNS,
@@ -18,10 +18,15 @@ from envcoder_bench.grid.statistics import (
     summarize,
 )
 from envcoder_bench.grid.videos import record_videos
-from envcoder_bench.report.page import PAGE
+from envcoder_bench.report.page import shell
+from envcoder_bench.report.progress import duration
+from envcoder_bench.report.words import counted
 
 SUMMARY, RANKING, TESTS = "summary.csv", "ranking.csv", "statistical_tests.csv"
 log = logging.getLogger(__name__)
+
+Table = tuple[Sequence[str], list[list[str]], Sequence[str]]  # header, rows, CSS classes of the columns
+Row = Mapping[str, Any]
 
 
 def write_report(
@@ -41,22 +46,125 @@ def write_report(
     except Exception as error:  # a picture must not cost a result
         log.warning("videos: %s", error, exc_info=True)
         note = f"There are no videos: {error}."
-    page = folder / PAGE
-    write_atomic(page, write_grid_page(inputs, folder, summary, tests, note, seconds))
+    page = folder / shell.PAGE
+    write_atomic(page, render_page(inputs, folder, summary, tests, note, seconds))
     return page
+
+
+def render_page(
+    inputs: Inputs, folder: Path, summary: Sequence[Row], tests: Sequence[Row], note: str, seconds: float
+) -> str:
+    """Return the page of a grid's folder, with its pictures and videos.
+
+    Args:
+        summary, tests: as ``tables`` returns them.
+        note: about the videos.
+        seconds: that the episodes took; 0 if unknown.
+    """
+    settings = inputs.settings
+    facts = [f"{settings['episodes']} episodes of each pair, {settings['seconds']:g} s at most"]
+    facts += [f"evaluated in {duration(seconds)}"] if seconds else []
+    policies = counted(len(inputs.policies), "policy", "policies")
+    return shell.render(
+        "grid/page.html",
+        f"{inputs.robot.name}: {policies} on {counted(len(inputs.arenas), 'terrain')}",
+        facts=facts,
+        summary=_summary_table(summary),
+        tests=_test_table(tests),
+        pictures=[
+            shell.Section(name.split(".")[0], title, shell.parts().picture((folder / name).read_bytes(), title))
+            for name, title in PICTURES.items()
+        ],
+        videos={path.stem: path.read_bytes() for path in sorted((folder / "videos").glob("*.mp4"))},
+        note=note,
+        policies=_policy_table(inputs),
+        zones=_zone_table(inputs),
+    )
+
+
+def _summary_table(rows: Sequence[Row]) -> Table:
+    header = ("policy", "terrain", "completed", "95 %", "fell", "flipped", "progress [m]", "zone", "stability", "m/s",
+              "kJ")  # fmt: skip
+    cells = [
+        [
+            *_outcome(row)[:3],
+            f"{100 * row['completion_rate_low']:.0f} to {100 * row['completion_rate_high']:.0f}",
+            *_outcome(row)[3:],
+            _spread(row, "progress", 1),
+            f"{row['zone_reached_mean']:.1f}",
+            _spread(row, "stability_score", 2),
+            f"{row['mean_velocity_mean']:.2f}",
+            f"{row['total_energy_mean'] / 1000:.1f}",
+        ]
+        for row in rows
+    ]
+    return header, cells, ["", "", *["number"] * (len(header) - 2)]
+
+
+def _outcome(row: Row) -> list[str]:
+    """Return policy, terrain, and the shares of episodes that were completed, and that ended in a fall and a flip."""
+    rates = [f"{100 * row[name]:.0f} %" for name in ("completion_rate", "fall_rate", "flip_rate")]
+    return [row["policy"], row["environment"], *rates]
+
+
+def _spread(row: Row, name: str, decimals: int) -> str:
+    spread = row[f"{name}_std"]
+    return f"{row[f'{name}_mean']:.{decimals}f}" + ("" if spread is None else f" ± {spread:.{decimals}f}")
+
+
+def _test_table(rows: Sequence[Row]) -> Table:
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    cells = [
+        [
+            row["environment"],
+            row["metric"],
+            f"{row['policy_a']}, {row['policy_b']}",
+            f"{row['a']:.3g}, {row['b']:.3g}",
+            row["test"],
+            number(row["p"], ".2g"),
+            number(row["p_holm"], ".2g"),
+            number(row["cohens_d"], ".2f"),
+        ]
+        for row in rows
+    ]
+    header = ("terrain", "metric", "policies", "values", "test", "p", "p (Holm)", "Cohen's d")
+    return header, cells, ("", "", "", "number", "", "number", "number", "number")
+
+
+def _policy_table(inputs: Inputs) -> Table:
+    cells = [[policy.name, policy.kind, policy.layout.name, policy.file] for policy in inputs.policies]
+    return ("policy", "file", "layout", "path"), cells, [""] * 4
+
+
+def _zone_table(inputs: Inputs) -> Table:
+    cells = [
+        [
+            arena.name,
+            str(k),
+            zone.type,
+            f"{zone.size:g}",
+            ", ".join(f"{value:g}" for value in zone.difficulty),
+            f"{zone.friction:g}",
+            f"{zone.drag:g}",
+            "" if zone.count is None else str(zone.count),
+        ]
+        for arena in inputs.arenas
+        for k, zone in enumerate(arena.zones, 1)
+    ]
+    header = ("terrain", "zone", "type", "length [m]", "difficulty [m]", "friction", "drag", "count")
+    return header, cells, ["", "number", "", *["number"] * 5]
 
 
 def render_summary(rows: list[dict[str, Any]]) -> str:
     """Return the summary as a table for a terminal."""
     header = ["policy", "terrain", "episodes", "completed", "fell", "flipped", "progress [m]", "zone", "stability"]
-    lines = [
-        [
-            row["policy"], row["environment"], str(row["episodes"]), f"{100 * row['completion_rate']:.0f} %",
-            f"{100 * row['fall_rate']:.0f} %", f"{100 * row['flip_rate']:.0f} %", f"{row['progress_mean']:.1f}",
-            f"{row['zone_reached_mean']:.1f}", f"{row['stability_score_mean']:.2f}",
-        ]
-        for row in summarize(rows)
-    ]  # fmt: skip
+    lines = []
+    for row in summarize(rows):
+        policy, arena, *rates = _outcome(row)
+        means = f"{row['progress_mean']:.1f}", f"{row['zone_reached_mean']:.1f}", f"{row['stability_score_mean']:.2f}"
+        lines.append([policy, arena, str(row["episodes"]), *rates, *means])
     ranked = [[str(row["rank"]), row["policy"], f"{row['progress']:.1f}"] for row in rank_policies(rows)]
     text = _columns([header, *lines], 2)
     return text if len(ranked) < 3 else f"{text}\n\n" + _columns([["rank", "policy", "progress [m]"], *ranked], 2)

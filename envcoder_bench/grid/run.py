@@ -1,7 +1,12 @@
-"""A grid as a library: run or resume the episodes, then write tables, pictures and the page."""
+"""A grid as a library: run or resume the episodes, in this process or in one for each device.
+
+The process of a device is ``python -m envcoder_bench.grid.run FOLDER K COUNT SIM DEVICE``.
+"""
 
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,12 +18,14 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked, write_atomic
 from envcoder_bench.grid.batch import Spec
-from envcoder_bench.grid.inputs import Inputs, write_inputs
-from envcoder_bench.grid.part import EPISODES, STATE, Part, Progress
+from envcoder_bench.grid.inputs import Inputs, read_inputs, write_inputs
+from envcoder_bench.grid.part import EPISODES, STATE, Part
+from envcoder_bench.grid.progress import Progress
 
 PARTS = "parts"  # folder of the devices' episodes
 DEVICES = "devices.json"
 _POLL_SECONDS = 0.2
+_LOCK_SECONDS = 120.0  # until a worker of a killed command has noticed that it has ended
 log = logging.getLogger(__name__)
 
 
@@ -91,13 +98,13 @@ def read_episodes(path: Path) -> list[dict[str, Any]]:
     """Return the lines of episodes.jsonl; a line that a kill cut off is left out."""
     if not path.is_file():
         return []
-    found = []
+    rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            found.append(json.loads(line))
+            rows.append(json.loads(line))
         except ValueError:
             break
-    return found
+    return rows
 
 
 def share_of(specs: Sequence[Spec], worker: int, workers: int) -> list[Spec]:
@@ -127,9 +134,9 @@ def _run_workers(
     """Run a process for each worker and join their episodes; return whether all have ended."""
     total, running = len(inputs.specs), []
     for k, (sim, device) in enumerate(workers):
-        own = folder / PARTS / str(k)
-        own.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "envcoder_bench.grid.worker", str(folder), str(k), str(len(workers))]
+        part = folder / PARTS / str(k)
+        part.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "envcoder_bench.grid.run", str(folder), str(k), str(len(workers))]
         running.append(subprocess.Popen([*command, sim, device], start_new_session=True))
     files = [folder / PARTS / str(k) / EPISODES for k in range(len(workers))]
     asked = False
@@ -156,3 +163,21 @@ def _run_workers(
     text = "".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
     write_atomic(folder / EPISODES, text)
     return sum(len(read_episodes(file)) for file in files) == total
+
+
+def worker(words: Sequence[str]) -> int:
+    """Run the episodes of one device; return 0, also after a stop."""
+    folder, number, count, sim, device = Path(words[0]), int(words[1]), int(words[2]), words[3], words[4]
+    stopped: list[int] = []
+    parent = os.getppid()  # another one means that the command was killed: a resumed one starts workers of its own
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    inputs = read_inputs(folder)
+    specs, part = share_of(inputs.specs, number, count), folder / PARTS / str(number)
+    if specs and (len(read_episodes(part / EPISODES)) < len(specs) or (part / STATE).exists()):
+        with locked(part, "grid", _LOCK_SECONDS):
+            Part(inputs, specs, part, sim, device).run(lambda _: None, lambda: bool(stopped) or os.getppid() != parent)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(worker(sys.argv[1:]))

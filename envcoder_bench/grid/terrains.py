@@ -23,40 +23,40 @@ def find_arenas(words: Sequence[str], cfg: Settings) -> list[Arena]:
     Raises:
         UserError: there is no such arena, or its file is not valid.
     """
-    found: list[Arena] = []
+    arenas: list[Arena] = []
     for word in words:
         arena = built_in(word, cfg) if word in BUILT_IN else _read(word, cfg)
-        if arena.name in [other.name for other in found]:
+        if arena.name in [other.name for other in arenas]:
             raise UserError(f"two terrains are named '{arena.name}': give each once")
-        found.append(arena)
-    return found
+        arenas.append(arena)
+    return arenas
 
 
 def built_in(name: str, cfg: Settings) -> Arena:
     """Return one of BUILT_IN, by the figures of the settings. Raises UserError for a bad figure."""
-    own, size, friction = cfg.arenas, float(cfg.arenas.zone), cfg.arenas.ground_friction
+    figures, size, friction = cfg.arenas, float(cfg.arenas.zone), cfg.arenas.ground_friction
     where = f"arenas.{name}"
     try:
         if name == "friction":
-            which = ("static", "dynamic").index(own.friction.use)
-            zones = [{"type": FLAT, "friction": pair[which]} for pair in own.friction.zones]
+            which = ("static", "dynamic").index(figures.friction.use)
+            zones = [{"type": FLAT, "friction": pair[which]} for pair in figures.friction.zones]
         elif name == "grass":
-            zones = [{"type": FLAT, "friction": friction, "drag": drag} for drag in own.grass]
+            zones = [{"type": FLAT, "friction": friction, "drag": drag} for drag in figures.grass]
         elif name == "boulder":
             zones = []
-            for low, high, count in own.boulder.zones:
-                cell = min(own.boulder.cell, max(own.boulder.least_cell, 0.4 * low))
+            for low, high, count in figures.boulder.zones:
+                cell = min(figures.boulder.cell, max(figures.boulder.least_cell, 0.4 * low))
                 cell = size / math.ceil(size / cell - 1e-6)  # a whole number of cells
                 boulders = {"type": BOULDERS, "difficulty": [low, high], "count": count, "cell": cell}
                 zones.append({**boulders, "friction": friction})
         else:
-            steps = {"type": STAIRS, "friction": friction, "count": own.stairs.steps, "tread": own.stairs.tread}
-            zones = [{**steps, "difficulty": riser} for riser in own.stairs.zones]
+            steps = {"type": STAIRS, "friction": friction, "count": figures.stairs.steps, "tread": figures.stairs.tread}
+            zones = [{**steps, "difficulty": riser} for riser in figures.stairs.zones]
     except (TypeError, ValueError, IndexError) as error:
         raise UserError(f"{where} must be as in {FILE}: {str(error).splitlines()[0]}") from error
     data = {"zones": [{**zone, "size": size} for zone in zones]}
     with user_input():
-        return replace(read_arena(where, data, float(own.width), float(own.apron)), name=name)
+        return replace(read_arena(where, data, float(figures.width), float(figures.apron)), name=name)
 
 
 def _read(word: str, cfg: Settings) -> Arena:

@@ -66,8 +66,8 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
         recording.episodes.append(
             Episode(name, spec.number, frames[: lengths[k] + 1, k], walked, np.zeros_like(walked), ended=ENDS[ends[k]])
         )
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "model.mjb"
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "model.mjb"
         model = brightened(source.model)
         boxes = np.flatnonzero(model.geom_type == _BOX)
         model.geom_rgba[boxes[::2]], model.geom_rgba[boxes[1::2]] = _LIGHTER, _DARKER  # so that steps can be seen

@@ -29,30 +29,34 @@ def main(control_fd: int) -> None:
     length = int.from_bytes(setup[:8], "big")
     header = json.loads(setup[8 : 8 + length])
     examiner = _make_examiner(header, setup[8 + length :])
-    limits, scan = Limits(**header["limits"]), bool(header["scan"])
+    limits = Limits(**header["limits"])
     if len(os.listdir("/proc/self/task")) != 1:
         raise RuntimeError("a process with threads cannot be forked safely")
     gc.collect()
     gc.freeze()  # forks share this memory as long as the collector does not touch it
     control.send(b'{"ready": true}')
-    _serve(control, examiner, limits, scan)
+    _serve(control, examiner, limits)
 
 
 def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
     """Create the examiner from the header and the concatenated bytes of the tensors."""
-    import enum
+    import logging
+    import warnings
 
     import torch
 
     from envcoder_bench.jail.examiner import Examiner
-    from envcoder_bench.jail.replacements import check_members
     from envcoder_bench.tasks.contract import TaskContract
     from envcoder_bench.tasks.outside import mount
+
+    with contextlib.suppress(ImportError):  # torch.load imports it, and should fail because of the file
+        import torch.utils.serialization
 
     torch.set_num_threads(1)
     torch.backends.mkldnn.set_flags(False)  # it generates machine code, which a confined process cannot execute
     torch.jit.script = _identity  # type: ignore[assignment]
-    enum.EnumMeta._create_ = check_members(enum.EnumMeta._create_)  # type: ignore[attr-defined]
+    logging.disable()  # there is no output, and formatting would read a tensor's values
+    warnings.simplefilter("ignore")
     _redirect_helpers()
     buffer, offset = bytearray(content), 0
     inputs: dict[str, dict[str, Any]] = {"state": {}, "constants": {}}
@@ -89,9 +93,13 @@ def _redirect_helpers() -> None:
         sys.modules[name] = ModuleType(name)
     for name in redirect.HELPER_MODULES:
         sys.modules[name] = importlib.import_module(redirect.OURS)
+    for name in (*redirect.PACKAGES, *redirect.HELPER_MODULES):
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, sys.modules[name])
 
 
-def _serve(control: socket.socket, examiner: Any, limits: Limits, scan: bool) -> None:
+def _serve(control: socket.socket, examiner: Any, limits: Limits) -> None:
     running: dict[int, int] = {}  # process id: job
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_write, False)
@@ -109,7 +117,7 @@ def _serve(control: socket.socket, examiner: Any, limits: Limits, scan: bool) ->
             break
         request = json.loads(message)
         if "run" in request:
-            running[_fork(fds, examiner, limits, scan)] = request["run"]
+            running[_fork(fds, examiner, limits)] = request["run"]
             for fd in fds:
                 os.close(fd)
         else:
@@ -137,16 +145,16 @@ def _report_exits(control: socket.socket, running: dict[int, int]) -> None:
         control.send(json.dumps({"ended": running.pop(pid), "status": status, "cpu": seconds}).encode())
 
 
-def _fork(fds: list[int], examiner: Any, limits: Limits, scan: bool) -> int:
+def _fork(fds: list[int], examiner: Any, limits: Limits) -> int:
     """Fork a confined process that examines one file; return its process id."""
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _run_confined(fds[0], fds[1], examiner, limits, scan, parent)
+        _run_confined(fds[0], fds[1], examiner, limits, parent)
     return pid
 
 
-def _run_confined(source_fd: int, answer_fd: int, examiner: Any, limits: Limits, scan: bool, parent: int) -> NoReturn:
+def _run_confined(source_fd: int, answer_fd: int, examiner: Any, limits: Limits, parent: int) -> NoReturn:
     """Confine this process, read a source, write the answer, and end with ``os._exit`` whatever happens."""
     code = 1
     try:
@@ -157,7 +165,7 @@ def _run_confined(source_fd: int, answer_fd: int, examiner: Any, limits: Limits,
             file.write("1000")  # out of memory, the kernel kills this process first
         confine(limits, (source_fd, answer_fd))
         if os.getppid() == parent:
-            answer = examiner.examine(wire.read_to_end(source_fd).decode("utf-8", "surrogateescape"), scan)
+            answer = examiner.examine(wire.read_to_end(source_fd).decode("utf-8", "surrogateescape"))
             wire.write_all(answer_fd, wire.pack(answer))
             code = 0
     except BaseException:

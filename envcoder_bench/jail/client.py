@@ -80,7 +80,6 @@ class JailClient:
         shaper_types: functions to take from the candidates; None for all that they define.
         seed: seed with which modules are loaded.
         limits: limits of each file's process.
-        scan: whether to check syntax trees and restrict modules; False to test the confinement alone.
         sizes: environments per group in training and in evaluations; by default those of ``state``.
         parallel: number of files at a time; by default one per processor.
 
@@ -96,7 +95,6 @@ class JailClient:
         shaper_types: Sequence[str] | None = None,
         seed: int = 0,
         limits: Limits | None = None,
-        scan: bool = True,
         sizes: Sequence[int] = (),
         parallel: int | None = None,
     ) -> None:
@@ -111,10 +109,9 @@ class JailClient:
             "seed": seed,
             "sizes": list(sizes) or [next(iter(state.values())).shape[0]],
             "limits": self.limits._asdict(),
-            "scan": scan,
         }
-        own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control = own
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = ours
         try:
             with theirs:
                 self._process = _start(theirs.fileno(), _setup(header, state, task.constants))

@@ -1,6 +1,5 @@
 """Load, check and trace one file in the jail, and compare its programs with its functions."""
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +16,15 @@ from envcoder_bench.compile.trace import Memo, SampleState, trace
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.env.compiled import disagreeing
-from envcoder_bench.jail import namespace
-from envcoder_bench.jail.names import HELPERS, remedy
-from envcoder_bench.jail.seal import Seal
-from envcoder_bench.jail.syntax import MAX_CHARACTERS, find_violation
-from envcoder_bench.shaping import redirect
+from envcoder_bench.jail.imports import names_given, with_remedy
+from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
-from envcoder_bench.shaping.loading import GIVEN, load_candidate, parse
+from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 
@@ -65,9 +61,8 @@ class Examiner:
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
         self._trial = TrialState(state, constants, self._task)
-        self._memo, self._namespace = Memo(incomplete=True), namespace.prepare(_libraries(outside))
+        self._memo, self._namespace = Memo(incomplete=True), names_given(_baseline_modules(outside))
         self._other_state, self._sizes = _perturb(state), sorted({min(size, MAX_ROWS) for size in sizes})
-        self._seal = Seal()
 
     def warm_up(self) -> None:
         """Do everything once, so that torch and Python load their lazy modules while files can still be read."""
@@ -75,44 +70,32 @@ class Examiner:
         shaping = check(baseline, self._state, self._constants, self._task, self._trial)
         shaping, _ = trace(shaping, self._state, self._constants, self._task, self._memo)
         self._verify(shaping)
-        self.examine(_WARM_UP, scan=False)
+        self.examine(_WARM_UP)
 
-    def examine(self, source: str, scan: bool = True) -> dict[str, Any]:
-        """Return a file's functions as plain data, or its error.
-
-        Args:
-            source: the file's text.
-            scan: whether to check its syntax tree and restrict its modules; False to test the confinement alone.
-        """
-        answer = self._answer(source, scan)
-        changed = self._seal.changed() if scan else ""
-        return _error(f"changes {changed}, which untrusted code may not: define one of your own") if changed else answer
-
-    def _answer(self, source: str, scan: bool) -> dict[str, Any]:
+    def examine(self, source: str) -> dict[str, Any]:
+        """Return the functions of a file, given by its text, as plain data, or its error."""
         try:
-            return {"candidate": self._candidate(source, scan)}
+            return {"candidate": self._candidate(source)}
         except CandidateError as error:
-            return _error(error.message, error.line, error.function)
+            return _error(with_remedy(error.message), error.line, error.function)
         except FAULTS as error:  # MemoryError, and errors that a candidate causes in this package's code
             return _error(f"raised {type(error).__name__}")
 
-    def _candidate(self, source: str, scan: bool) -> dict[str, Any]:
+    def _candidate(self, source: str) -> dict[str, Any]:
         if len(source) > MAX_CHARACTERS:
             raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
-        tree = parse(source, FILE)
-        violation = find_violation(tree) if scan else None
-        if violation is not None:
-            raise CandidateError(violation.reason, FILE, violation.line)
-        candidate = load_candidate("candidate", source, FILE, self._seed, given=self._namespace if scan else GIVEN)
+        candidate = load_candidate("candidate", source, FILE, self._seed, namespace=self._namespace)
+        # call each function once, which also finds the widths
         shaping = assemble(candidate, self._baseline, self._types)
         shaping = check(shaping, self._state, self._constants, self._task, self._trial)
         # the baseline's functions are traced elsewhere
-        own = {stage: function for stage, function in shaping.functions.items() if function.file == FILE}
-        shaping = replace(shaping, functions=own)
+        functions = {stage: function for stage, function in shaping.functions.items() if function.file == FILE}
+        shaping = replace(shaping, functions=functions)
         traced, refused = trace(shaping, self._state, self._constants, self._task, self._memo)
+        # without code, a function that cannot be traced is a fault
         if refused:
             first = min(refused, key=lambda refusal: refusal.line)
-            message = f"untrusted code must be traceable: {first.reason}{remedy(first.reason)}"
+            message = f"untrusted code must be traceable: {first.reason}"
             raise CandidateError(message, FILE, first.line, first.function.type)
         self._verify(traced)
         return _to_plain(traced)
@@ -130,11 +113,11 @@ class Examiner:
 
 def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: SampleState) -> None:
     """Raise CandidateError if a function and its program return different numbers."""
-    given, action = sample.given(), sample.action.clone()
+    state, action = sample.given(), sample.action.clone()
     try:
         with torch.no_grad(), shared_settings():
             with stream.use(5, 3, kind.purpose), FromStream():
-                value = bind(function, given, action if kind.acts else None)()
+                value = bind(function, state, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())
             with stream.use(5, 3, kind.purpose):
                 outputs = Interpreter(shaping.programs[kind.stage])(sample.given(), sample.action)
@@ -158,16 +141,10 @@ def _no_drives(*_: object) -> Tensor:
     raise NotImplementedError
 
 
-def _libraries(outside: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return the names that files may import from this package: of the helper modules and of the tasks' baselines."""
-    libraries = {name: redirect.helper_names() for name in HELPERS}
+def _baseline_modules(outside: Sequence[str]) -> list[str]:
+    """Return the modules of the tasks' baselines, which files may import."""
     shipped = [file.parent.name for file in sorted(Path(tasks.__file__).parent.glob("*/human.py"))]
-    for folder in (*shipped, *outside):
-        for baseline in BASELINE_FILES:
-            name = f"{tasks.__name__}.{folder}.{baseline}"
-            module = vars(importlib.import_module(name)).items()
-            libraries[name] = frozenset(key for key, value in module if getattr(value, "__module__", "") == name)
-    return {name: frozenset(key for key in keys if key[0] != "_") for name, keys in libraries.items()}
+    return [f"{tasks.__name__}.{folder}.{name}" for folder in (*shipped, *outside) for name in BASELINE_FILES]
 
 
 def _rows(parts: dict[str, Tensor], outputs: dict[str, Tensor], n: int) -> tuple[list[Tensor], list[Tensor]]:

@@ -38,17 +38,17 @@ def confinement() -> list[str]:
     reason = confine.supported()
     if reason:
         raise UserError(f"untrusted code cannot be confined here: {reason}")
-    found = _probe()
-    missing = [name for name in REQUIRED if not found.get(name)]
+    refused = _probe()
+    missing = [name for name in REQUIRED if not refused.get(name)]
     if missing:
-        reason = found.get("error") or f"the kernel allowed: {', '.join(missing)}"
+        reason = refused.get("error") or f"the kernel allowed: {', '.join(missing)}"
         raise UserError(f"untrusted code cannot be confined here: {reason}; is seccomp disabled?")
-    limits, landlock = Limits(), found["landlock"]
+    limits, landlock = Limits(), refused["landlock"]
     return [
         f"seccomp: {len(SYSTEM_CALLS) + len(WITH_ARGUMENT)} system calls and memory that is not executable; tested and"
         " refused: " + ", ".join(REQUIRED[:-1]),
         f"Landlock (ABI {landlock}): no file can be opened (tested separately)"
-        if landlock and found.get("landlock alone")
+        if landlock and refused.get("landlock alone")
         else "Landlock: not available here; seccomp alone protects files",
         f"limits: {limits.memory >> 30} GiB of memory, {limits.cpu} s of processor time, {limits.wall:g} s in all; no"
         " files, descriptors, processes or core dumps",
@@ -78,9 +78,9 @@ def _probe() -> dict[str, object]:
 
 def _report() -> None:
     """Print the results of two processes: one with Landlock alone, one confined as untrusted code is."""
-    found: dict[str, object] = _in_fork(_try_landlock)
-    found.update(_in_fork(_try_all))
-    print(json.dumps(found))
+    refused: dict[str, object] = _in_fork(_try_landlock)
+    refused.update(_in_fork(_try_all))
+    print(json.dumps(refused))
 
 
 def _in_fork(attempt: Callable[[int], dict[str, object]]) -> dict[str, object]:

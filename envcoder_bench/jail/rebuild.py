@@ -130,6 +130,7 @@ def _error(value: Any, file: str, source: str) -> CandidateError:
 
 def _candidate(value: Any, name: str, file: str, source: str, contract: Contract) -> Candidate:
     _require(isinstance(value, dict) and set(value) == {"functions", "action_dim", "components"}, "missing parts")
+    # the set of functions, and the width of the action that they read
     functions, components = value["functions"], value["components"]
     _require(isinstance(functions, dict) and bool(functions), "no functions")
     _require(all(type_ in contract.types for type_ in functions), "unexpected function")
@@ -137,6 +138,7 @@ def _candidate(value: Any, name: str, file: str, source: str, contract: Contract
     _require(len(actions) < 2, "two action functions")
     _require(_is_int(value["action_dim"], 1, MAX_ACTION_DIM), "invalid action width")
     action_dim = value["action_dim"] if actions else contract.action_dim
+    # each program: valid nodes over the state's entries, within the limits of the file
     names = _components(components, file)
     rebuilt: dict[str, CandidateFunction] = {}
     budget = MAX_NODES

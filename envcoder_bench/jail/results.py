@@ -15,7 +15,7 @@ from envcoder_bench.jail import wire
 from envcoder_bench.jail.client import Answer, Failure, JailClient
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.rebuild import Contract, rebuild
-from envcoder_bench.jail.syntax import MAX_CHARACTERS
+from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.text import misleading, unreadable
 from envcoder_bench.tasks.contract import AnyTask
@@ -33,7 +33,6 @@ def examine(
     shaper_types: Sequence[str] | None = None,
     seed: int = 0,
     limits: Limits | None = None,
-    scan: bool = True,
     sizes: Sequence[int] = (),
 ) -> dict[str, JailResult]:
     """Load, check and trace files in the jail.
@@ -46,7 +45,7 @@ def examine(
         state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
         baseline: source of the baseline that fills in missing functions.
         action_dim: width of the baseline's action.
-        shaper_types, seed, limits, scan, sizes: see ``JailClient``.
+        shaper_types, seed, limits, sizes: see ``JailClient``.
 
     Returns:
         By name, candidates whose functions are programs, or the errors of the others.
@@ -55,7 +54,7 @@ def examine(
         UserError: if the jail cannot be started.
     """
     contract = Contract.of(task, state, action_dim, shaper_types)
-    arguments = (baseline, shaper_types, seed, scan, limits, list(sizes))
+    arguments = (baseline, shaper_types, seed, limits, list(sizes))
     context = repr((own_code(), torch.__version__, _task_key(task, state), arguments))
     results: dict[str, JailResult] = {}
     uncached: list[Source] = []
@@ -72,7 +71,7 @@ def examine(
         except CandidateError:  # missing or damaged
             uncached.append((name, file, source))
     if uncached:
-        with JailClient(task, state, baseline, shaper_types, seed, limits, scan, sizes) as jail:
+        with JailClient(task, state, baseline, shaper_types, seed, limits, sizes) as jail:
             for index, answer in jail.answers([source for _, _, source in uncached]):
                 name, file, source = uncached[index]
                 results[name] = _result(answer, name, file, source, contract)

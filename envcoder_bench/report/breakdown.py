@@ -92,8 +92,8 @@ class Breakdown:
     @property
     def parts(self) -> list[str]:
         """The parts of training, in the order of a control step."""
-        own = [name for name in self.seconds if name not in LABELS and name not in (EVALUATION, RESULTS, REST)]
-        return [name for name in (*LABELS, *own, REST) if name in self.seconds]
+        others = [name for name in self.seconds if name not in LABELS and name not in (EVALUATION, RESULTS, REST)]
+        return [name for name in (*LABELS, *others, REST) if name in self.seconds]
 
     @property
     def training(self) -> float:

@@ -16,22 +16,22 @@ def first_place(ranked: Sequence[Ranked]) -> list[str]:
     first = [row for row in ranked if row.rank == 1]
     if not first or sum(row.rank is not None for row in ranked) < 2:
         return []
-    known = sorted((row for row in ranked if not math.isnan(row.p_best)), key=lambda row: -row.p_best)
+    by_chance = sorted((row for row in ranked if not math.isnan(row.p_best)), key=lambda row: -row.p_best)
     if len(first) > 1:
         names = [row.candidate for row in first]
-        rest = [row for row in known if row.contender and row.rank != 1]
+        rest = [row for row in by_chance if row.contender and row.rank != 1]
         also = f"; {_others(rest)} cannot be told apart from them" if rest else ""
         return [f"{some(names)} share the first place: nothing tells which is the best{also}"]
     leader = first[0]
-    if not known or math.isnan(leader.p_best):
+    if not by_chance or math.isnan(leader.p_best):
         return []
-    rivals = [row for row in known if row.contender and row is not leader]
+    rivals = [row for row in by_chance if row.contender and row is not leader]
     of = " of those that lost no seed" if any(row.lost_seeds for row in ranked) else ""
     sure = f"{leader.candidate} is the best{of} with a probability of {_percent(leader.p_best)}"
-    if known[0].p_best > leader.p_best + 0.005:
+    if by_chance[0].p_best > leader.p_best + 0.005:
         sure = (
             f"{leader.candidate} has the highest mean and is the best{of} with a probability of"
-            f" {_percent(leader.p_best)}; likelier is {known[0].candidate}, {_percent(known[0].p_best)}"
+            f" {_percent(leader.p_best)}; likelier is {by_chance[0].candidate}, {_percent(by_chance[0].p_best)}"
         )
     return [f"{sure}; {_others(rivals)} cannot be told apart from it" if rivals else sure]
 
@@ -74,24 +74,24 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
         remedy: how to train longer; by default ``--extend``, or LONGER for a race.
         folder: the run's folder, for the command.
     """
-    known = [row for row in ranked if row.rank is not None]
-    untrained = next((row for row in known if row.candidate == UNTRAINED), None)
-    trained = [row for row in known if row is not untrained]
-    own = [row for row in trained if not row.baseline] or trained
-    if untrained is None or not own or own[0].fitness > untrained.fitness:
+    measured = [row for row in ranked if row.rank is not None]
+    untrained = next((row for row in measured if row.candidate == UNTRAINED), None)
+    trained = [row for row in measured if row is not untrained]
+    candidates = [row for row in trained if not row.baseline] or trained
+    if untrained is None or not candidates or candidates[0].fitness > untrained.fitness:
         return ""
-    first = own[0]
+    first = candidates[0]
     decimals = decimal_places([first.fitness, untrained.fitness])
     has, level = (fixed(row.fitness, decimals) for row in (first, untrained))
     what = "baseline" if first.baseline else "candidate"
     before = f"{UNTRAINED}, the policy before training, which has {level}"
-    if any(row.fitness > untrained.fitness for row in own):
-        found = f"the first {what}, {first.candidate} with {has}, is not above {before}"
+    if any(row.fitness > untrained.fitness for row in candidates):
+        finding = f"the first {what}, {first.candidate} with {has}, is not above {before}"
     else:
-        found = f"no {what} is above {before}; the first, {first.candidate}, has {has}"
+        finding = f"no {what} is above {before}; the first, {first.candidate}, has {has}"
     extend = f"eval-shapers --extend {folder} --learning_iterations N"
     remedy = remedy or (LONGER if any(row.stopped_at for row in ranked) else extend)
-    return f"nothing has been learnt yet: {found}. Train longer ({remedy}), or try another shaping."
+    return f"nothing has been learnt yet: {finding}. Train longer ({remedy}), or try another shaping."
 
 
 def _percent(share: float) -> str:

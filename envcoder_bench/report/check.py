@@ -84,15 +84,15 @@ def _table(rows: Sequence[CandidateCheck], width: int, compiles: bool) -> list[s
 
 def _rewards(rows: Sequence[CandidateCheck], width: int) -> list[str]:
     """Return a line for each candidate's reward, followed by one for each of its components."""
-    found: list[tuple[str, str, Spread]] = []
+    lines: list[tuple[str, str, Spread]] = []
     for row in rows:
         if row.reward is not None:
-            found.append((row.name, "reward", row.reward))
-            found += [("", f"  {name}", spread) for name, spread in row.components.items()]
+            lines.append((row.name, "reward", row.reward))
+            lines += [("", f"  {name}", spread) for name, spread in row.components.items()]
     columns = [
-        ["candidate", *(name for name, _, _ in found)],
-        ["", *(part for _, part, _ in found)],
-        ["mean [least, greatest]", *_aligned([spread for _, _, spread in found])],
+        ["candidate", *(name for name, _, _ in lines)],
+        ["", *(part for _, part, _ in lines)],
+        ["mean [least, greatest]", *_aligned([spread for _, _, spread in lines])],
     ]
     return _lay_out(columns, width)
 

@@ -58,12 +58,12 @@ class CsvLog:
             ValueError: if the first line is not the header of this file.
         """
         expected = cls._header().encode()
-        header, *found = _lines(path) if Path(path).is_file() else [b""]
-        if header != expected and not (expected.startswith(header) and not found):
+        header, *rows_before = _lines(path) if Path(path).is_file() else [b""]
+        if header != expected and not (expected.startswith(header) and not rows_before):
             shown = header.decode("utf-8", "replace").strip()[:80]
             raise ValueError(f"{path} is damaged: its first line must be {expected.decode().strip()}, not {shown!r}")
         kept = []
-        for row in found:
+        for row in rows_before:
             key = cls._key(row)
             if key is None:
                 continue
@@ -145,8 +145,8 @@ def sort_rows(path: str | Path, candidates: Sequence[str] = ()) -> None:
 
     def key(row: bytes) -> tuple[int, int, int]:
         cells = _cells(row)
-        known = cells[2] in order
-        return int(cells[0]), order.get(cells[2], len(order)), int(cells[3]) if known else 0
+        is_listed = cells[2] in order
+        return int(cells[0]), order.get(cells[2], len(order)), int(cells[3]) if is_listed else 0
 
     write_atomic(path, b"".join([header, *sorted(rows, key=key)]))  # a stable sort keeps the components' order
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envcoder_bench.report.curves import over_seeds
 from envcoder_bench.report.figures import (
     BLACK,
     COLOURS,
@@ -24,6 +23,7 @@ from envcoder_bench.report.figures import (
     show_message,
     spread,
 )
+from envcoder_bench.report.logs import over_seeds
 from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.words import fixed
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
@@ -52,8 +52,8 @@ def plot_learning_curves(
         short_points: whether points before the last one may be of the beginnings of episodes.
     """
     measured: Any = curves[curves["fitness"].notna()]
-    known = set(measured["candidate"])
-    drawn = [r for r in ranked if r.candidate in known]
+    names = set(measured["candidate"])
+    drawn = [r for r in ranked if r.candidate in names]
     points = over_seeds(curves, "fitness")
     band = "; band: range of the seeds" if measured["seed"].nunique() > 1 else ""
     figure, (axes,), top = new_figure(10.0, 6.0, f"{task}: learning curves", f"fitness: {fitness_meaning}")
@@ -62,6 +62,7 @@ def plot_learning_curves(
     labels, bands = [], []
     untrained = next((r for r in ranked if r.candidate == UNTRAINED and r.rank is not None), None)
     levels = [] if untrained is None else [untrained.fitness]
+    # lines and bands
     for row in reversed(drawn):  # the best is drawn last, on top
         line: Any = points.loc[row.candidate]
         steps = line.index.to_numpy() / scale
@@ -77,6 +78,7 @@ def plot_learning_curves(
             axes.fill_between(steps, least, most, color=style["color"], alpha=0.13, linewidth=0, zorder=1)
             labels.append((row, steps[-1], float(mean[-1]), style["color"]))
             bands += [float(least.min()), float(most.max())]
+    # limits of the axes
     cut = False
     if drawn:
         low, high = _limits(np.array([*points["mean"], *levels]), bands)
@@ -94,6 +96,7 @@ def plot_learning_curves(
     figure.subplots_adjust(left=0.075, right=0.97, bottom=0.145, top=top)
     make_room_left(figure, [axes])
     _label_ends(figure, axes, labels)
+    # notes
     others = sum(style["color"] == LIGHT for style in styles.values())
     notes = [f"grey: {others} other candidates"] if others else []
     notes += ["x: failed"] if any(r.rank is None for r in drawn) else []

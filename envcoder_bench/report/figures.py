@@ -50,10 +50,15 @@ def make_room_left(figure: Any, panels: Sequence[Any], margin: float = 0.2) -> N
 
 def save_figure(figure: Any, path: str | Path) -> Path:
     """Write a figure as PNG, atomically."""
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    write_atomic(path, picture.getvalue())
+    write_atomic(path, png_bytes(figure))
     return Path(path)
+
+
+def png_bytes(figure: Any) -> bytes:
+    """Draw a figure."""
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=DPI, format="png")
+    return picture.getvalue()
 
 
 def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:

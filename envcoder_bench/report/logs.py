@@ -1,21 +1,243 @@
-"""The log files that a run writes during training."""
+"""The log files that a run writes during training, and how they are read.
+
+curves.csv and components.csv have the learning curves, points.csv the progress at each evaluation, episodes.csv the
+fitness of its episodes; trackers such as TensorBoard get the scalars.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from envcoder_bench.report.csv_log import CsvLog
-from envcoder_bench.report.curves import ComponentLog, CurveLog, split_wide
-from envcoder_bench.report.episodes import EpisodeLog
-from envcoder_bench.report.points import PointLog
-from envcoder_bench.report.scalars import ScalarLog, SeveralLogs
+from envcoder_bench.report.csv_log import KEYS, CsvLog, one_line
+from envcoder_bench.report.results import number
 from envcoder_bench.report.tensorboard import TensorboardLog
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CURVES, COMPONENTS, POINTS, EPISODES = "curves.csv", "components.csv", "points.csv", "episodes.csv"
 TENSORBOARD = "tensorboard"
+SCALARS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
+_NUMBERS = ("fitness", "episode_length", "shaped_return")  # of a point
+Evaluation = dict[tuple[str, int], tuple[float, ...]]  # the episodes' fitness by candidate and seed
+
+
+# learning curves
+
+
+class CurveLog(CsvLog):
+    """Appends to curves.csv: a row per logged iteration, candidate and seed."""
+
+    columns = SCALARS
+
+    def add(
+        self, iteration: int, env_steps: int, candidate: str, seed: int, scalars: Mapping[str, float | None]
+    ) -> None:
+        """Add a row, which is on disk after the next ``flush``.
+
+        Args:
+            iteration: the iteration.
+            env_steps: control steps of this candidate and seed so far.
+            candidate, seed: the group.
+            scalars: values named as in SCALARS; missing values, None and NaN give empty cells.
+
+        Raises:
+            KeyError: if a scalar is not one of SCALARS.
+        """
+        unknown = [name for name in scalars if name not in SCALARS]
+        if unknown:
+            raise KeyError(f"curves.csv has no column {unknown[0]!r}; use one of {', '.join(SCALARS)}")
+        self.write(iteration, env_steps, candidate, seed, [number(scalars.get(name)) for name in SCALARS])
+
+
+class ComponentLog(CsvLog):
+    """Appends to components.csv: a row per logged iteration, candidate, seed and component of its reward.
+
+    Every candidate has its own components. With a row for each the file grows linearly with the number of candidates;
+    with a column for each it would grow quadratically.
+    """
+
+    columns = ("component", "mean")
+
+    def add(self, iteration: int, env_steps: int, candidate: str, seed: int, means: Mapping[str, float]) -> None:
+        """Add a row for each component with its mean per environment and step."""
+        for name, mean in means.items():
+            self.write(iteration, env_steps, candidate, seed, [one_line(name), number(mean)])
+
+
+def read_curves(path: str | Path) -> pd.DataFrame:
+    """Read curves.csv or components.csv; names are strings (``001`` stays so), empty cells and infinity are NaN."""
+    import pandas as pd  # slow to import, and --check does not need it
+
+    read = pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
+    return read.replace([math.inf, -math.inf], math.nan)  # a fitness that is infinite is none, and cannot be drawn
+
+
+def over_seeds(curves: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the mean, least and greatest value of the seeds by candidate and env_steps.
+
+    Seeds of an extended run can have been evaluated after other numbers of env-steps. Between two evaluations of a seed
+    its value is interpolated, so that each row is of all seeds that were being trained then.
+    """
+    import pandas as pd  # slow to import, and --check does not need it
+
+    measured: Any = curves[curves[metric].notna()]
+    wide = measured.pivot_table(index=["candidate", "env_steps"], columns="seed", values=metric)
+    for name in wide[wide.isna().any(axis=1)].index.unique("candidate"):
+        filled = wide.loc[name].interpolate(method="index", limit_area="inside")
+        wide.loc[name] = filled.to_numpy()
+    # not agg(axis=1): pandas 3.0.0 calls it for each row, and 2.0.0 returns objects
+    return pd.DataFrame({"mean": wide.mean(axis=1), "min": wide.min(axis=1), "max": wide.max(axis=1)})
+
+
+# evaluations
+
+
+class ComponentStats(NamedTuple):
+    """Statistics per environment and step of training since the previous point."""
+
+    mean: float
+    min: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """One evaluation of one candidate and seed. Unknown numbers are NaN.
+
+    Attributes:
+        candidate, seed: the group.
+        iteration: number of finished iterations.
+        env_steps: control steps of this candidate and seed so far.
+        fitness: mean over the episodes of the unshaped evaluation.
+        episode_length: mean length of these episodes, control steps.
+        components: mean, min and max of ``total reward`` and of each reward component in training since the previous
+            point; ComponentStats if read from points.csv.
+        shaped_return: mean return of the candidate's own reward over the last training episodes.
+    """
+
+    candidate: str
+    seed: int
+    iteration: int
+    env_steps: int
+    fitness: float
+    episode_length: float
+    components: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    shaped_return: float = math.nan
+
+
+class PointLog(CsvLog):
+    """Appends to points.csv."""
+
+    columns = (*_NUMBERS, "component", *ComponentStats._fields)
+
+    def add(self, point: Point) -> None:
+        """Add the rows of a point, which are on disk after the next ``flush``."""
+        same = [number(getattr(point, name)) for name in _NUMBERS]
+        for name, stats in point.components.items() or [("", (math.nan,) * 3)]:
+            cells = [*same, one_line(name), *map(number, stats)]
+            self.write(point.iteration, point.env_steps, point.candidate, point.seed, cells)
+
+
+def read_points(path: str | Path) -> list[Point]:
+    """Read points.csv; the points are in the order of the file.
+
+    Raises:
+        ValueError: if the file has other columns.
+    """
+    with open(path, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != (*KEYS, *PointLog.columns):
+            raise ValueError(f"{path}: not a points.csv; its columns must be {', '.join((*KEYS, *PointLog.columns))}")
+        rows = list(reader)
+    components: dict[tuple[str, ...], dict[str, ComponentStats]] = {}
+    for row in rows:
+        stats = components.setdefault(tuple(row[name] for name in (*KEYS, *_NUMBERS)), {})
+        if row["component"]:
+            stats[row["component"]] = ComponentStats(*(_value(row[name]) for name in ComponentStats._fields))
+    points: list[Point] = []
+    for (iteration, env_steps, candidate, seed, *numbers), stats in components.items():
+        fitness, episode_length, shaped_return = map(_value, numbers)
+        point = Point(
+            candidate, int(seed), int(iteration), int(env_steps), fitness, episode_length, stats, shaped_return
+        )
+        points.append(point)
+    return points
+
+
+def _value(cell: str) -> float:
+    return float(cell) if cell else math.nan
+
+
+class EpisodeLog(CsvLog):
+    """Appends to episodes.csv."""
+
+    columns = ("fitness",)
+
+    def add(self, iteration: int, env_steps: int, candidate: str, seed: int, fitness: Sequence[float]) -> None:
+        """Add an evaluation; the k-th numbers of all rows of an iteration and a seed are of the same start state."""
+        self.write(iteration, env_steps, candidate, seed, [" ".join(map(number, fitness))])
+
+
+def read_episodes(path: str | Path) -> dict[int, Evaluation]:
+    """Read episodes.csv: the evaluations by iteration.
+
+    Raises:
+        ValueError: the file has other columns, or a row that is not whole.
+    """
+    with open(path, encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    wanted = [*KEYS, *EpisodeLog.columns]
+    if header != wanted:
+        raise ValueError(f"{path}: not an episodes.csv; its columns must be {', '.join(wanted)}")
+    evaluations: dict[int, Evaluation] = {}
+    for line, row in enumerate(rows, 2):
+        try:
+            iteration, _, candidate, seed, fitness = row
+            evaluations.setdefault(int(iteration), {})[candidate, int(seed)] = tuple(map(float, fitness.split()))
+        except ValueError as error:
+            raise ValueError(f"{path}: line {line}: {error}") from error
+    return dict(sorted(evaluations.items()))
+
+
+# all logs of a run
+
+
+class ScalarLog(Protocol):
+    """Receives scalars of each candidate and seed during training."""
+
+    def add(self, candidate: str, seed: int, env_steps: int, scalars: Mapping[str, float | None]) -> None:
+        """Add scalars at ``env_steps``; None and NaN are left out."""
+
+    def flush(self) -> None:
+        """Pass on what was added."""
+
+    def close(self) -> None:
+        """End the log; a later run may continue it."""
+
+
+class SeveralLogs:
+    """Scalar logs that receive the same."""
+
+    def __init__(self, logs: Sequence[ScalarLog]) -> None:
+        self._logs = logs
+
+    def add(self, candidate: str, seed: int, env_steps: int, scalars: Mapping[str, float | None]) -> None:
+        for log in self._logs:
+            log.add(candidate, seed, env_steps, scalars)
+
+    def flush(self) -> None:
+        for log in self._logs:
+            log.flush()
+
+    def close(self) -> None:
+        for log in self._logs:
+            log.close()
 
 
 @dataclass
@@ -95,7 +317,6 @@ class RunLogs:
         Raises:
             ValueError: if a file is damaged.
         """
-        split_wide(folder / CURVES, folder / COMPONENTS)
         return cls(
             CurveLog.resume(folder / CURVES, iteration, whole, rows.get(CURVES)),
             ComponentLog.resume(folder / COMPONENTS, iteration, whole, rows.get(COMPONENTS)),
@@ -107,8 +328,8 @@ class RunLogs:
     @classmethod
     def collect(cls) -> RunLogs:
         """Create logs in memory, whose rows ``take`` returns."""
-        own = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
-        return cls(*own, CollectedScalars(), EpisodeLog.collect())
+        tables = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
+        return cls(*tables, CollectedScalars(), EpisodeLog.collect())
 
     def take(self) -> Rows:
         """Return the rows since the last call. Of logs in files only their number: ``append`` has nothing to add."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.episodes import Evaluation
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
@@ -134,6 +133,7 @@ def rank(
         name: {row.seed: row.fitness for row in rows if row.measured and not row.stopped_at}
         for name, rows in by_candidate.items()
     }
+    # what is known of the candidates: one model, and another one of untrained policies
     episodes = min((row.episodes for row in results if row.measured and row.episodes), default=1)
     before = {UNTRAINED: whole.pop(UNTRAINED)} if UNTRAINED in whole else {}
     model = FitnessModel(whole, evaluation, bounds, episodes)
@@ -141,13 +141,15 @@ def rank(
     models = {UNTRAINED: FitnessModel(before, evaluation, bounds, episodes)}
     whole.update(before)
     rows = [_over_seeds(rows, models.get(name, model), whole) for name, rows in by_candidate.items()]
-    own = [row for row in rows if row["candidate"] not in BASELINES]
-    for row, p in zip(own, holm([row["vs_human_p"] for row in own])):
+    # p-values of all candidates together
+    candidates = [row for row in rows if row["candidate"] not in BASELINES]
+    for row, p in zip(candidates, holm([row["vs_human_p"] for row in candidates])):
         row["vs_human_p"] = p
     contenders = set(model.contenders())
     for row in rows:
         row["vs_human_p"] = NAN if row["candidate"] in BASELINES else row["vs_human_p"]
         row.update(p_best=model.chances.get(row["candidate"], NAN), contender=row["candidate"] in contenders)
+    # order, and places that equal candidates share
     measured = [row for row in rows if row["seeds"]]
     decimals = decimal_places([row["fitness"] for row in measured])
     steps = _steps_to_ties(measured, points, decimals)
@@ -183,12 +185,12 @@ def _steps_to_ties(rows: Sequence[dict[str, Any]], points: Sequence[Point], deci
     for point in points:
         if point.candidate in shared:
             courses.setdefault(point.candidate, {}).setdefault(point.env_steps, []).append(point.fitness)
-    found = {}
+    steps_to_tie = {}
     for name, course in courses.items():
         means = {steps: math.fsum(values) / len(values) for steps, values in course.items()}
         reached = [steps for steps, mean in means.items() if round(mean, decimals) >= shared[name]]
-        found[name] = float(min(reached, default=max(means)))
-    return found
+        steps_to_tie[name] = float(min(reached, default=max(means)))
+    return steps_to_tie
 
 
 def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[int, float]]) -> dict[str, Any]:
@@ -256,8 +258,8 @@ def _status(rows: list[Result]) -> str:
 
 def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
     """Return the content of summary.json; unknown numbers are None, because JSON has no NaN."""
-    own = [r for r in ranked if r.rank is not None and not r.baseline]
-    best = own[0].candidate if own else None
+    candidates = [r for r in ranked if r.rank is not None and not r.baseline]
+    best = candidates[0].candidate if candidates else None
     race = {} if info.race is None else {"race": dict(info.race)}
     return {
         "task": info.task,
@@ -271,7 +273,7 @@ def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
         "memory": dict(info.memory),
         **race,
         "best_candidate": best,
-        "share_first_place": [r.candidate for r in own[1:] if r.rank == own[0].rank],
+        "share_first_place": [r.candidate for r in candidates[1:] if r.rank == candidates[0].rank],
         "ranking": [_json_row(r) for r in ranked],
         "paths": dict(info.paths),
     }
@@ -298,6 +300,6 @@ def read_ranking(path: str | Path) -> list[Ranked]:
 
 
 def _ranked(row: dict[str, Any]) -> Ranked:
-    known: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key not in ("rank", "baseline")}
-    known.update(seeds=tuple(row["seeds"]), errors=tuple(row["errors"]))
-    return Ranked(rank=row["rank"], **known)
+    fields: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key not in ("rank", "baseline")}
+    fields.update(seeds=tuple(row["seeds"]), errors=tuple(row["errors"]))
+    return Ranked(rank=row["rank"], **fields)

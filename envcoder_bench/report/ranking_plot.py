@@ -52,6 +52,7 @@ def plot_ranking(
     height = 1.9 + (0.3 if rows <= 30 else 0.25) * max(rows, 4)
     figure, (axes,), top = new_figure(10.0, height, f"{task}: ranking", f"fitness: {fitness_meaning}")
 
+    # dots and intervals
     intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
     texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
     limits, cut = _range(shown), False
@@ -71,6 +72,7 @@ def plot_ranking(
             axes.axvline(row.fitness, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
         if row.candidate == UNTRAINED:
             axes.axvline(row.fitness, color=GREY, linewidth=1.2, linestyle=(0, (1, 2)), zorder=1.5)
+    # rows without a fitness
     for y, (_, text) in enumerate(remarks, len(shown)):
         axes.text(0.01, y, escape(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
     if remarks:  # hide the grid behind their text
@@ -79,6 +81,7 @@ def plot_ranking(
     if not shown and not remarks:
         show_message(axes, "no candidates")
 
+    # names
     axes.set_yticks(range(len(names) + len(remarks)), [escape(n) for n in [*names, *(n for n, _ in remarks)]])
     for label, row in zip(axes.get_yticklabels(), shown):
         label.set_color(_colour_and_marker(row)[0])
@@ -92,6 +95,7 @@ def plot_ranking(
     if not shown:
         axes.set_xticks([])
     axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
+    # margins as wide as the names
     caption = _caption(shown, cut)
     bottom = 0.85 + 0.18 * caption.count("\n")
     figure.subplots_adjust(left=0.3, right=0.84, bottom=bottom / height, top=top)
@@ -150,7 +154,7 @@ def _caption(shown: Sequence[Ranked], cut: bool) -> str:
 
 
 def _reason(row: Ranked) -> str:
-    place, message = split_place(row.error)
-    line = place.rsplit(":", 1)[-1]  # the file's name is the candidate's
+    where, message = split_place(row.error)
+    line = where.rsplit(":", 1)[-1]  # the file's name is the candidate's
     text = ": ".join(x for x in (f"{row.status}, line {line}" if line.isdecimal() else row.status, message) if x)
     return cut(text, REASON_WIDTH)

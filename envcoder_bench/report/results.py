@@ -82,8 +82,9 @@ COLUMNS = (
     "shaped_return", "env_steps", "error", "unstable_resets", "training_episodes", "contact_overflows",
     "stopped_at", "reason",
 )  # fmt: skip
-# files of older versions lack the last two columns, or the last four, which are then read as 0 or empty
-_OLDER = (COLUMNS[:-2], COLUMNS[:-4])
+_WHOLE = (  # columns of whole numbers
+    "seed", "episodes", "env_steps", "unstable_resets", "training_episodes", "contact_overflows", "stopped_at",
+)  # fmt: skip
 
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
@@ -98,7 +99,7 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
 
 
 def read_results(path: str | Path) -> list[Result]:
-    """Read results.csv of this or an older version.
+    """Read results.csv.
 
     Raises:
         ValueError: if the columns are others or a row is incomplete; the message names the file.
@@ -108,24 +109,22 @@ def read_results(path: str | Path) -> list[Result]:
     if not text.endswith("\n"):
         raise ValueError(f"{path}: its end is missing")
     header, *rows = csv.reader(io.StringIO(text))
-    if tuple(header) not in (COLUMNS, *_OLDER):
+    if tuple(header) != COLUMNS:
         raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
-    return [_result(header, row, f"{path}: row {number}") for number, row in enumerate(rows, 1)]
+    return [_result(row, f"{path}: row {number}") for number, row in enumerate(rows, 1)]
 
 
-def _result(header: Sequence[str], row: Sequence[str], place: str) -> Result:
-    if len(row) != len(header):
-        raise ValueError(f"{place} has {len(row)} cells and not {len(header)}")
-    cells: dict[str, str] = dict(zip(header, row))
+def _result(row: Sequence[str], where: str) -> Result:
+    if len(row) != len(COLUMNS):
+        raise ValueError(f"{where} has {len(row)} cells and not {len(COLUMNS)}")
+    cells: dict[str, str] = dict(zip(COLUMNS, row))
     values: dict[str, Any] = {**cells}
     try:
-        for column in ("seed", "episodes", "env_steps", "unstable_resets"):
+        for column in _WHOLE:
             values[column] = int(cells[column])
-        for column in ("training_episodes", "contact_overflows", "stopped_at"):
-            values[column] = int(cells.get(column, 0))
         for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
             values[column] = float(cells[column]) if cells[column] else NAN
         values["shaped_return"] = float(cells["shaped_return"]) if cells["shaped_return"] else None
         return Result(**values)
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
+        raise ValueError(f"{where}: {error}") from error

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.logs import Evaluation
 
 NAN = math.nan
 UNBOUNDED = (-math.inf, math.inf)
@@ -109,9 +109,9 @@ class _Spread:
     prior: float
     total: float
 
-    def moderated(self, own: np.ndarray, freedom: np.ndarray, pooled: np.ndarray | float) -> np.ndarray:
+    def moderated(self, variance: np.ndarray, freedom: np.ndarray, pooled: np.ndarray | float) -> np.ndarray:
         """Return the mean of own variances and pooled ones, weighted by their degrees of freedom (Smyth, 2004)."""
-        return (self.prior * pooled + freedom * np.nan_to_num(own)) / (self.prior + freedom)
+        return (self.prior * pooled + freedom * np.nan_to_num(variance)) / (self.prior + freedom)
 
     def degrees(self, freedom: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         """Return the degrees of freedom of ``moderated``.
@@ -161,9 +161,9 @@ class FitnessModel:
         self._count = np.isfinite(table).sum(axis=1)
         self._mean = _known_mean(table, 1)
         self._complete = self._count == len(self._seeds)
-        found = evaluation or {}
-        has_episodes = all((name, seed) in found for name in self.names for seed in fitness[name])
-        self._episodes = paired_table(found, self.names, self._seeds) if has_episodes and self.names else None
+        episodes_of = evaluation or {}
+        has_episodes = all((name, seed) in episodes_of for name in self.names for seed in fitness[name])
+        self._episodes = paired_table(episodes_of, self.names, self._seeds) if has_episodes and self.names else None
         if self._episodes is not None:
             self._episodes = (self._episodes - self._low) / self._width
             self._total_episodes = np.isfinite(self._episodes).sum(axis=(1, 2))
@@ -215,29 +215,29 @@ class FitnessModel:
         observed values (Laird and Louis, 1991). So the first of many that are alike is not taken for the best because
         of its luck. Empty for a single candidate, or without a spread of seeds.
         """
-        own = np.flatnonzero(self._complete)
-        own = own[np.argsort(-self._mean[own], kind="stable")][:MOST_COMPARED]
-        if len(own) < 2 or self._shared is None or not self.has_spread:
+        best = np.flatnonzero(self._complete)
+        best = best[np.argsort(-self._mean[best], kind="stable")][:MOST_COMPARED]
+        if len(best) < 2 or self._shared is None or not self.has_spread:
             return {}
         spread = self._shared
         variance = spread.moderated(spread.own, spread.freedom, spread.pooled) * self._scale / self._count
-        variance = np.maximum(variance, self._floor(shared=True))[own]
+        variance = np.maximum(variance, self._floors[1])[best]
         if not (variance > 0).all():
             return {}
-        shares = _shares_of_best(self._mean[own], variance, spread.total)
-        return {self.names[k]: float(share) for k, share in zip(own, shares)}
+        shares = _shares_of_best(self._mean[best], variance, spread.total)
+        return {self.names[k]: float(share) for k, share in zip(best, shares)}
 
     def contenders(self) -> list[str]:
         """Return the fewest candidates that hold the best with a probability of SURE, the likeliest first."""
         ordered = sorted(self.chances.items(), key=lambda pair: -pair[1])
-        found: list[str] = []
+        names: list[str] = []
         total, last = 0.0, NAN
         for name, chance in ordered:
             if total >= SURE and chance < last - 1e-9:  # equals belong together
                 break
-            found.append(name)
+            names.append(name)
             total, last = total + chance, chance
-        return found
+        return names
 
     def _value(self, share: float) -> float:
         return float(self._low + self._width * share)
@@ -275,6 +275,11 @@ class FitnessModel:
         freedom = np.maximum(self._count - 1, 0) * (count - 1) / count
         return _spread(rest, freedom, float(freedom.sum()))
 
+    @cached_property
+    def _floors(self) -> tuple[np.ndarray, np.ndarray]:
+        """``_floor`` of means, and of differences, which leave out what all share."""
+        return self._floor(shared=False), self._floor(shared=True)
+
     def _floor(self, shared: bool) -> np.ndarray:
         """Return ``(candidates,)`` variances of means of independent episodes; ``shared`` leaves out what all share."""
         total = self._total_episodes
@@ -300,7 +305,7 @@ class FitnessModel:
 
         moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)
         moderated = np.maximum(moderated, spread.pooled / 2)  # equal seeds may be luck
-        variance = np.maximum(moderated * self._scale / self._count, self._floor(shared=False))
+        variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
         quantile = stdtrit(spread.degrees(spread.freedom, self._count), 1 - LEVEL / 2)
         if self._bounded:
             return _proportion_interval(self._mean, self._scale / variance, self._count, quantile)
@@ -312,14 +317,14 @@ class FitnessModel:
         spread = self._shared
         if spread is None:
             return NAN, NAN
-        known = gaps[np.isfinite(gaps)]
-        seeds = np.array(len(known))
-        own = np.array(known.var(ddof=1) if len(known) > 1 else NAN)
+        gaps_known = gaps[np.isfinite(gaps)]
+        seeds = np.array(len(gaps_known))
+        variance_of_gaps = np.array(gaps_known.var(ddof=1) if len(gaps_known) > 1 else NAN)
         middle = (self._inner[a] + self._inner[b]) / 2  # the scale if both are equal
         scale = 2 * middle * (1 - middle) if self._bounded else 2.0
         freedom = np.maximum(seeds - 1, 0)
-        variance = spread.moderated(own, freedom, spread.pooled * scale) / seeds
-        floor = self._floor(shared=True)
+        variance = spread.moderated(variance_of_gaps, freedom, spread.pooled * scale) / seeds
+        floor = self._floors[1]
         return max(float(variance), float(floor[a] + floor[b])), float(spread.degrees(freedom, seeds))
 
     def _unpaired(self, a: int, b: int) -> tuple[float, float]:
@@ -329,7 +334,7 @@ class FitnessModel:
             return NAN, NAN
         pair = np.array([a, b])
         moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)[pair]
-        variance = np.maximum(moderated * self._scale[pair] / self._count[pair], self._floor(shared=False)[pair])
+        variance = np.maximum(moderated * self._scale[pair] / self._count[pair], self._floors[0][pair])
         degrees = spread.degrees(spread.freedom[pair], self._count[pair])
         return float(variance.sum()), float(degrees.min())
 
@@ -348,16 +353,16 @@ def _spread(deviations: np.ndarray, freedom: np.ndarray, total: float) -> _Sprea
         total: those of the pooled one.
     """
     seeds = np.isfinite(deviations).sum(axis=1)
-    known = seeds > 1
-    own = np.where(known, np.nansum(deviations**2, axis=1) / np.maximum(seeds - 1, 1), NAN)
-    pooled = float((freedom * np.nan_to_num(own)).sum() / freedom.sum())
+    has_two = seeds > 1
+    variances = np.where(has_two, np.nansum(deviations**2, axis=1) / np.maximum(seeds - 1, 1), NAN)
+    pooled = float((freedom * np.nan_to_num(variances)).sum() / freedom.sum())
     prior = total
-    if known.sum() > 1 and pooled > 0:
-        squared = float(np.var(own[known], ddof=1)) / pooled**2  # squared coefficient of variation
-        each = float(freedom[known].mean())
+    if has_two.sum() > 1 and pooled > 0:
+        squared = float(np.var(variances[has_two], ddof=1)) / pooled**2  # squared coefficient of variation
+        each = float(freedom[has_two].mean())
         if squared * each > 2:  # else the variances differ no more than by chance
             prior = min(total, max(LEAST_PRIOR, (4 * squared * each + 2 * each - 4) / (squared * each - 2)))
-    return _Spread(own, freedom, pooled, prior, max(total, 1.0))
+    return _Spread(variances, freedom, pooled, prior, max(total, 1.0))
 
 
 def _proportion_interval(
@@ -426,10 +431,10 @@ def paired_table(evaluation: Evaluation, names: Sequence[str], seeds: Sequence[i
     seeds = sorted({seed for _, seed in evaluation}) if seeds is None else seeds
     longest = max(map(len, evaluation.values()), default=0)
     table = np.full((len(names), len(seeds), longest), np.nan)
-    for place, name in enumerate(names):
-        for k, seed in enumerate(seeds):
-            own = evaluation.get((name, seed), ())
-            table[place, k, : len(own)] = own
+    for k, name in enumerate(names):
+        for s, seed in enumerate(seeds):
+            episodes = evaluation.get((name, seed), ())
+            table[k, s, : len(episodes)] = episodes
     return table
 
 
@@ -438,10 +443,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     Rejecting where the result is below 0.05 errs anywhere with a probability of at most 0.05.
     """
-    known = sorted((p, k) for k, p in enumerate(p_values) if not math.isnan(p))
+    ascending = sorted((p, k) for k, p in enumerate(p_values) if not math.isnan(p))
     adjusted, largest = [NAN] * len(p_values), 0.0
-    for place, (p, k) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - place) * p))
+    for smaller, (p, k) in enumerate(ascending):
+        largest = max(largest, min(1.0, (len(ascending) - smaller) * p))
         adjusted[k] = largest
     return adjusted
 
@@ -476,8 +481,8 @@ def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
     # identical episodes, but for rounding, are no sample of anything
     if pooled <= (1e-9 * max(abs(x.mean()), abs(y.mean()), 1e-12)) ** 2:
         return row
-    found: Any = stats.ttest_ind(x, y, equal_var=False)
-    row.update(statistic=float(found.statistic), degrees_of_freedom=float(found.df), p=float(found.pvalue))
+    test: Any = stats.ttest_ind(x, y, equal_var=False)
+    row.update(statistic=float(test.statistic), degrees_of_freedom=float(test.df), p=float(test.pvalue))
     row["cohens_d"] = float((x.mean() - y.mean()) / math.sqrt(pooled))
     return row
 
@@ -500,5 +505,5 @@ def rate_interval(successes: int, trials: int) -> tuple[float, float]:
 
     if not trials:
         return 0.0, 1.0
-    found = binomtest(successes, trials).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
+    interval = binomtest(successes, trials).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)

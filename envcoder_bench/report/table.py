@@ -68,15 +68,15 @@ def render_failures(ranked: Sequence[Ranked], width: int = 100) -> str:
     return "".join(f"{section}\n" for section in render_by_place(title, named, width))
 
 
-def render_by_place(title: str, found: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
+def render_by_place(title: str, messages: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
     """Return a section with each candidate's messages, their places on separate lines; empty without messages."""
     lines: list[str] = []
-    for name, texts in found:
+    for name, texts in messages:
         lines += [f"  {shorten(name, width - 2)}"] if texts else []
         for text in texts:
-            place, message = split_place(text)
-            indent = "      " if place else "    "
-            lines += [f"    {place}"] * bool(place) + [wrap(message, width, indent, indent)]
+            where, message = split_place(text)
+            indent = "      " if where else "    "
+            lines += [f"    {where}"] * bool(where) + [wrap(message, width, indent, indent)]
     return ["\n".join([f"{title}:", *lines])] if lines else []
 
 

@@ -98,8 +98,8 @@ def write_hparams(folder: Path, hyperparameters: Mapping[str, Mapping[str, Any]]
     data = messages.HParamsPluginData
     _write_hparams(folder, {"experiment": data(experiment=experiment)})
     for row in results:
-        own = folder / row.candidate / f"seed_{row.seed}"
-        if not own.is_dir():
+        session = folder / row.candidate / f"seed_{row.seed}"
+        if not session.is_dir():
             continue
         start = messages.SessionStartInfo(group_name=row.candidate, start_time_secs=time.time())
         for key, value in hyperparameters[row.candidate].items():
@@ -113,24 +113,24 @@ def write_hparams(folder: Path, hyperparameters: Mapping[str, Mapping[str, Any]]
             "session_start_info": data(session_start_info=start),
             "session_end_info": data(session_end_info=end),
         }
-        _write_hparams(own, sessions)
+        _write_hparams(session, sessions)
 
 
-def _write_hparams(folder: Path, found: Mapping[str, Any]) -> None:
+def _write_hparams(folder: Path, data_by_tag: Mapping[str, Any]) -> None:
     """Write an event file with data of the HParams plugin by tag; it replaces the one of a run before its extension."""
     from tensorboardX.proto import summary_pb2
 
     make, now = _messages(), time.time()
     metadata: Any = summary_pb2.SummaryMetadata  # pyright: ignore[reportAttributeAccessIssue]
     events = [make.Event(wall_time=now, file_version="brain.Event:2")]
-    for tag, data in found.items():
+    for tag, data in data_by_tag.items():
         event = make.Event(wall_time=now, step=0)
         plugin = metadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
         value = event.summary.value.add(tag=f"_hparams_/{tag}", metadata=metadata(plugin_data=plugin))
         value.tensor.dtype = 1  # float: TensorBoard skips values without a tensor
         value.tensor.float_val.append(0.0)
         events.append(event)
-    write_atomic(folder / HPARAMS, b"".join(_record(own.SerializeToString()) for own in events))
+    write_atomic(folder / HPARAMS, b"".join(_record(event.SerializeToString()) for event in events))
 
 
 def _is_number(value: Any) -> bool:

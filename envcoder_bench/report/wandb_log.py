@@ -87,8 +87,8 @@ class WandbLog:
 
     def add(self, candidate: str, seed: int, env_steps: int, scalars: Mapping[str, float | None]) -> None:
         """Log scalars at ``env_steps``, without None and NaN."""
-        known = {name: value for name, value in scalars.items() if value is not None and not math.isnan(value)}
-        self._guard(lambda: self._run(candidate, seed).log({STEPS: env_steps, **known}))
+        finite = {name: value for name, value in scalars.items() if value is not None and not math.isnan(value)}
+        self._guard(lambda: self._run(candidate, seed).log({STEPS: env_steps, **finite}))
 
     def flush(self) -> None:
         """Do nothing: the package sends by itself."""
@@ -112,8 +112,8 @@ class WandbLog:
 
     def _finish(self, row: Result, rank: int | None) -> None:
         run = self._run(row.candidate, row.seed)
-        found = {key: value for key, value in asdict(row).items() if key not in ("candidate", "seed")}
-        run.summary.update({key: value for key, value in found.items() if _is_known(value)})
+        fields = {key: value for key, value in asdict(row).items() if key not in ("candidate", "seed")}
+        run.summary.update({key: value for key, value in fields.items() if _is_known(value)})
         if rank is not None:
             run.summary.update({"rank": rank})
         run.finish(exit_code=1 if row.failed else 0)
@@ -154,38 +154,38 @@ class RankingReport:
     videos: Mapping[str, Path] = field(default_factory=dict)
 
 
-def log_ranking(settings: WandbSettings, found: RankingReport) -> None:
+def log_ranking(settings: WandbSettings, ranking: RankingReport) -> None:
     """Log the ranking as a table, and page and videos as artifacts, to a W&B run of their own. Raises what W&B does."""
     wandb: Any = import_module("wandb")
-    run = _start(settings, f"{settings.group}: ranking", RANKING, found.config)
-    rows = [[_cell(getattr(row, name)) for name in _TABLE] for row in found.ranked]
+    run = _start(settings, f"{settings.group}: ranking", RANKING, ranking.config)
+    rows = [[_cell(getattr(row, name)) for name in _TABLE] for row in ranking.ranked]
     run.log({"ranking": wandb.Table(columns=list(_TABLE), data=rows)})
-    best = next((row for row in found.ranked if row.rank is not None and not row.baseline), None)
+    best = next((row for row in ranking.ranked if row.rank is not None and not row.baseline), None)
     if best is not None:
         run.summary.update({"best_candidate": best.candidate, "fitness": best.fitness})
-    if found.report is not None:
+    if ranking.report is not None:
         artifact = wandb.Artifact(f"report-{settings.key}", type="report")
-        artifact.add_file(str(found.report), name=found.report.name)
+        artifact.add_file(str(ranking.report), name=ranking.report.name)
         run.log_artifact(artifact)
-    if found.videos:
+    if ranking.videos:
         artifact = wandb.Artifact(f"videos-{settings.key}", type="videos")
-        for path in found.videos.values():
+        for path in ranking.videos.values():
             artifact.add_file(str(path), name=path.name)
         run.log_artifact(artifact)
-        run.log({f"videos/{name}": wandb.Video(str(path), format="mp4") for name, path in found.videos.items()})
+        run.log({f"videos/{name}": wandb.Video(str(path), format="mp4") for name, path in ranking.videos.items()})
     run.finish()
 
 
 def _start(settings: WandbSettings, name: str, kind: str, config: Mapping[str, Any]) -> Any:
     wandb: Any = import_module("wandb")
-    own = hashlib.sha256(f"{settings.key} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    run_id = hashlib.sha256(f"{settings.key} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
     run = wandb.init(
         project=settings.project,
         entity=settings.entity,
         group=settings.group,
         job_type=kind,
         name=name,
-        id=own,
+        id=run_id,
         dir=str(settings.folder),
         tags=list(settings.tags) or None,
         mode=settings.mode,

@@ -14,8 +14,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.breakdown import Breakdown
 from envcoder_bench.report.csv_log import KEYS
-from envcoder_bench.report.curves import ComponentLog, CurveLog, read_curves
-from envcoder_bench.report.points import Point, PointLog, read_points
+from envcoder_bench.report.logs import ComponentLog, CurveLog, Point, PointLog, read_curves, read_points
 from envcoder_bench.report.ranking import Ranked, rank, read_ranking
 from envcoder_bench.report.results import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.report.table import render_table

@@ -16,12 +16,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, write_atomic
@@ -30,8 +31,8 @@ from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.core.yaml_files import read_yaml, to_yaml
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.search.archive import Archive, Proposal, read_archive, write_archive
 from envcoder_bench.search.llm import Usage
-from envcoder_bench.search.records import Archive, Proposal, read_archive, write_archive
 
 PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # copies of the user's files
 
@@ -55,6 +56,9 @@ class Round:
     repaired: dict[str, str] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     stopped: str = ""
+
+
+_ROUND = TypeAdapter(Round)  # of round.json
 
 
 class SearchFolder:
@@ -154,32 +158,18 @@ class SearchFolder:
         if not path.is_file():
             return None
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            return Round(
-                number,
-                [_proposal(row) for row in content["ready"]],
-                [(_proposal(row["proposal"]), row["status"], row["error"]) for row in content["failed"]],
-                content["mended"],
-                Usage(**content["usage"]),
-                content["stopped"],
-            )
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({error}): delete it to propose the round again") from error
+            return _ROUND.validate_json(path.read_bytes())
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"{path} is damaged ({reason}): delete it to propose the round again") from error
 
     def write_round(self, round: Round) -> None:
         """Write round.json."""
-        failed = [{"proposal": asdict(p), "status": status, "error": error} for p, status, error in round.failed]
-        content: dict[str, Any] = {"ready": [asdict(p) for p in round.ready], "failed": failed}
-        content.update(mended=round.repaired, usage=asdict(round.usage), stopped=round.stopped)
         path = self.round(round.number) / "round.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps(content, indent=1) + "\n")
+        write_atomic(path, _ROUND.dump_json(round, indent=1).decode() + "\n")
 
     def clear_unfinished(self, run: RunFolder) -> None:
         """Remove a run's folder whose creation was interrupted; nothing was trained in it."""
         if run.path.is_dir() and not run.config.is_file():
             shutil.rmtree(run.path)
-
-
-def _proposal(row: dict[str, Any]) -> Proposal:
-    return Proposal(**{**row, "parents": tuple(row["parents"]), "left_out": tuple(row.get("left_out", ()))})

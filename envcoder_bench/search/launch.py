@@ -1,5 +1,9 @@
-"""Start or resume a search; its inputs are checked before any request is sent."""
+"""Start or resume a search; its inputs are checked before any request is sent.
 
+A resumed search may change its limits, also if they have ended it, and the model.
+"""
+
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +11,7 @@ from typing import Any
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import stamped_folder, write_atomic
+from envcoder_bench.core.settings import Settings, merged
 from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.jail.probing import log_confinement
@@ -14,23 +19,25 @@ from envcoder_bench.report.words import counted
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.run_folder import RunFolder, remedy
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import AUTO, RunSpec
+from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.workers.start import shared_ray
 from envcoder_bench.search import screen
-from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
-from envcoder_bench.search.limits import LIMITS, MODEL, change_model, kept_address, raise_limits, whole_address
-from envcoder_bench.search.loop import Search, SearchResult
-from envcoder_bench.search.prompt import load_templates
+from envcoder_bench.search.folder import FITNESS, PROMPT, START, Round, SearchFolder
+from envcoder_bench.search.loop import MODEL, Search, SearchResult
+from envcoder_bench.search.prompt.prompts import load_templates
 from envcoder_bench.search.providers.base import Provider
-from envcoder_bench.search.providers.replay import ReplayProvider
+from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MODEL, kind_of
+from envcoder_bench.search.providers.sdk import login_of, without_login
+from envcoder_bench.search.providers.transcript import ReplayProvider
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import compose_settings, explain_unknown, with_defaults
+from envcoder_bench.search.settings import check_settings, compose_settings, explain_unknown
 from envcoder_bench.search.spec import SearchSpec
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import find_spec
 
 UNTRUSTED = "untrusted=true"
+LIMITS = ("max_tokens", "max_cost", "num_iters")  # settings that a resumed search may raise
 DESCRIPTION = "a policy whose fitness is as high as can be"  # default task description
 
 
@@ -59,6 +66,7 @@ def start(
     Raises:
         UserError: for bad input, before anything is written or any request is sent; or as ``Search.run``.
     """
+    view = view or View()
     with user_input():
         found = find_spec(task)
     task, address = found.name, found.address
@@ -79,7 +87,7 @@ def start(
         spec.run()
     except UserError as error:
         raise explain_unknown(error) from error
-    provider = spec.provider()
+    provider = spec.provider(view)
     seeds_line = spec.settle_seeds()
     run = spec.run()
     if task_description is None and isinstance(provider, ReplayProvider):
@@ -94,7 +102,7 @@ def start(
     config.update(task=address, **kept_address(base_url))
     folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
-    return _run(folder, spec, spec.run(), provider, True, view or View(), seeds_line)
+    return _run(folder, spec, spec.run(), provider, True, view, seeds_line)
 
 
 def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | None = None) -> SearchResult:
@@ -103,11 +111,12 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
     Args:
         path: the folder.
         view: as for ``start``.
-        changed: higher values of its ``limits.LIMITS``, other values of its ``limits.MODEL``.
+        changed: higher values of its ``LIMITS``, other values of its ``MODEL``.
 
     Raises:
         UserError: for values that are not possible, before anything is changed; or as ``start``.
     """
+    view = view or View()
     folder, config = SearchFolder.open(path.resolve())
     raised = {key: value for key, value in (changed or {}).items() if key in LIMITS}
     model = {key: value for key, value in (changed or {}).items() if key in MODEL}
@@ -130,14 +139,12 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
         config.llm,
         config.task_description,
         config.base_url if not left else whole_address(config, model.get("base_url")),
-        with_defaults(config.search),
+        config.search,
         [*config.overrides, *_fitness_override(folder)],
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
     )
-    if spec.run().config.seeds == AUTO:
-        spec.overrides.append("seeds=1")  # the default when the search began, before there was auto
-    return _run(folder, spec, spec.run(), spec.provider() if left else None, left, view or View())
+    return _run(folder, spec, spec.run(), spec.provider(view) if left else None, left, view)
 
 
 def _rounds_left(folder: SearchFolder, count: int) -> bool:
@@ -171,7 +178,7 @@ def _run(
         seeds_line: why the search takes its number of seeds, if it chose it.
     """
     with RunFolder(folder.path).locked(), shared_ray(run.config):
-        proposer = spec.proposer(run, provider, folder.transcript, view) if left else None
+        proposer = spec.proposer(run, provider, folder.transcript) if left else None
         writer = provider.name if provider is not None else spec.llm
         view.say(screen.opening(_facts(folder, spec, run, seeds_line)))
         log_confinement()
@@ -185,8 +192,8 @@ def _run(
         search = Search(folder, spec.settings, run, spec.overrides, proposer, writer, about, view)
         result = search.run()
         if isinstance(provider, ReplayProvider) and provider.by_label:
-            found = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
-            view.say(f"{found}: the prompts differ from the recorded ones")
+            replies = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
+            view.say(f"{replies}: the prompts differ from the recorded ones")
         return result
 
 
@@ -230,3 +237,98 @@ def _read_starts(task: str, candidates: Sequence[Path] | None) -> dict[str, str]
             return {path.stem: load_source(path) for path in find_candidates(candidates, task, Path())}
     except OSError as error:
         raise UserError(f"a candidate cannot be read: {error}") from error
+
+
+# what a resumed search may change
+
+
+def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, Any]) -> Settings:
+    """Raise limits of a search in its config, write and return it, and continue a search that they have ended.
+
+    The final evaluation of a search that had ended is kept in another folder, ``final_1``, ``final_2`` ...
+
+    Args:
+        config: the search's config.
+        raised: new values of settings in LIMITS.
+
+    Raises:
+        UserError: a limit is not higher than before, or the search ended for another reason; nothing was changed.
+    """
+    old = config.search
+    for key, value in raised.items():
+        if old[key] is not None and not value > old[key]:
+            raise UserError(f"--{key} {value}: the search has {old[key]}, which can only be raised")
+    settings = merged(old, raised)
+    check_settings(settings)
+    config = Settings({**config, "search": settings})
+    rounds = [round for round in map(folder.read_round, range(1, old.num_iters + 1)) if round is not None]
+    ended = next((round for round in rounds if round.stopped), None)
+    if ended is not None and not any(f"--{key} " in ended.stopped for key in raised):
+        raise UserError(f"the search ended because {ended.stopped}: raise that limit")
+    write_atomic(folder.config, to_yaml(config))
+    if folder.final.is_dir() and (ended is not None or "num_iters" in raised):
+        count = len(list(folder.path.glob(f"{folder.final.name}_*")))
+        folder.final.rename(folder.path / f"{folder.final.name}_{count + 1}")
+    if ended is not None:
+        _continue(folder, ended)
+    return config
+
+
+def change_model(config: Settings, changed: Mapping[str, Any]) -> Settings:
+    """Return a search's config with another model, server or settings of requests; the replies so far are kept.
+
+    Args:
+        config: the search's config.
+        changed: new values of MODEL.
+
+    Raises:
+        UserError: for an invalid value, or if the search or the new model uses no server; nothing was changed.
+    """
+    llm = changed.get("llm", config.llm)
+    for name in (config.llm, llm):
+        if kind_of(name) in (*WITHOUT_MODEL, REPLAY):
+            flags = ", ".join(f"--{key}" for key in changed)
+            raise UserError(f"{flags}: --llm {name} sends no requests, so the search cannot continue with it or with"
+                            " another model: start a new one")  # fmt: skip
+    settings = config.search
+    settings = merged(settings, {key: changed[key] for key in MODEL if key in changed and key in settings})
+    check_settings(settings)
+    address = kept_address(changed["base_url"]) if "base_url" in changed else {}
+    return Settings({**config, "search": settings, "llm": llm, **address})
+
+
+def kept_address(base_url: str | None) -> dict[str, Any]:
+    """Return the entries of a search's config for a URL: without user name and password, and whether it had them."""
+    url = base_url or ""
+    return {"base_url": without_login(url) or None, "base_url_login": bool(login_of(url))}
+
+
+def whole_address(config: Settings, base_url: str | None) -> str | None:
+    """Return the URL of a resumed search with user name and password, which its config does not have.
+
+    Args:
+        config: the search's config.
+        base_url: the URL on the command line; None if there is none.
+
+    Raises:
+        UserError: if they are neither in ``base_url`` nor in the SDK's environment variable.
+    """
+    kept = config.base_url
+    if base_url is not None or not config.get("base_url_login", False):
+        return kept if base_url is None else base_url
+    variable = "ANTHROPIC_BASE_URL" if kind_of(config.llm) == ANTHROPIC else "OPENAI_BASE_URL"
+    url = os.environ.get(variable, "").strip()
+    if login_of(url) and without_login(url).rstrip("/") == kept.rstrip("/"):
+        return url
+    again = kept.replace("//", "//USER:PASSWORD@", 1)
+    raise UserError(f"the user name and password of --base_url {kept} are not kept: give --base_url {again} with"
+                    f" --resume, or set {variable} to it")  # fmt: skip
+
+
+def _continue(folder: SearchFolder, ended: Round) -> None:
+    """Let the search go on after its last round; a round without any candidate is proposed again."""
+    if ended.ready or ended.failed:
+        ended.stopped = ""
+        folder.write_round(ended)
+    else:
+        (folder.round(ended.number) / "round.json").unlink()

@@ -1,21 +1,21 @@
 """A proposer that samples candidates from a language model, and has it repair those that fail their check."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tqdm import tqdm
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.words import listed
-from envcoder_bench.search.prompt import Prompts
+from envcoder_bench.search.archive import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
+from envcoder_bench.search.prompt.prompts import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, STOP, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
-from envcoder_bench.search.providers.code import extract_code, without_script
+from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all, no_answer
 from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
-from envcoder_bench.search.records import NO_REPLY, SAME_AS, Archive, Proposal, proposal_name
-from envcoder_bench.search.reduction import reduced
+from envcoder_bench.search.source import reduced, without_script
 
 REPAIRED = ", repaired"
 EXCERPT = 300  # characters of a reply without a candidate
@@ -65,7 +65,6 @@ class LLMProposer:
         prompts: the search's prompts.
         sampling: settings of requests.
         starts: sources by name, which are the first proposals of the first round.
-        notify: called with one line when a request must be sent again.
         types: the functions of the search; others are removed from candidates. None for all.
 
     Attributes:
@@ -80,12 +79,11 @@ class LLMProposer:
         prompts: Prompts,
         sampling: Sampling = Sampling(),
         starts: Mapping[str, str] | None = None,
-        notify: Callable[[str], None] | None = None,
         types: Sequence[str] | None = None,
     ) -> None:
         self._types = types
         self._provider, self._transcript, self._budget = provider, transcript, budget
-        self._prompts, self._sampling, self._starts, self._notify = prompts, sampling, dict(starts or {}), notify
+        self._prompts, self._sampling, self._starts = prompts, sampling, dict(starts or {})
         self.usage = Usage()
         self._repairs = 0  # of this round so far
         self._sources: dict[str, str] = {}  # of this round
@@ -99,11 +97,11 @@ class LLMProposer:
         self.usage, self._repairs = Usage(), 0
         names = [proposal_name(round, k) for k in range(count)]
         starts = list(self._starts.items())[:count] if round == 1 else []
-        given = [self._start(new, name, source) for new, (name, source) in zip(names, starts)]
+        started = [self._start(new, name, source) for new, (name, source) in zip(names, starts)]
         text = self._prompts.question(archive, round)
         best = archive.best()
         parents = (best.name,) if best is not None else ()
-        wanted = list(enumerate(names))[len(given) :]
+        wanted = list(enumerate(names))[len(started) :]
         replies = self._ask([self._request(name, text, sample) for sample, name in wanted])
         if replies and all(reply.finish == ERROR for reply in replies):
             raise UserError(f"no request was answered: {replies[0].error}")  # requested again on resume
@@ -112,8 +110,8 @@ class LLMProposer:
             for (sample, name), reply in zip(wanted, replies)
             if reply.finish != BUDGET
         ]
-        self._sources = {p.name: p.source for p in given + sampled if p.source}
-        return given + sampled
+        self._sources = {p.name: p.source for p in started + sampled if p.source}
+        return started + sampled
 
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
         """Send each failed candidate with its error to the model and request a corrected file."""
@@ -171,7 +169,6 @@ class LLMProposer:
                 self._budget,
                 concurrency=self._sampling.concurrency,
                 on_reply=arrived,
-                notify=self._notify,
                 replies_per_request=self._sampling.replies_per_request,
                 unusable=no_answer,  # other replies are repaired, because the same prompt would give the same
             )
@@ -206,5 +203,5 @@ def _without_code(reply: Reply, left_out: Sequence[str], types: Sequence[str]) -
         return reply.error, "", ""
     begin = one_line(reply.text, EXCERPT)
     note = f"it begins: {begin}" if begin else "it is empty"
-    found = f", only {listed(left_out)}" if left_out else ""
-    return f"no {listed(types) if left_out else 'compute_* function'} in the reply{found}", note, begin or "(nothing)"
+    only = f", only {listed(left_out)}" if left_out else ""
+    return f"no {listed(types) if left_out else 'compute_* function'} in the reply{only}", note, begin or "(nothing)"

@@ -9,7 +9,7 @@ from typing import Any
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import quoted
-from envcoder_bench.report.page_content import PageVideos
+from envcoder_bench.report.page.content import PageVideos
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.evaluate import evaluate, resume
@@ -21,15 +21,17 @@ from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import screen
+from envcoder_bench.search.archive import Archive, Attempt, Proposer
 from envcoder_bench.search.folder import Round, SearchFolder
-from envcoder_bench.search.limits import MODEL
 from envcoder_bench.search.llm import LLMProposer
-from envcoder_bench.search.records import Archive, Attempt, Proposer
 from envcoder_bench.search.report import write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.screen import View
 from envcoder_bench.video import default_videos
 from envcoder_bench.video.page import read_videos, videos_of
+
+# arguments and settings that a resumed search may replace
+MODEL = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,8 @@ class Search:
 
     def _wandb_group(self) -> list[str]:
         """Return the override that puts all runs of the search into one group of W&B."""
-        own = self._cfg.wandb
-        return [f"wandb.group={quoted(self._folder.path.name)}"] if own.enabled and own.group is None else []
+        wandb = self._cfg.wandb
+        return [f"wandb.group={quoted(self._folder.path.name)}"] if wandb.enabled and wandb.group is None else []
 
     def _finish(self) -> SearchResult:
         """Train the best again, together with both baselines, with seeds that no round had."""
@@ -216,8 +218,8 @@ class Search:
     def _videos(self, final: Sequence[Ranked]) -> PageVideos:
         """Return the videos of the final evaluation, which are made once."""
         count = default_videos()
-        known = read_videos(self._folder.final) if count != 0 else None
-        return known or videos_of(open_run(self._folder.final), final, count)
+        kept = read_videos(self._folder.final) if count != 0 else None
+        return kept or videos_of(open_run(self._folder.final), final, count)
 
 
 def _flags(error: UserError) -> str:

@@ -54,23 +54,23 @@ def levels(anchors: Sequence[BySeed]) -> dict[int, float]:
         anchors: fitness by seed of candidates that were trained in several rounds, the baseline first. Empty ones are
             ignored; if the baseline's is empty, the next one takes its place.
     """
-    known = [anchor for anchor in anchors if anchor]
-    if not known:
+    trained = [anchor for anchor in anchors if anchor]
+    if not trained:
         return {}
-    baseline = known[0]
+    baseline = trained[0]
     estimates: dict[int, list[float]] = {}
-    for anchor in known:
+    for anchor in trained:
         above = [fitness - baseline[seed] for seed, fitness in anchor.items() if seed in baseline]
         for seed, fitness in anchor.items() if above else ():
             estimates.setdefault(seed, []).append(fitness - _mean(above))
-    found: dict[int, float] = {}
+    level_of: dict[int, float] = {}
     for seed, values in estimates.items():
         middle = (statistics.median_low(values), statistics.median_high(values))
-        own = baseline.get(seed)
-        found[seed] = _mean(middle) if own is None else min(middle, key=lambda value, own=own: abs(value - own))
+        near = baseline.get(seed)
+        level_of[seed] = _mean(middle) if near is None else min(middle, key=lambda x, near=near: abs(x - near))
     # so that the baseline's mean difference to itself is 0
-    drift = _mean([found[seed] - fitness for seed, fitness in baseline.items()])
-    return {seed: level - drift for seed, level in found.items()}
+    drift = _mean([level_of[seed] - fitness for seed, fitness in baseline.items()])
+    return {seed: level - drift for seed, level in level_of.items()}
 
 
 def merits(measured: Mapping[str, tuple[float, BySeed]], level: BySeed, attempts: Sequence[str]) -> dict[str, Merit]:
@@ -81,13 +81,13 @@ def merits(measured: Mapping[str, tuple[float, BySeed]], level: BySeed, attempts
         level: the result of ``levels``.
         attempts: names of the attempts whose median counts as one more seed of each.
     """
-    found: dict[str, tuple[tuple[float, ...], bool]] = {}
+    compared: dict[str, tuple[tuple[float, ...], bool]] = {}
     for name, (fitness, by_seed) in measured.items():
         differences = tuple(x - level[seed] for seed, x in by_seed.items() if seed in level)
-        found[name] = (differences, True) if differences else (tuple(by_seed.values()) or (fitness,), False)
-    middle = {paired: _median([found[name] for name in attempts], paired) for paired in (True, False)}
+        compared[name] = (differences, True) if differences else (tuple(by_seed.values()) or (fitness,), False)
+    middle = {paired: _median([compared[name] for name in attempts], paired) for paired in (True, False)}
     result: dict[str, Merit] = {}
-    for name, (differences, paired) in found.items():
+    for name, (differences, paired) in compared.items():
         prior, count = middle[paired], len(differences)
         score = _mean(differences) if prior is None else (math.fsum(differences) + prior) / (count + 1)
         result[name] = Merit(differences, paired, score)
@@ -98,6 +98,6 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _median(found: Sequence[tuple[tuple[float, ...], bool]], paired: bool) -> float | None:
-    means = [_mean(differences) for differences, own in found if own == paired]
+def _median(compared: Sequence[tuple[tuple[float, ...], bool]], paired: bool) -> float | None:
+    means = [_mean(differences) for differences, is_paired in compared if is_paired == paired]
     return statistics.median(means) if means else None

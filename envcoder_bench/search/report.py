@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.highlight import code
-from envcoder_bench.report.html import difference, picture, table, text
-from envcoder_bench.report.page import render_page
-from envcoder_bench.report.page_content import PageSection, PageVideos, RunPage
-from envcoder_bench.report.ranking import decimal_places
+from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
+from envcoder_bench.report.page.content import PageCandidate, PageVideos, RunPage
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.shell import Section, code, difference, macros, parts
+from envcoder_bench.report.ranking import NAN, Ranked, decimal_places
+from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten
-from envcoder_bench.report.words import counted, without_folders
-from envcoder_bench.search import report_page
-from envcoder_bench.search.family import ancestry, family, first_parent
+from envcoder_bench.report.words import counted, listed, without_folders
+from envcoder_bench.search.archive import Archive, Attempt, compared
 from envcoder_bench.search.report_plot import plot_search
-from envcoder_bench.search.report_scores import above_reference, digits_of, fixed_or_none, scored
-from envcoder_bench.search.source_diff import diff
+from envcoder_bench.search.source import Source, UnsupportedCode
+from envcoder_bench.shaping.definitions import defined_types
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.base import HUMAN
 
 if TYPE_CHECKING:
-    from envcoder_bench.search.records import Archive, Attempt
+    import pandas as pd
 
 REPORT, PICTURE = "report.html", "fitness.png"
+TEMPLATE = "search/report.html"
 MAX_LINES = 1000  # of sources that are compared, because the time grows at least quadratically
 ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
 
@@ -47,72 +53,72 @@ def write_report(
     """
     task = str(meta.get("task") or "")
     image = plot_search(archive, folder / PICTURE, task, str(meta.get("fitness_meaning") or "unknown"))
-    rounds = max((a.round for a in archive.attempts), default=0)
-    curves, components = report_page.logs(folder, rounds)
-    scores = {name: own.score for name, own in archive.merits().items()}
+    runs = [folder / "rounds" / str(number) / "run" for number in range(1, _rounds_done(archive) + 1)]
     run = RunPage(
         title=f"{task}: search for shaping" if task else "Search for shaping",
         fitness_meaning=str(meta.get("fitness_meaning") or "unknown"),
-        ranked=report_page.ranking(archive) if archive.attempts else [],
-        candidates=report_page.candidates(archive),
-        curves=curves,
-        components=components,
+        ranked=ranking(archive) if archive.attempts else [],
+        candidates=_candidates(archive),
+        curves=_together([run / CURVES for run in runs]),
+        components=_together([run / COMPONENTS for run in runs]),
         videos=videos or PageVideos(),
         sections=_sections(archive, meta, image),
-        lead=_verdict(archive, meta),
-        scores=scores,
+        lead=_lead(archive, meta),
+        scores={name: merit.score for name, merit in archive.merits().items()},
     )
     write_atomic(folder / REPORT, render_page(run))
     return [folder / REPORT, image]
 
 
-def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[PageSection]:
+def _rounds_done(archive: Archive) -> int:
+    return max((a.round for a in archive.attempts), default=0)
+
+
+# sections of the page
+
+
+def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[Section]:
     best = archive.best()
-    shown = picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines")
-    sections = [PageSection("search-section", "The search", _facts(archive, meta) + shown, True)]
-    final = _final(meta, best)
-    if final:
-        sections.append(PageSection("final-section", "Final evaluation", "".join(final), True))
+    picture = parts().picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines")
+    sections = [
+        Section("search-section", "The search", _facts(archive, meta) + picture, True),
+        Section("final-section", "Final evaluation", _final(meta, best), True),
+    ]
     if best is not None:
-        sections.append(PageSection("best-section", f"The best: {best.name}", "".join(_winner(archive, best)), True))
+        sections.append(Section("best-section", f"The best: {best.name}", _winner(archive, best), True))
     if archive.attempts:
-        tree = f"<pre>{text(family(archive))}</pre>"
         sections += [
-            PageSection("rounds-section", "Rounds", _wide(_rounds(archive, meta)), True),
-            PageSection("family-section", "Parents and variants", tree),
+            Section("rounds-section", "Rounds", _rounds(archive, meta), True),
+            Section("family-section", "Parents and variants", macros(TEMPLATE).tree(family(archive))),
         ]
-    return sections + _failures(archive)
+    failed = [a for a in archive.attempts if a.fitness is None]
+    rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.reason), ERROR_WIDTH)) for a in failed]
+    failures = parts().table(["", "", "reason"], rows, ["name", "name", ""]) if rows else Markup()
+    return [*sections, Section("failures-section", "Failures", failures)]
 
 
-def _wide(html: str) -> str:
-    return f'<div class="wide">{html}</div>'
-
-
-def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
+def _lead(archive: Archive, meta: Mapping[str, Any]) -> list[str]:
     """Return the first words: the verdict of the final evaluation, or else the best of the rounds."""
     best = archive.best()
     if best is None:
-        return "<p class=lead>No candidate has a fitness yet.</p>"
+        return ["No candidate has a fitness yet."]
     note = without_folders(str(meta.get("final_note") or ""))
-    warning = nothing_learnt(report_page.ranking(archive), LONGER)
     if note:
         line = f"{note}."
     else:
-        above = above_reference(archive, best, digits_of(archive))
+        above = above_reference(archive, best, _digits(archive))
         versus = f", {above} against {archive.reference}" if above else ""
         line = f"The best so far: {best.name}{versus}, with {counted(len(best.by_seed), 'seed')} of the rounds."
         line += " There is no final evaluation yet."
-    return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(warning)}</p>" if warning else "")
+    warning = nothing_learnt(ranking(archive), LONGER)
+    return [line, warning] if warning else [line]
 
 
-def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
-    done = max((a.round for a in archive.attempts), default=0)
-    planned = meta.get("rounds_planned")
-    failed = sum(a.fitness is None for a in archive.attempts)
-    count = len(archive.attempts)
+def _facts(archive: Archive, meta: Mapping[str, Any]) -> Markup:
+    done, planned = _rounds_done(archive), meta.get("rounds_planned")
+    failed, count = sum(a.fitness is None for a in archive.attempts), len(archive.attempts)
     lost = "" if not failed else f", {failed} of them failed" if count > 1 else ", which failed"
-    kinds = meta.get("shaper_types")
-    usage = list(meta.get("usage") or ())
+    kinds, usage = meta.get("shaper_types"), list(meta.get("usage") or ())
     facts = {
         "task description": meta.get("task_description"),
         "fitness": meta.get("fitness_meaning"),
@@ -124,88 +130,59 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
         "cost": _cost([u.get("cost") for u in usage]) if usage else None,
         "ended early": without_folders(str(meta.get("stopped") or "")),
     }
-    return table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
+    return parts().table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
 
 
-def _final(meta: Mapping[str, Any], best: Attempt | None) -> list[str]:
+def _final(meta: Mapping[str, Any], best: Attempt | None) -> Markup:
     """Return the final evaluation, with seeds that no round had."""
     rows = list(meta.get("final") or ())
     if not rows:
-        return []
-    nan = math.nan
-    intervals = [tuple(nan if row.get(k) is None else row[k] for k in ("fitness", "ci_low", "ci_high")) for row in rows]
+        return Markup()
+    intervals = [tuple(NAN if row.get(k) is None else row[k] for k in ("fitness", "ci_low", "ci_high")) for row in rows]
     fitness = numbers(intervals, decimal_places([x for x, *_ in intervals]))  # type: ignore[arg-type]
-    cells = [
-        (str(row["name"]), value.strip() or "none", _count(row.get("episodes")), _count(row.get("seeds")))
-        for row, value in zip(rows, fitness)
-    ]
+    counts = [["" if row.get(key) is None else f"{row[key]:,}" for key in ("episodes", "seeds")] for row in rows]
+    cells = [(str(row["name"]), value.strip() or "none", *count) for row, value, count in zip(rows, fitness, counts)]
     strong = next((k for k, row in enumerate(rows) if best and row["name"] == best.name), -1)
-    return [
-        table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong),
-        "<p class=note>Trained again, with seeds that no round had. ±: half of a 95 % interval.</p>",
-    ]
+    table = parts().table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong)
+    return table + parts().notes(["Trained again, with seeds that no round had. ±: half of a 95 % interval."])
 
 
-def _winner(archive: Archive, best: Attempt) -> list[str]:
-    body = []
-    if best.origin:
-        body.append(f"<p>{text(best.origin)}</p>")
-    digits = digits_of(archive)
+def _winner(archive: Archive, best: Attempt) -> Markup:
+    digits, parent = _digits(archive), first_parent(archive, best)
     chain = " → ".join(f"{a.name} ({scored(archive, a, digits)})" for a in ancestry(archive, best))
-    body += [f"<p class=note>Ancestors: {text(chain)}</p>", code(best.source)]
-    parent = first_parent(archive, best)
+    changes, why = Markup(), ""
     if parent is not None:
-        body.append(f"<h3>What it changes of {text(parent.name)}</h3>")
         if max(len(a.source.splitlines()) for a in (parent, best)) > MAX_LINES:
-            body.append(f"<p>The sources are too long for a comparison: one has more than {MAX_LINES:,} lines.</p>")
+            why = f"The sources are too long for a comparison: one has more than {MAX_LINES:,} lines."
         else:
             lines = diff(parent, best)
-            body.append(difference(lines) if lines else "<p>Only the layout.</p>")
-    return body
+            changes, why = (difference(lines), "") if lines else (Markup(), "Only the layout.")
+    name = None if parent is None else parent.name
+    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, changes, why)
 
 
-def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
+def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     usage = {u.get("round"): u for u in meta.get("usage") or ()}
-    digits, rows = digits_of(archive), []
+    digits, rows = _digits(archive), []
     reference = archive.baselines.get(archive.reference)
-    for number in range(1, max(a.round for a in archive.attempts) + 1):
+    for number in range(1, _rounds_done(archive) + 1):
         attempts = archive.of_round(number)
         fitness = [a.fitness for a in attempts if a.fitness is not None]
         level = None if reference is None else archive.in_round(reference, number)
         ranked = archive.ranked(attempts)
         row = [str(number), str(len(attempts)), str(len(attempts) - len(fitness))]
-        row += ["" if level is None else fixed_or_none(level, digits)]
-        row += [ranked[0].name, fixed_or_none(ranked[0].fitness, digits)] if ranked else ["", ""]
+        row += ["" if level is None else _fixed(level, digits)]
+        row += [ranked[0].name, _fixed(ranked[0].fitness, digits)] if ranked else ["", ""]
         row += [above_reference(archive, ranked[0], digits) if ranked else ""]
-        row += [fixed_or_none(statistics.median(fitness), digits) if fitness else ""]
+        row += [_fixed(statistics.median(fitness), digits) if fitness else ""]
         if usage:
             used = usage.get(number)
             row += [f"{_tokens(used):,}", _cost([used.get("cost")])] if used else ["", ""]
-        rows.append(row)
-    header = [
-        "round",
-        "candidates",
-        "failed",
-        archive.reference,
-        "best",
-        "fitness",
-        f"vs {archive.reference}",
-        "median",
-    ]
+        rows.append([shorten(cell, 40) for cell in row])
+    versus = f"vs {archive.reference}"
+    header = ["round", "candidates", "failed", archive.reference, "best", "fitness", versus, "median"]
     header += ["tokens", "cost"] if usage else []
-    kinds = ["name" if name == "best" else "number" for name in header]
-    return table(header, [[shorten(cell, 40) for cell in row] for row in rows], kinds)
-
-
-def _failures(archive: Archive) -> list[PageSection]:
-    failed = [a for a in archive.attempts if a.fitness is None]
-    rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.reason), ERROR_WIDTH)) for a in failed]
-    html = _wide(table(["", "", "reason"], rows, ["name", "name", ""]))
-    return [PageSection("failures-section", "Failures", html)] if rows else []
-
-
-def _count(value: Any) -> str:
-    return "" if value is None else f"{value:,}"
+    return parts().table(header, rows, ["name" if name == "best" else "number" for name in header])
 
 
 def _tokens(usage: Mapping[str, Any]) -> int:
@@ -214,7 +191,169 @@ def _tokens(usage: Mapping[str, Any]) -> int:
 
 def _cost(costs: Sequence[float | None]) -> str:
     """Return the sum of the known costs in US dollars, and whether some are unknown."""
-    known = [cost for cost in costs if cost is not None]
-    if not known:
+    dollars = [cost for cost in costs if cost is not None]
+    if not dollars:
         return "unknown"
-    return f"${sum(known):.2f}" if len(known) == len(costs) else f"${sum(known):.2f} and unknown costs"
+    return f"${sum(dollars):.2f}" if len(dollars) == len(costs) else f"${sum(dollars):.2f} and unknown costs"
+
+
+# parts that the report shares with the page of a run
+
+
+def ranking(archive: Archive) -> list[Ranked]:
+    """Return all attempts and baselines as rows of a ranking: by their score, then those without a fitness."""
+    human, model = archive.baselines.get(HUMAN), archive.model()
+    scored_ones = [archive.find(name) for name in archive.order()]
+    rows = [_row(attempt, k, human, archive, model) for k, attempt in enumerate(scored_ones, 1)]
+    names = {attempt.name for attempt in scored_ones}
+    return rows + [_row(a, None, human, archive, model) for a in archive.attempts if a.name not in names]
+
+
+def _row(attempt: Attempt, rank: int | None, human: Attempt | None, archive: Archive, model: FitnessModel) -> Ranked:
+    low, high = archive.interval(attempt, model) or (NAN, NAN)
+    versus = None
+    if human is not None and attempt.name != human.name:
+        versus = compared(attempt, human, model)
+    versus = versus or Difference()
+    return Ranked(
+        rank=rank,
+        candidate=attempt.name,
+        status=attempt.outcome,
+        fitness=NAN if attempt.fitness is None else attempt.fitness,
+        fitness_ci_low=low,
+        fitness_ci_high=high,
+        interval_over="" if low != low else "seeds" if len(attempt.by_seed) > 1 else "episodes",
+        seeds=tuple(sorted(attempt.by_seed)),
+        vs_human=versus.mean,
+        vs_human_ci_low=versus.low,
+        vs_human_ci_high=versus.high,
+        stopped_at=attempt.stopped_at,
+        episode_length=NAN if attempt.episode_length is None else attempt.episode_length,
+        errors=(without_folders(attempt.error),) if attempt.error else (),
+    )
+
+
+def _candidates(archive: Archive) -> list[PageCandidate]:
+    """Return the sources of all attempts and baselines, compared with their parents."""
+    candidates = []
+    for attempt in [*archive.references, *archive.attempts]:
+        parent = first_parent(archive, attempt)
+        facts = {
+            "round": str(attempt.round or ""),
+            "parents": ", ".join(attempt.parents),
+            "origin": without_folders(attempt.origin),
+            "left out": f"{listed(attempt.left_out)}: not functions of this search" if attempt.left_out else "",
+        }
+        against = None if parent is None else (parent.name, without_untouched(parent, attempt))
+        file = f"{attempt.name}.py" if attempt.source else ""
+        candidates.append(PageCandidate(attempt.name, file, attempt.source or None, facts, against))
+    return candidates
+
+
+def _together(paths: Sequence[Path]) -> pd.DataFrame | None:
+    """Return the learning curves, or the reward components, of all rounds of a search; None without any."""
+    import pandas as pd
+
+    tables = []
+    for path in paths:
+        try:
+            tables.append(read_curves(path))
+        except (OSError, ValueError):  # not trained yet, or damaged
+            continue
+    return pd.concat(tables, ignore_index=True) if tables else None
+
+
+# sources
+
+
+def without_untouched(parent: Attempt, child: Attempt) -> str:
+    """Return a parent's source without the shaping functions that its child does not define."""
+    try:
+        source = Source(parent.source)
+        untouched = set(SHAPER_TYPES) - set(defined_types(child.source))
+        return source.without(name for name in untouched if source.function(name)).text.rstrip("\n")
+    except (UnsupportedCode, RecursionError):
+        return parent.source.rstrip("\n")
+
+
+def diff(parent: Attempt, child: Attempt) -> list[str]:
+    """Return the unified diff of two sources, without the parent's functions that the child does not define."""
+    before = without_untouched(parent, child).splitlines()
+    return list(difflib.unified_diff(before, child.source.splitlines(), parent.name, child.name, lineterm=""))
+
+
+# fitness as text
+
+
+def above_reference(archive: Archive, attempt: Attempt, digits: int) -> str:
+    """Return the mean difference to the baseline with the same seeds, with its sign; empty if there is none."""
+    reference = archive.baselines.get(archive.reference)
+    if reference is None or attempt.name == reference.name:
+        return ""
+    above = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
+    return f"{math.fsum(above) / len(above):+.{digits}f}" if above else ""
+
+
+def scored(archive: Archive, attempt: Attempt, digits: int) -> str:
+    """Return fitness and the difference to the baseline: ``0.247, +0.000``."""
+    return ", ".join(x for x in (_fixed(attempt.fitness, digits), above_reference(archive, attempt, digits)) if x)
+
+
+def _digits(archive: Archive) -> int:
+    """Return the decimal places of all fitness values of a report."""
+    return decimal_places([a.fitness for a in [*archive.references, *archive.attempts] if a.fitness is not None])
+
+
+def _fixed(value: float | None, digits: int) -> str:
+    return "none" if value is None else f"{value:.{digits}f}"
+
+
+# parents and variants
+
+
+def first_parent(archive: Archive, attempt: Attempt) -> Attempt | None:
+    """Return the first of an attempt's parents that is in the archive."""
+    by_name = {a.name: a for a in [*archive.attempts, *archive.references]}
+    return next((by_name[name] for name in attempt.parents if name in by_name), None)
+
+
+def ancestry(archive: Archive, attempt: Attempt) -> list[Attempt]:
+    """Return the chain of first parents up to an attempt, the oldest first."""
+    by_name = {a.name: a for a in [*archive.attempts, *archive.references]}
+    line = [attempt]
+    while True:
+        parent = next((by_name[name] for name in line[-1].parents[:1] if name in by_name), None)
+        if parent is None or any(parent is a for a in line):
+            return line[::-1]
+        line.append(parent)
+
+
+def family(archive: Archive) -> str:
+    """Return all attempts as a tree of indented lines, each below its first parent, with its fitness."""
+    everyone = [*archive.baselines.values(), *archive.attempts]
+    names = {a.name for a in everyone}
+    children: dict[str, list[Attempt]] = {}
+    roots = []
+    for attempt in everyone:
+        first = attempt.parents[0] if attempt.parents else None
+        if first in names and ancestry(archive, attempt)[0] is not attempt:
+            children.setdefault(str(first), []).append(attempt)
+        else:
+            roots.append(attempt)
+    digits, best, lines = _digits(archive), archive.best(), []
+    todo = [(root, "", "") for root in reversed(roots)]
+    while todo:
+        attempt, prefix, below = todo.pop()
+        fitness = scored(archive, attempt, digits) if attempt.fitness is not None else attempt.outcome
+        if attempt.stopped_at:
+            fitness = f"{fitness}, {attempt.outcome}"
+        if attempt.name in archive.baselines and attempt.fitness is None:
+            fitness = "not measured"
+        others = f"  with {', '.join(attempt.parents[1:])}" if len(attempt.parents) > 1 else ""
+        mark = "  ← the best" if attempt is best else ""
+        lines.append(f"{prefix}{shorten(attempt.name, 40)}  {fitness}{others}{mark}")
+        variants = children.get(attempt.name, [])
+        for k, child in reversed(list(enumerate(variants))):
+            last = k == len(variants) - 1
+            todo.append((child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")))
+    return "\n".join(lines)

@@ -18,13 +18,13 @@ from envcoder_bench.report.figures import (
     show_message,
     spread,
 )
-from envcoder_bench.report.html import visible
+from envcoder_bench.report.page.shell import visible
 from envcoder_bench.report.ranking import decimal_places
 from envcoder_bench.report.table import shorten
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 
 if TYPE_CHECKING:
-    from envcoder_bench.search.records import Archive, Attempt
+    from envcoder_bench.search.archive import Archive, Attempt
 
     Value = Callable[[Attempt, int], float | None]  # value of an attempt or baseline in a round
 
@@ -44,8 +44,8 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
     merits = archive.merits()
 
     def fitness(attempt: Attempt, number: int) -> float | None:
-        found = archive.in_round(attempt, number)
-        return found if attempt.by_seed else attempt.fitness
+        level = archive.in_round(attempt, number)
+        return level if attempt.by_seed else attempt.fitness
 
     def above(attempt: Attempt, number: int) -> float | None:
         merit = merits.get(attempt.name)  # over all of its seeds
@@ -84,9 +84,9 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
         human = baseline.name == HUMAN
         dashes = "-" if human else (0, (1, 1.5)) if baseline.name == UNTRAINED else (0, (4, 3))
         style: dict[str, Any] = {"color": BLACK if human else GREY, "linestyle": dashes}
-        found = _steps(axes, [(k, value(baseline, k)) for k in numbers], linewidth=1.4, zorder=2, **style)
-        labels += [(y, baseline.name, style["color"], human) for y in found[-1:]]
-        values += found
+        heights = _steps(axes, [(k, value(baseline, k)) for k in numbers], linewidth=1.4, zorder=2, **style)
+        labels += [(y, baseline.name, style["color"], human) for y in heights[-1:]]
+        values += heights
     for number in numbers:
         values += _dots(axes, number, archive.of_round(number), value, best)
     if with_best and best is not None:
@@ -105,10 +105,10 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
 
 def _steps(axes: Any, points: Sequence[tuple[int, float | None]], **style: Any) -> list[float]:
     """Draw a line that is constant within each round; return its heights."""
-    known = [(number, y) for number, y in points if y is not None]
-    xs = [x for number, _ in known for x in (number - 0.5, number + 0.5)]
-    axes.plot(xs, [y for _, y in known for _ in range(2)], **style)
-    return [y for _, y in known]
+    drawn = [(number, y) for number, y in points if y is not None]
+    xs = [x for number, _ in drawn for x in (number - 0.5, number + 0.5)]
+    axes.plot(xs, [y for _, y in drawn for _ in range(2)], **style)
+    return [y for _, y in drawn]
 
 
 def _dots(axes: Any, number: int, attempts: Sequence[Attempt], value: Value, best: Attempt | None) -> list[float]:

@@ -7,14 +7,13 @@ from typing import Protocol
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import muted
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.words import without_folders
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release
 from envcoder_bench.run.spec import CandidateSource, RunSpec
-from envcoder_bench.search.folder import Round, SearchFolder
-from envcoder_bench.search.records import (
+from envcoder_bench.search.archive import (
     FAILED,
     FAILED_AT_LOAD,
     NO_CODE,
@@ -26,6 +25,7 @@ from envcoder_bench.search.records import (
     Proposer,
     noted,
 )
+from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.tasks.base import UNTRAINED
 
 
@@ -135,7 +135,7 @@ def record_round(
     untrained = archive.untrained
     if UNTRAINED in rows:
         untrained = _baseline(untrained or Attempt(UNTRAINED, 0, ""), rows[UNTRAINED])
-    seeds = {row.seed for own in rows.values() for row in own}
+    seeds = {row.seed for of_candidate in rows.values() for row in of_candidate}
     return replace(
         archive,
         attempts=[*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1]))],
@@ -165,9 +165,9 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
 
 def _baseline(baseline: Attempt, rows: Sequence[Result]) -> Attempt:
     """Return the baseline with the rows of one run; results of other seeds and rounds stay valid if a seed failed."""
-    found = [row for row in rows if row.measured]
-    if found:
-        return _with(replace(baseline, status=OK, error=""), found)
+    measured = [row for row in rows if row.measured]
+    if measured:
+        return _with(replace(baseline, status=OK, error=""), measured)
     if rows and baseline.fitness is None:
         return replace(baseline, status=FAILED, error=_error(rows[0]))
     return baseline

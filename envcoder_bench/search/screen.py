@@ -13,12 +13,12 @@ from envcoder_bench.report.table import render_table
 from envcoder_bench.report.words import counted, cut, listed, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.result import RunResult
-from envcoder_bench.search import report_page
-from envcoder_bench.search.attempt_words import explain, idea
+from envcoder_bench.search import report
+from envcoder_bench.search.archive import NO_CODE, Archive, Attempt, best_of, difference, noted
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.prompt.feedback import explain, idea
 from envcoder_bench.search.providers.budget import Spent
-from envcoder_bench.search.records import NO_CODE, Archive, Attempt, best_of, difference, noted
 from envcoder_bench.tasks.base import HUMAN
 
 WIDTH = 110
@@ -115,18 +115,18 @@ def best_so_far(archive: Archive) -> str:
     best = archive.best()
     if best is None:
         return "no candidate has a fitness yet"
-    compared = [_against(best, own.name, own) for own in archive.references]
+    compared = [_against(best, reference.name, reference) for reference in archive.references]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
     text = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
     rivals = _rivals(archive, best)
     text = f"{text} ({'; '.join(rivals)})" if rivals else text
-    warning = nothing_learnt(report_page.ranking(archive), LONGER)
+    warning = nothing_learnt(report.ranking(archive), LONGER)
     return f"{text}\n{warning}" if warning else text
 
 
 def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
-    found = difference(attempt, baseline)
-    return "" if found is None else f"; {found:+.3g} against {name}"
+    mean = difference(attempt, baseline)
+    return "" if mean is None else f"; {mean:+.3g} against {name}"
 
 
 def _rivals(archive: Archive, best: Attempt) -> list[str]:
@@ -158,8 +158,8 @@ def times(writing: float, training: float) -> str:
 
 def verdict(ranked: Sequence[Ranked], name: str) -> str:
     """Compare the best with the human baseline in the final evaluation, in one line."""
-    found = {row.candidate: row for row in ranked}
-    best, human = found.get(name), found.get(HUMAN)
+    rows = {row.candidate: row for row in ranked}
+    best, human = rows.get(name), rows.get(HUMAN)
     if best is None or best.rank is None:
         reason = without_folders(best.error) if best else "it is not in it"
         return f"{name} has no fitness in the final evaluation: {reason}"
@@ -175,6 +175,6 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
     return f"{name} is {result} on {seeds}: {best.vs_human:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}{failed}"
 
 
-def paths(found: Iterable[Path]) -> str:
+def paths(files: Iterable[Path]) -> str:
     """Return the paths of the files, one per line."""
-    return "\n".join(shown(path) for path in found)
+    return "\n".join(shown(path) for path in files)

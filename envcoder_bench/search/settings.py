@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.settings import Settings, dotted_keys, merged, select
+from envcoder_bench.core.settings import Settings, dotted_keys, select
 from envcoder_bench.core.yaml_files import overridden, read_yaml
 from envcoder_bench.tasks.base import BASELINE_FILES
 
@@ -57,18 +57,13 @@ def compose_settings(words: Sequence[str]) -> tuple[Settings, list[str]]:
 
 def explain_unknown(error: UserError) -> UserError:
     """Add the search's keys to a run's message about an unknown key, because a search takes the keys of both."""
-    found = re.match(r"unknown key '([^']+)'", str(error))
-    if not found:
+    match = re.match(r"unknown key '([^']+)'", str(error))
+    if not match:
         return error
-    key, known = found[1], dotted_keys(_defaults())
-    same = [name for name in known if name.endswith(f".{key}")]
-    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    key, names = match[1], dotted_keys(_defaults())
+    same = [name for name in names if name.endswith(f".{key}")]
+    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, names)
     return UserError(f"{error}; those of the search are in cfg/auto_shape.yaml{hint}")
-
-
-def with_defaults(settings: Settings) -> Settings:
-    """Add defaults for settings that an older version did not have."""
-    return merged(_defaults(), settings)
 
 
 def _defaults() -> Settings:

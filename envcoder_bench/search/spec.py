@@ -19,15 +19,14 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import Load, most_seeds, seed_count, settle_seeds
 from envcoder_bench.run.spec import AUTO, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices, use_this_machine
+from envcoder_bench.search.archive import Proposer
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.llm import LLMProposer, Sampling
-from envcoder_bench.search.prompt import Prompts, system_prompt
+from envcoder_bench.search.prompt.prompts import Prompts, system_prompt
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.choice import RANDOM, WITHOUT_MODEL, kind_of, make_provider
-from envcoder_bench.search.providers.replay import ReplayProvider
-from envcoder_bench.search.providers.transcript import Transcript
-from envcoder_bench.search.records import Proposer
+from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript
 from envcoder_bench.search.screen import View
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
@@ -97,11 +96,11 @@ class SearchSpec:
         widths = dict.fromkeys(names, (max(obs), max(act)))
         return lambda seeds: planner.load(widths, seeds, devices)
 
-    def provider(self) -> Provider | None:
+    def provider(self, view: View) -> Provider | None:
         """Return the model's provider; None for evolve and random. Raises UserError, for instance for a missing key."""
         if kind_of(self.llm) in WITHOUT_MODEL:
             return None
-        return make_provider(self.llm, self.base_url, float(self.settings.reply_timeout))
+        return make_provider(self.llm, self.base_url, float(self.settings.reply_timeout), view.say)
 
     def budget(self) -> Budget:
         return Budget(self.settings.max_tokens, self.settings.max_cost)
@@ -154,7 +153,7 @@ class SearchSpec:
             planner.refuse_too_large()
         confinement()
 
-    def proposer(self, spec: RunSpec, provider: Provider | None, transcript: Path, view: View) -> Proposer:
+    def proposer(self, spec: RunSpec, provider: Provider | None, transcript: Path) -> Proposer:
         """Return the proposer, which continues from the transcript."""
         if provider is None:
             return self.evolve(spec)
@@ -164,4 +163,4 @@ class SearchSpec:
         )
         record = Transcript(transcript, self.meta(spec))
         kinds = self.meta(spec)["shaper_types"]
-        return LLMProposer(provider, record, self.budget(), self.prompts(spec), sampling, self.starts, view.say, kinds)
+        return LLMProposer(provider, record, self.budget(), self.prompts(spec), sampling, self.starts, kinds)

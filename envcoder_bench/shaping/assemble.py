@@ -21,17 +21,19 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[s
     asked = [ALIASES.get(name, name) for name in (SHAPER_TYPES if shaper_types is None else shaper_types)]
     for name in asked:
         if name not in SHAPER_TYPES:
-            known = ", ".join(SHAPER_TYPES)
-            raise ValueError(f"there is no shaper type {name!r}{near_type(name)}; there are {known}")
-    own = {KINDS[name].stage: function for name, function in candidate.functions.items() if name in asked}
-    if not own:
+            listed = ", ".join(SHAPER_TYPES)
+            raise ValueError(f"there is no shaper type {name!r}{near_type(name)}; there are {listed}")
+    candidate_functions = {
+        KINDS[name].stage: function for name, function in candidate.functions.items() if name in asked
+    }
+    if not candidate_functions:
         raise nothing_asked(asked, list(candidate.functions), candidate.file)
-    found = {**{KINDS[name].stage: function for name, function in baseline.functions.items()}, **own}
+    combined = {**{KINDS[name].stage: function for name, function in baseline.functions.items()}, **candidate_functions}
     for stage, kind in STAGES.items():
-        if kind.required and stage not in found:
+        if kind.required and stage not in combined:
             wanted = " or ".join(of_stage(stage))
             message = f"needs {wanted}: neither it nor the baseline {baseline.name} defines one"
             raise CandidateError(message, candidate.file)
     stages = dict.fromkeys(KINDS[name].stage for name in SHAPER_TYPES)
-    functions = {stage: found[stage] for stage in stages if stage in found}
+    functions = {stage: combined[stage] for stage in stages if stage in combined}
     return Shaping(candidate.name, candidate.file, functions)

@@ -45,10 +45,10 @@ def _value(parameter: Parameter, by_name: dict[str, object], function: Candidate
     if parameter.name not in by_name:
         if parameter.default is not Parameter.empty:
             return parameter.default
-        known = (STATE_NAMES[0], *ACTION_NAMES, *(key for key in state if key not in ACTION_NAMES))
+        names = (STATE_NAMES[0], *ACTION_NAMES, *(key for key in state if key not in ACTION_NAMES))
         raise CandidateError(
-            f"parameter {parameter.name!r} is not a key of the state{near_matches(parameter.name, known)}; "
-            f"parameters are bound by name to {', '.join(known)}, or need a default",
+            f"parameter {parameter.name!r} is not a key of the state{near_matches(parameter.name, names)}; "
+            f"parameters are bound by name to {', '.join(names)}, or need a default",
             function.file,
             function.line,
             function.type,

@@ -36,7 +36,7 @@ def check(
 ) -> Shaping:
     """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
 
-    Functions that stored something in their module have a ``stateful_line``, also where their text does not show it.
+    Functions that stored something in their module have a ``stateful_line``.
 
     Args:
         state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is replaced
@@ -72,13 +72,13 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
             kind = KINDS[function.type]
             if kind.acts:
                 continue  # called with its width
-            made, own = trial.results(function, task)
+            tensors, named = trial.results(function, task)
             if kind.components:
-                components = tuple(own)
-            if VALUE in made and made[VALUE].dim() == 2:
-                widths[kind.stage] = made[VALUE].shape[1]
+                components = tuple(named)
+            if VALUE in tensors and tensors[VALUE].dim() == 2:
+                widths[kind.stage] = tensors[VALUE].shape[1]
     effort = any(KINDS[function.type].effort for function in shaping.functions.values())
-    shaping = replace(shaping, functions={stage: trial.judged(own) for stage, own in shaping.functions.items()})
+    shaping = replace(shaping, functions={stage: trial.judged(named) for stage, named in shaping.functions.items()})
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
 
 
@@ -139,19 +139,19 @@ class TrialState:
         parts = kind.parts(task)
         if on_cuda and self.action_dim != self.cpu_action_dim:
             self._check_on_the_cpu(function)
-        made, components = self._run(
+        tensors, components = self._run(
             function, lambda value: outputs.returned(kind, value, parts, self.n, on_cuda), self.device
         )
-        for key, x in made.items():
+        for key, x in tensors.items():
             try:
                 outputs.require_finite(x, "" if key == VALUE else repr(key))
             except BadReturn as error:
                 raise from_exception(error, function) from None
-        return made, components
+        return tensors, components
 
     def judged(self, function: CandidateFunction) -> CandidateFunction:
         """Return a called function; if it stored something in its module, with a ``stateful_line``."""
-        keeps = function.stateful_line is None and any(own is function for own in self._keepers)
+        keeps = function.stateful_line is None and any(keeper is function for keeper in self._keepers)
         return replace(function, stateful_line=function.line) if keeps else function
 
     def widths_that_fit(self, function: CandidateFunction, num_dofs: int) -> list[int]:
@@ -186,13 +186,13 @@ class TrialState:
 
     def _run(self, function: CandidateFunction, parse: Callable[[object], T], device: torch.device) -> T:
         real = self.inputs(device)
-        given = StateDict({key: x.clone(memory_format=torch.contiguous_format) for key, x in real.items()})
-        versions = {key: x._version for key, x in given.items()}
-        call = bind(function, given)
+        inputs = StateDict({key: x.clone(memory_format=torch.contiguous_format) for key, x in real.items()})
+        versions = {key: x._version for key, x in inputs.items()}
+        call = bind(function, inputs)
         try:
             with self._watched(function), _surroundings(function, device):
                 value = call()
-            for key, x in given.items():
+            for key, x in inputs.items():
                 if x._version != versions[key] or not _unchanged(x, real[key]):
                     raise Mutation(in_place(key))
             return parse(value)
@@ -239,7 +239,7 @@ def in_place(key: str) -> str:
 
 def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
     """Return the width of the action: ACTION_DIM, else the widest that works, or the task's if there is no function."""
-    function = next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
+    function = next((each for each in shaping.functions.values() if KINDS[each.type].acts), None)
     if function is None:
         if task.default_action_dim is None:
             message = f"{task.name} has no position drives of its own: define {' or '.join(ACTION_TYPES)}"
@@ -280,9 +280,9 @@ def _explain_no_width(function: CandidateFunction, trial: TrialState, task: AnyT
         _try_width(function, task.num_dofs, trial, task)
     except CandidateError as error:
         cause = error
-    told = f"with actions of width {task.num_dofs} it {cause.message}" if cause else "set ACTION_DIM"
+    reason = f"with actions of width {task.num_dofs} it {cause.message}" if cause else "set ACTION_DIM"
     raise CandidateError(
-        f"works with no action width from {MAX_ACTION_DIM} to 1: {told}",
+        f"works with no action width from {MAX_ACTION_DIM} to 1: {reason}",
         function.file,
         cause.line if cause else function.line,
         function.type,

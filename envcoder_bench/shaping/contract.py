@@ -42,9 +42,9 @@ class CandidateError(Exception):
         super().__init__(self.message, self.file, self.line, self.function)  # so that it pickles
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
+        location = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
         where = f"in {self.function}: " if self.function else ""
-        return f"{place}{where}{self.message}"
+        return f"{location}{where}{self.message}"
 
 
 _NONE_ASKED = "defines none of the asked "
@@ -71,7 +71,7 @@ class CandidateFunction:
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
         random_line: the line at which it may draw random numbers; None if it certainly does not.
         generator_line: the line at which it may draw from a generator instead of the group's stream; None if not.
-        stateful_line: the line at which it may store something for its next call; None if no store is known.
+        stateful_line: its line, if it stores something for its next call; None if no store is known.
         module: globals of the file, in which it may store something; None for a function whose code is not in this
             process.
         program: the program that ``call`` interprets, for such a function; else None.

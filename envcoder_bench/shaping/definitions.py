@@ -50,10 +50,10 @@ def defined_types(source: str) -> list[str]:
     return list(definitions(source).names)
 
 
-def shown_definitions(found: Definitions, names: Sequence[str]) -> str:
+def shown_definitions(defined: Definitions, names: Sequence[str]) -> str:
     """Return some of a file's shaping functions as text, with the modules of those that are imported."""
-    own = [f"{name} (from {found.names[name]})" if found.names[name] else name for name in names]
-    return ", ".join([*own, *(f"all of {module}" for module in found.whole)])
+    shown = [f"{name} (from {defined.names[name]})" if defined.names[name] else name for name in names]
+    return ", ".join([*shown, *(f"all of {module}" for module in defined.whole)])
 
 
 def _statements(source: str) -> Iterator[list[str]]:

@@ -32,13 +32,13 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
         paths = [folder if folder.is_dir() else folder.parent]
         if not paths[0].is_dir():
             raise ValueError(f"no candidates found: there is neither {folder} nor {folder.parent}")
-    found: list[Path] = []
+    files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
             inside = sorted(file for file in path.glob("*.py") if file.name[0] not in "_.")
             for file in inside:
                 _refuse_broken_link(file)
-            found += [file for file in inside if file.is_file()]
+            files += [file for file in inside if file.is_file()]
         elif not path.exists():
             _refuse_broken_link(path)
             siblings = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -48,12 +48,12 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
         elif not path.is_file():
             raise ValueError(f"{path} is not a candidate: it is not a regular file")
         else:
-            found.append(path)
-    if not found:
+            files.append(path)
+    if not files:
         looked = ", ".join(str(path) for path in paths)
         raise ValueError(f"no candidates found in {looked}: a candidate is a .py file whose name does not start with _")
-    refuse_clashes(found)
-    return found
+    refuse_clashes(files)
+    return files
 
 
 def _refuse_broken_link(path: Path) -> None:
@@ -82,10 +82,10 @@ def select(paths: Sequence[Path], positions: str) -> list[Path]:
     return [paths[position] for position in chosen]
 
 
-def refuse_clashes(found: Sequence[Path]) -> None:
+def refuse_clashes(files: Sequence[Path]) -> None:
     """Raise ValueError, as ``find_candidates`` does, for file names that are not valid or clash."""
     names: dict[str, Path] = {}
-    for path in found:
+    for path in files:
         _refuse_name(path)
         # names that differ in case, or in the encoding of an accent, are one folder on some systems
         key = unicodedata.normalize("NFKC", path.stem).casefold()

@@ -1,7 +1,8 @@
 """Detection of values that a candidate keeps between calls, by comparing its module before and after a call.
 
-The analysis of the text (``scan.py``) finds stores by their form, whether or not a call makes them. This finds what one
-call stores, in whatever form: through a local name, an argument or an attribute of a function.
+This finds what one call stores, in whatever form: in a global variable, through a local name, an argument or an
+attribute of a function. It does not find a store that the call does not reach, behind a branch on numbers of the state;
+such a function cannot be traced, and groups never share the module of a function that is called.
 """
 
 import array
@@ -36,6 +37,7 @@ _SETS: tuple[Any, ...] = (set, frozenset)
 _OPEN = (SimpleNamespace, Namespace, UserDict, UserList, torch.nn.Module, SobolEngine)  # attributes change
 _POSITIONS = {type(iter([])), type(iter(())), type(iter(range(1)))}
 _COUNTS = (itertools.count, itertools.repeat)
+_CACHED: Any = type(functools.cache(len))  # a function that lru_cache or cache decorates
 # random generators, and how to read their states
 _GENERATORS: dict[type, Callable[[Any], Any]] = {
     torch.Generator: lambda x: x.get_state(),
@@ -56,27 +58,27 @@ def contents(module: Mapping[str, Any]) -> list[object]:
     Args:
         module: the module's globals.
     """
-    found: list[object] = []
+    tokens: list[object] = []
     todo: deque[Any] = deque([_named(module)])
     seen: dict[int, tuple[int, Any]] = {}  # number and value by id; a value that is held has an id of its own
-    while todo and len(found) < MOST:
+    while todo and len(tokens) < MOST:
         x = todo.popleft()
         kind = type(x)
         if kind in _PLAIN:
-            found.append((kind, x))
+            tokens.append((kind, x))
         elif kind is float or kind is complex:
-            found.append(repr(x))  # NaN is not equal to itself
+            tokens.append(repr(x))  # NaN is not equal to itself
         elif id(x) in seen:
-            found.append(("seen", seen[id(x)][0]))
+            tokens.append(("seen", seen[id(x)][0]))
         else:
             seen[id(x)] = len(seen), x
             try:
                 token, parts = _described(x, kind, module.get("__name__"))
             except Exception:  # code of the candidate, such as __getattr__, may have been called
                 token, parts = id(x), ()
-            found.append(token)
+            tokens.append(token)
             todo.extend(parts)
-    return found
+    return tokens
 
 
 def _named(names: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,31 +88,34 @@ def _named(names: Mapping[str, Any]) -> dict[str, Any]:
 
 def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]:
     """Return what identifies a value by itself, and its parts."""
-    own = _attributes(x, kind, home)
+    attributes = _attributes(x, kind, home)
     if issubclass(kind, Tensor):
         return (x._version, *_numbers(x)), [x.__dict__]
     if issubclass(kind, np.ndarray):
-        return (x.shape, x.tobytes() if x.nbytes <= LARGEST and not x.dtype.hasobject else id(x)), own
+        return (x.shape, x.tobytes() if x.nbytes <= LARGEST and not x.dtype.hasobject else id(x)), attributes
     if issubclass(kind, dict):
         items = list(itertools.islice(dict.items(x), FIRST))
         if issubclass(kind, defaultdict):  # reading stores a default, which changes nothing
             items = [(key, value) for key, value in items if not _is_default(value, x.default_factory)]
-        return (kind, [_key(key) for key, _ in items]), [*(value for _, value in items), *own]
+        return (kind, [_key(key) for key, _ in items]), [*(value for _, value in items), *attributes]
     for base in _SEQUENCES:
         if issubclass(kind, base):
-            return (kind, base.__len__(x)), [*itertools.islice(base.__iter__(x), FIRST), *own]
+            return (kind, base.__len__(x)), [*itertools.islice(base.__iter__(x), FIRST), *attributes]
     for base in _SETS:
         if issubclass(kind, base):
-            return (kind, {_key(value) for value in base.__iter__(x)}), own
+            return (kind, {_key(value) for value in base.__iter__(x)}), attributes
     if kind is bytearray or kind is array.array:
         return bytes(x), ()
     if kind is GeneratorType:
         return (id(x), x.gi_frame and x.gi_frame.f_lasti), ()
+    if kind is _CACHED:
+        info = x.cache_info()
+        return (id(x), info.misses, info.currsize), [x.__wrapped__]
     if kind in _POSITIONS:
         return (id(x), x.__length_hint__()), ()
     if issubclass(kind, tuple(_GENERATORS)) and not _is_shared(x):
-        return id(x), [*(state(x) for base, state in _GENERATORS.items() if issubclass(kind, base)), *own]
-    return repr(x) if kind in _COUNTS else id(x), own
+        return id(x), [*(state(x) for base, state in _GENERATORS.items() if issubclass(kind, base)), *attributes]
+    return repr(x) if kind in _COUNTS else id(x), attributes
 
 
 def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
@@ -142,7 +147,7 @@ def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
 def _of_class(x: type) -> dict[str, Any]:
     """Return a class's attributes, without those in which an enumeration stores combinations of its members."""
     named = _named(vars(x))
-    return {name: own for name, own in named.items() if not (issubclass(x, enum.Enum) and name.startswith("_"))}
+    return {name: value for name, value in named.items() if not (issubclass(x, enum.Enum) and name.startswith("_"))}
 
 
 def _cell(x: CellType) -> list[Any]:
@@ -169,15 +174,15 @@ def _slot(slot: MemberDescriptorType, x: Any) -> list[Any]:
 def _is_shared(x: Any) -> bool:
     """Return whether a generator is one of the process's, which core/stream.py restores after each call."""
     shared = (torch.default_generator, *torch.cuda.default_generators, random.random.__self__, np.random.rand.__self__)
-    return any(x is own for own in shared)
+    return any(x is generator for generator in shared)
 
 
 def _is_default(value: Any, factory: Any) -> bool:
     if type(value) not in (_PLAIN | {float, list, dict}) or not isinstance(factory, (type, FunctionType)):
         return False
     try:
-        made = factory()
-        return type(made) is type(value) and bool(made == value)
+        default = factory()
+        return type(default) is type(value) and bool(default == value)
     except Exception:  # it is the candidate's code
         return False
 

@@ -114,8 +114,8 @@ class Kind:
         if self.shape is not None:
             return {VALUE: Part(self.shape(task), self.floating)}
         assert self.keys is not None
-        own = {key: task.state[key] for key in self.keys(task) if key in task.state}
-        return {key: Part(tuple(x.shape[1:]), x.is_floating_point()) for key, x in own.items()}
+        goals = {key: task.state[key] for key in self.keys(task) if key in task.state}
+        return {key: Part(tuple(x.shape[1:]), x.is_floating_point()) for key, x in goals.items()}
 
 
 def _number(task: Any) -> tuple[int, ...]:

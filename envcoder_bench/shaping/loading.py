@@ -17,11 +17,12 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise, stream
-from envcoder_bench.shaping import redirect, trees
+from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
+from envcoder_bench.shaping.scan import parse as parse_tree
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
 
 # names that candidate files use without importing
@@ -54,14 +55,14 @@ def load_candidate(
     file: str | Path,
     seed: int = 0,
     types: Sequence[str] = (*SHAPER_TYPES, *ALIASES),
-    given: Mapping[str, object] = GIVEN,
+    namespace: Mapping[str, object] = GIVEN,
     keeping: Container[str] = (),
 ) -> Candidate:
     """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
 
     Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
-    ``given`` the names that the file can use without importing them, ``keeping`` the functions that are known to store
+    ``namespace`` the names that it can use without importing them, ``keeping`` the functions that are known to store
     something for their next call.
 
     Raises:
@@ -72,7 +73,7 @@ def load_candidate(
     fault = misleading(source)
     if fault is not None:
         warnings.warn(f"{file}:{fault.line}: {fault.message}", RuntimeWarning, stacklevel=2)
-    module = _execute(name, source, file, seed, given)
+    module = _execute(name, source, file, seed, namespace)
     scan = Scan(tree, redirect.helper_names(), sys.modules)
     setter = scan.setter()
     if setter is not None:
@@ -99,7 +100,7 @@ def load_candidate(
             action_dim=action_dim if KINDS[shaper_type].acts else None,
             random_line=random_line,
             generator_line=None if random_line is None else scan.generator_line(name_in_file),
-            stateful_line=scan.stateful_line(name_in_file) or (line if shaper_type in keeping else None),
+            stateful_line=line if shaper_type in keeping else None,
             module=module,
         )
     _refuse_bad_sets(functions, action_dim, scan, file, types)
@@ -117,7 +118,7 @@ def parse(source: str, file: str) -> ast.Module:
     if fault is not None:
         raise CandidateError(fault.message, file, fault.line)
     try:
-        return trees.parse(source)
+        return parse_tree(source)
     except SyntaxError as error:
         text = (error.text or "").strip()
         message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"
@@ -126,7 +127,7 @@ def parse(source: str, file: str) -> ast.Module:
         raise CandidateError(f"cannot be parsed: {error}", file) from None
 
 
-def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, object]) -> dict[str, object]:
+def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[str, object]) -> dict[str, object]:
     """Run the file's top level and return its globals."""
     redirect.install()
     # TorchScript and tracebacks read the source from linecache; without an mtime the entry is never checked on disk
@@ -134,7 +135,7 @@ def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, o
     linecache.cache[file] = (len(source), None, lines, file)
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
-    vars(module).update(given)
+    vars(module).update(namespace)
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
         with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):

@@ -47,22 +47,22 @@ def returned(
     """
     if kind.shape is None:
         return _some(value, parts, n, on_cuda), {}
-    (shape, must_float), given, what = parts[VALUE], {}, ""
+    (shape, must_float), named, what = parts[VALUE], {}, ""
     if kind.components and isinstance(value, (tuple, list)):
-        value, given = _pair(value, kind, n)
+        value, named = _pair(value, kind, n)
         what = kind.noun
     if shape == (ANY,):
         shape = (_width(value, kind, n),)
-    made = (floating if must_float else real)(value, (n, *shape), on_cuda, what)
-    components = {str(name): _component(x, n, on_cuda, f"component {name!r}") for name, x in given.items()}
-    return {VALUE: made}, components
+    tensor = (floating if must_float else real)(value, (n, *shape), on_cuda, what)
+    components = {str(name): _component(x, n, on_cuda, f"component {name!r}") for name, x in named.items()}
+    return {VALUE: tensor}, components
 
 
 def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
     if len(value) != 2 or not isinstance(value[1], dict):
-        given = ", ".join(_kind(part) for part in value)
+        kinds = ", ".join(_kind(part) for part in value)
         wanted = f"{kind.noun} ({n},), or the pair ({kind.stage}, {{name: component}})"
-        raise BadReturn(f"returned ({given}); return {wanted}")
+        raise BadReturn(f"returned ({kinds}); return {wanted}")
     for name in value[1]:
         if not str(name).strip():
             raise BadReturn(f"returned a component with the name {name!r}: give it one that can be read")

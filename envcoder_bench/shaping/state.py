@@ -15,8 +15,8 @@ class StateDict(dict[str, Tensor]):
     """
 
     def __missing__(self, key: str) -> NoReturn:
-        known = near_matches(str(key), self) or f"; its keys are {', '.join(self)}"
-        raise KeyError(f"state_dict has no key {key!r}{known}")
+        hint = near_matches(str(key), self) or f"; its keys are {', '.join(self)}"
+        raise KeyError(f"state_dict has no key {key!r}{hint}")
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError(

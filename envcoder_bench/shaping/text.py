@@ -47,13 +47,13 @@ def unreadable(source: str) -> TextFault | None:
 
 def misleading(source: str) -> TextFault | None:
     """Return a fault for the first character that makes editors show another text than the one that runs, or None."""
-    found = _MISLEADING.search(source)
-    if found is None:
+    match = _MISLEADING.search(source)
+    if match is None:
         return None
-    character = found.group()
+    character = match.group()
     name = unicodedata.name(character, "a control character")
     message = f"has the character U+{ord(character):04X} ({name}), which hides what the code does: remove it"
-    return TextFault(message, source.count("\n", 0, found.start()) + 1)
+    return TextFault(message, source.count("\n", 0, match.start()) + 1)
 
 
 def _may_declare(name: str, source: str) -> bool:

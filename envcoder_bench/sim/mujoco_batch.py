@@ -1,4 +1,4 @@
-"""Collection of MuJoCo's warnings that have no counter, instead of printing them."""
+"""MuJoCo's batch on the CPU, as both of its users need it: contacts, failed simulations, warnings, largest commands."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -7,6 +7,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import mujoco
+import numpy as np
+from mujoco.batch import Batch, SimulationError
+
+from envcoder_bench.compat import mujoco_height_fields
+from envcoder_bench.core.cpus import usable_cpus
+
+MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
+
+
+def make_batch(model: mujoco.MjModel, num_envs: int, num_threads: int | None = None) -> Batch:
+    """Return simulations of a model, on as many threads as there are usable cores unless another number is given."""
+    if model.nhfield:
+        mujoco_height_fields.install()
+    batch = Batch(model, num_envs, num_threads or usable_cpus())
+    batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
+    return batch
+
+
+def step_batch(batch: Batch, nstep: int = 1) -> np.ndarray:
+    """Advance all simulations by ``nstep`` physics steps; return the ids of those that failed."""
+    try:
+        batch.step(nstep=nstep)
+    except SimulationError as error:  # the others ran to completion
+        return np.asarray(error.ids, dtype=np.int64)
+    return np.zeros(0, dtype=np.int64)
 
 
 @contextmanager

@@ -14,20 +14,17 @@ from collections import Counter
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch, SimulationError
+from mujoco.batch import Batch
 from torch import Tensor
 
-from envcoder_bench.compat import mujoco_height_fields
-from envcoder_bench.core.cpus import usable_cpus
-from envcoder_bench.sim.base import PoseSource
-from envcoder_bench.sim.mujoco_batch import collected
+from envcoder_bench.sim.base import PoseSource, restore, save
+from envcoder_bench.sim.mujoco_batch import MAX_COMMAND, collected, make_batch, step_batch
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
-from envcoder_bench.sim.mujoco_tensors import MujocoTensors, restore, save
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 
 # MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 _MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # limits of the 13 numbers of a free body
-_MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
 
 Rows = slice | np.ndarray  # of environments
 _ALL = slice(None)
@@ -39,10 +36,7 @@ class MujocoCpu(MujocoTensors):
     def __init__(self, robot: RobotModel, num_envs: int, device: str = "cpu", num_threads: int | None = None) -> None:
         super().__init__(robot, num_envs, device)
 
-        if robot.mj_model.nhfield:
-            mujoco_height_fields.install()
-        self._batch = Batch(_for_batch(robot), num_envs, num_threads or usable_cpus())
-        self._batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning if its count is 0
+        self._batch = make_batch(_for_batch(robot), num_envs, num_threads)
         self._full = self._batch.warning[:, _FULL, 1]
         self._default_row = self._batch.state[0].copy()
         self._qpos = self._batch.bind("qpos")
@@ -97,17 +91,17 @@ class MujocoCpu(MujocoTensors):
         self.engine_warnings.update(warnings)
 
     def _step(self, command: np.ndarray, warnings: list[str]) -> None:
+        # commands: none where one is not finite, or where a written state was refused
         bad = self._refused.numpy() | ~np.isfinite(command).all(axis=1)
         self._refused.zero_()
         self._ctrl[...] = command[:, self._robot.actuated]
-        np.minimum(np.maximum(self._ctrl, -_MAX_COMMAND, out=self._ctrl), _MAX_COMMAND, out=self._ctrl)
+        np.minimum(np.maximum(self._ctrl, -MAX_COMMAND, out=self._ctrl), MAX_COMMAND, out=self._ctrl)
         if bad.any():
             self._ctrl[bad] = 0.0
-        try:
-            self._batch.step(nstep=self._robot.substeps)
-        except SimulationError as error:  # the others ran to completion
-            bad[error.ids] = True
-            warnings += [self._batch.error(env).split("\n")[0] for env in error.ids]  # then sizes of memory
+        # physics, and which environments became unstable
+        failed = step_batch(self._batch, self._robot.substeps)
+        bad[failed] = True
+        warnings += [self._batch.error(env).split("\n")[0] for env in failed.tolist()]  # then sizes of memory
         bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX", so that NaN counts
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad
@@ -115,11 +109,13 @@ class MujocoCpu(MujocoTensors):
             self._overflows += (self._full > 1).any(axis=1) & ~bad
             self._full[...] = 1
 
+        # forces of the last substep
         self._force[...] = self._qfrc_actuator[:, self._joint_vel]
         contact = self._sensordata[:, : self._contact.shape[1]]
         np.subtract(0.0, contact, out=self._contact, casting="same_kind")  # reported as on the other body
         for sensor, body in enumerate(self._robot.sensor_bodies):
             self._refresh_sensor(sensor, body)
+        # unstable environments go on in the default state
         if bad.any():
             self._batch.state[bad] = self._default_row
             self._force[bad] = 0.0
@@ -142,6 +138,7 @@ class MujocoCpu(MujocoTensors):
         arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
         root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in arguments)
         limits = ((root, _MAX_BODY), (pos, MAX_QPOS), (vel, MAX_QVEL), (objects, _MAX_BODY))
+        # environments with a number beyond its limit get nothing of the write
         refused = ~_within_limits(written, *limits)
         ids = written[~refused]
         if root is not None:
@@ -159,6 +156,7 @@ class MujocoCpu(MujocoTensors):
                 self._write_free_body(ids, self._objects[ids, k], *self._object_place(k))
         if refused.any():
             self._put_back(written[refused])
+        # nothing of the steps before remains
         self._warmstart[written] = 0.0
         self._force[written] = 0.0
         self._contact[written] = 0.0

@@ -240,6 +240,7 @@ def _describe(
     if not all(dof_names):
         raise ValueError("a joint has no name; name every joint")
 
+    # drives: gains of all actuators, with which a motor is a drive without stiffness
     actuated = np.array([_actuated_joint(model, a) - first for a in range(model.nu)], dtype=np.int64)
     if np.any(np.diff(actuated) <= 0):
         raise ValueError("list the actuators in the order of their joints, at most one for each joint")
@@ -252,6 +253,7 @@ def _describe(
     model.actuator_gainprm[:, 0] = kp
     model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
 
+    # limits of positions and efforts
     limited = model.jnt_limited[first:end].astype(bool)
     ranges = model.jnt_range[first:end].T
     lower, upper = (np.where(limited, ends, none) for ends, none in zip(ranges, (-np.inf, np.inf)))

@@ -11,26 +11,22 @@ With ``use_deterministic_algorithms`` a world's bits depend on nothing but its o
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
 
-import copy
 import weakref
 from typing import Any
 
-import mujoco
 import mujoco_warp as mjw
 import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.compat import mujoco_warp_contacts
 from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.compat.warp_start import start_warp
-from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.core.warp_streams import TorchStream
-from envcoder_bench.sim.base import PoseSource
+from envcoder_bench.sim.base import PoseSource, restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
-from envcoder_bench.sim.mujoco_tensors import MujocoTensors, restore, save
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import (
     add_sensor_forces,
     add_sensor_forces_in_order,
@@ -42,40 +38,7 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
 from envcoder_bench.sim.mujoco_warp_loading import Loading, is_in_background
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.warp_contacts import ContactForces
-
-wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
-
-# Flags of a step that dropped contacts or constraint rows, or could not search for them. Other flags mean that an
-# iteration reached its limit, which is normal, or belong to sensors, which are off.
-_OVERFLOW = mjw.OverflowType
-DROPPING = int(
-    _OVERFLOW.NEFC
-    | _OVERFLOW.NJMAX_NNZ
-    | _OVERFLOW.BROADPHASE
-    | _OVERFLOW.NARROWPHASE
-    | _OVERFLOW.CCD
-    | _OVERFLOW.HFIELD
-    | _OVERFLOW.NVMAX
-)
-
-
-def put_model(host: mujoco.MjModel) -> mjw.Model:
-    """Copy a model to Warp's device, without sensors: ``ContactForces`` sums up contacts instead."""
-    host = copy.copy(host)
-    # mujoco_warp has no automatic reset, and rejects a model that disables it
-    host.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-    host.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
-    model = mjw.put_model(host)
-    if hasattr(model.opt, "warn_overflow"):
-        model.opt.warn_overflow = 0  # overflows are counted; each would print a line
-    # The solver always starts from the last step's acceleration, not from the one without constraints where that is
-    # better: it takes as many iterations, and saves a factorization, 1 to 9 % of a step.
-    model.opt.run_qacc_smooth = False
-    if model.nhfield and mujoco_warp_contacts.is_as_expected():
-        from envcoder_bench.sim.contacts.narrowphase import use_surface_contacts
-
-        use_surface_contacts(model)
-    return model
+from envcoder_bench.sim.warp_device import DROPPING, captured, put_model
 
 
 class MujocoWarp(MujocoTensors):
@@ -122,6 +85,7 @@ class MujocoWarp(MujocoTensors):
         )
         drop_untouched(self._model, self._data)
 
+        # position drives
         drives = (self.num_envs, model.nu)  # each world has gains of its own, for its drive mode
         self._model.actuator_gainprm = wp.zeros(drives, dtype=self._model.actuator_gainprm.dtype)
         self._model.actuator_biasprm = wp.zeros(drives, dtype=self._model.actuator_biasprm.dtype)
@@ -131,10 +95,12 @@ class MujocoWarp(MujocoTensors):
         self._damping = torch.tensor(robot.damping, dtype=torch.float32, device=self.device)
         self._actuated = wp.array(robot.actuated, dtype=wp.int32)
         self._default_qpos = wp.array(model.qpos0[None], dtype=wp.float32)
+        # torch's state tensors, for Warp's kernels
         objects = self.object_states.view(self.num_envs, 13 * len(robot.object_names))
         self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel, objects)]
         flat = [x.view(self.num_envs, x[0].numel()) for x in (self.dof_force, self.contact_forces, self.sensor_forces)]
         self._forces = [wp.from_torch(x) for x in flat]
+        # contact forces of bodies and sensors
         if self._ordered:
             from envcoder_bench.compat.mujoco_warp_order import RowOrder
 
@@ -187,15 +153,9 @@ class MujocoWarp(MujocoTensors):
         wp.synchronize_device(self._wp_device)
         # a graph's physics steps allocate one after another, in the same memory
         self._workspace = allocated_by(self._advance) // self._robot.substeps
-        # without its memory pool Warp cannot allocate in a capture; the step then launches its kernels one by one
-        if self._wp_device.is_cuda and wp.is_mempool_enabled(self._wp_device):
-            with collection_paused(), wp.ScopedCapture(self._wp_device) as capture:
-                self._advance()
-            self._graph = capture.graph
-            if self.site_names:
-                with collection_paused(), wp.ScopedCapture(self._wp_device) as capture:
-                    self._sites.refresh(self._written_mask)
-                self._site_graph = capture.graph
+        self._graph = captured(self._wp_device, self._advance)  # without one, a step launches its kernels one by one
+        if self.site_names:
+            self._site_graph = captured(self._wp_device, lambda: self._sites.refresh(self._written_mask))
         wp.synchronize_device(self._wp_device)
         self.set_state(initial)
 

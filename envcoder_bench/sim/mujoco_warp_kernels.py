@@ -212,6 +212,7 @@ def publish(
     An overflow is counted for a world if its new bits in ``overflow`` include one of ``dropping``.
     """
     env = wp.tid()
+    # unstable: refused before the step, or beyond the limits after it
     bad = unstable[env]
     for i in range(qpos.shape[1]):
         if not is_within(qpos[env, i], MAX_QPOS):
@@ -220,6 +221,7 @@ def publish(
         if not is_within(qvel[env, i], MAX_QVEL):
             bad = wp.bool(True)
     unstable[env] = bad
+    # dropped contacts
     if (overflow[env] & dropping) != 0 and not bad:
         contact_overflows[env] = contact_overflows[env] + 1
     overflow[env] = 0
@@ -270,6 +272,7 @@ def write(
     if not mask[env]:
         return
     objects = object_states.shape[1] // 13
+    # all numbers are within the limits, or none is written
     good = wp.bool(True)
     if with_root:
         good = good and _free_body_within(env, 0, new_root)
@@ -303,6 +306,7 @@ def write(
                 dof_vel[env, dof] = new_vel[env, dof]
                 qvel[env, first_qvel + dof] = new_vel[env, dof]
 
+    # nothing of the steps before remains
     for dof in range(dof_pos.shape[1]):
         dof_force[env, dof] = 0.0
     for i in range(contact_forces.shape[1]):

@@ -1,16 +1,25 @@
-"""Comparison of several runs of a task: one ranking, and differences of candidates that are in several runs."""
+"""Comparison of several runs of a task: one ranking, and differences of candidates that are in several runs.
+
+``render`` returns it as text, ``comparison_page`` as a page.
+"""
+
+from __future__ import annotations
 
 import ast
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import dotted
 from envcoder_bench.report.certainty import nothing_learnt
-from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.logs import Evaluation, read_curves
+from envcoder_bench.report.page.content import PageCandidate, RunPage
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.shell import Section, parts
 from envcoder_bench.report.ranking import Ranked, decimal_places
 from envcoder_bench.report.results import NAN
 from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
@@ -19,6 +28,9 @@ from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
 from envcoder_bench.tasks.base import UNTRAINED
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEAST_RANKED = 3  # candidates in both runs, for a correlation of their rankings
 _NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
@@ -97,14 +109,15 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
     ranked = {label: run.ranked for label, run in runs.items()}
     label = next(iter(runs))
     model = _model(runs)
-    shared = [found for found in (_shared(row, runs, model) for row in ranked[label]) if found is not None]
+    candidates = (_shared(row, runs, model) for row in ranked[label])
+    shared = [candidate for candidate in candidates if candidate is not None]
     correlations = {other: _correlation(ranked[label], rows) for other, rows in list(ranked.items())[1:]}
     return Comparison(
         runs,
         meanings[0],
         _together(ranked),
         shared,
-        {other: found for other, found in correlations.items() if found[1] >= LEAST_RANKED},
+        {other: pair for other, pair in correlations.items() if pair[1] >= LEAST_RANKED},
         _settings(runs),
     )
 
@@ -142,8 +155,8 @@ def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
     """Return one ranking, in the order of each run's own; equal fitness shares a place."""
     rows = [
         replace(row, candidate=full_name(label, row.candidate), p_best=NAN, contender=False, steps_to_tie=NAN)
-        for label, own in ranked.items()
-        for row in own
+        for label, of_run in ranked.items()
+        for row in of_run
     ]
     measured = [row for row in rows if row.rank is not None]
     decimals = decimal_places([row.fitness for row in measured])
@@ -166,8 +179,8 @@ def _model(runs: Mapping[str, OpenedRun]) -> FitnessModel:
             # one that a race stopped is compared with none, and untrained policies say nothing of trained ones
             if row.measured and not row.stopped_at and row.candidate != UNTRAINED:
                 fitness.setdefault(full_name(label, row.candidate), {})[row.seed] = row.fitness
-        own = final_evaluation(run.folder, run.cfg) or {}
-        evaluation.update({(full_name(label, name), seed): episodes for (name, seed), episodes in own.items()})
+        for (name, seed), fitness_of_episodes in (final_evaluation(run.folder, run.cfg) or {}).items():
+            evaluation[full_name(label, name), seed] = fitness_of_episodes
     episodes = min((row.episodes for run in runs.values() for row in run.rows if row.episodes), default=1)
     return FitnessModel(fitness, evaluation, bounds_of(next(iter(runs.values())).cfg), episodes)
 
@@ -175,13 +188,13 @@ def _model(runs: Mapping[str, OpenedRun]) -> FitnessModel:
 def _shared(row: Ranked, runs: Mapping[str, OpenedRun], model: FitnessModel) -> SharedCandidate | None:
     """Return a candidate of the first run with its differences in the others; None if there are none."""
     name, (first, *others) = row.candidate, runs
-    own = full_name(first, name)
-    found = [label for label in others if {own, full_name(label, name)} <= set(model.names)]
-    if not found:
+    first_name = full_name(first, name)
+    labels = [label for label in others if {first_name, full_name(label, name)} <= set(model.names)]
+    if not labels:
         return None
-    differences = {label: model.difference(full_name(label, name), own) for label in found}
+    differences = {label: model.difference(full_name(label, name), first_name) for label in labels}
     texts = {label: run.sources[name].source if name in run.sources else "" for label, run in runs.items()}
-    changed = tuple(label for label in found if texts[label] != texts[first])
+    changed = tuple(label for label in labels if texts[label] != texts[first])
     return SharedCandidate(name, (row.fitness, row.fitness_ci_low, row.fitness_ci_high), differences, changed)
 
 
@@ -197,48 +210,48 @@ def _correlation(first: Sequence[Ranked], second: Sequence[Ranked]) -> tuple[flo
 def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
     """Return the settings that are not equal in all runs, and versions and devices, by key."""
     flat = [dotted(run.cfg.plain()) for run in runs.values()]
-    for own, run in zip(flat, runs.values()):
+    for settings, run in zip(flat, runs.values()):
         record = run.folder.provenance
         software = dict(record.software[-1]) if record is not None and record.software else {}
-        own["device"] = software.pop("device", None) or own.get("device")
-        own.update({f"version of {name}": version for name, version in software.items()})
-    keys = list(dict.fromkeys(key for own in flat for key in own if key.split(".")[0] not in _NOT_SETTINGS))
-    found = {key: ["null" if own.get(key) is None else str(own[key]) for own in flat] for key in keys}
-    return {key: values for key, values in found.items() if len(set(values)) > 1}
+        settings["device"] = software.pop("device", None) or settings.get("device")
+        settings.update({f"version of {name}": version for name, version in software.items()})
+    keys = list(dict.fromkeys(key for settings in flat for key in settings if key.split(".")[0] not in _NOT_SETTINGS))
+    values = {key: ["null" if run.get(key) is None else str(run[key]) for run in flat] for key in keys}
+    return {key: of_runs for key, of_runs in values.items() if len(set(of_runs)) > 1}
 
 
 def shared_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Return header and cells of the candidates that are in several runs."""
     labels = list(comparison.runs)
     shared = comparison.shared
-    decimals = decimal_places([own.fitness[0] for own in shared])
-    columns = [numbers([own.fitness for own in shared], decimals)]
+    decimals = decimal_places([candidate.fitness[0] for candidate in shared])
+    columns = [numbers([candidate.fitness for candidate in shared], decimals)]
     none = Difference()
     for label in labels[1:]:
-        found = [own.differences.get(label, none) for own in shared]
-        cells = numbers([(x.mean, x.low, x.high) for x in found], decimals, "+")
-        marks = [_mark(label, own, x) for own, x in zip(shared, found)]
+        differences = [candidate.differences.get(label, none) for candidate in shared]
+        cells = numbers([(x.mean, x.low, x.high) for x in differences], decimals, "+")
+        marks = [_mark(label, candidate, x) for candidate, x in zip(shared, differences)]
         columns.append([f"{cell}{mark}" for cell, mark in zip(cells, marks)])
     header = ["candidate", labels[0], *labels[1:]]
-    return header, [[own.name, *(column[k] for column in columns)] for k, own in enumerate(shared)]
+    return header, [[candidate.name, *(column[k] for column in columns)] for k, candidate in enumerate(shared)]
 
 
-def _mark(label: str, own: SharedCandidate, found: Difference) -> str:
-    if math.isnan(found.mean):
+def _mark(label: str, candidate: SharedCandidate, difference: Difference) -> str:
+    if math.isnan(difference.mean):
         return ""
-    return " u" * (found.seeds == 0) + " *" * (label in own.other_source)
+    return " u" * (difference.seeds == 0) + " *" * (label in candidate.other_source)
 
 
 def unlearnt(comparison: Comparison) -> dict[str, str]:
     """Return by label what ``nothing_learnt`` says of the runs of which it says anything."""
-    found = {label: nothing_learnt(run.ranked) for label, run in comparison.runs.items()}
-    return {label: words for label, words in found.items() if words}
+    warnings = {label: nothing_learnt(run.ranked) for label, run in comparison.runs.items()}
+    return {label: words for label, words in warnings.items() if words}
 
 
 def notes(comparison: Comparison) -> list[str]:
     """Return explanations of ``shared_table``, and the correlations, one line each."""
     first = next(iter(comparison.runs))
-    found = [own for row in comparison.shared for own in row.differences.values()]
+    differences = [difference for row in comparison.shared for difference in row.differences.values()]
     lines = [
         f"{first}: fitness; other runs: difference to it, paired by seed, ±: 95 % interval, with the"
         " spread of seeds of all candidates"
@@ -250,7 +263,7 @@ def notes(comparison: Comparison) -> list[str]:
                 f"{label} is not complete: its fitness is that of its last evaluation, after {done:,} env-steps of each"
                 " candidate, which may be of shorter episodes"
             )
-    if any(own.seeds == 0 for own in found):
+    if any(difference.seeds == 0 for difference in differences):
         lines.append("u: not paired, because the runs have no seed in common")
     if any(row.other_source for row in comparison.shared):
         lines.append("*: the file of this name is another one in that run")
@@ -264,14 +277,73 @@ def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     """Return the comparison as text."""
     meaning = comparison.fitness_meaning
     parts = [render_table(comparison.ranked, meaning, width, bold, tested="those of its run").rstrip()]
-    parts += [wrap(f"{label}: {found}", width) for label, found in unlearnt(comparison).items()]
+    parts += [wrap(f"{label}: {words}", width) for label, words in unlearnt(comparison).items()]
     if comparison.shared:
         header, rows = shared_table(comparison)
         widths = [max(map(len, column)) for column in zip(header, *rows)]
-        lines = ["  ".join(cell.ljust(own) for cell, own in zip(row, widths)).rstrip() for row in (header, *rows)]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in (header, *rows)]
         parts.append("\n".join(["in several runs", "", lines[0], "-" * max(map(len, lines)), *lines[1:]]))
         parts.append("\n".join(notes(comparison)))
     if comparison.settings:
         lines = [f"  {key}: {' | '.join(values)}" for key, values in comparison.settings.items()]
         parts.append("\n".join(["different settings:", *lines]))
     return "\n\n".join(parts) + "\n"
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the comparison as one HTML file, with the parts of a run's page."""
+    runs = comparison.runs
+    first = next(iter(runs.values()))
+    return render_page(
+        RunPage(
+            title=f"{first.cfg.task.name}: comparison of {len(runs)} runs",
+            fitness_meaning=comparison.fitness_meaning,
+            ranked=comparison.ranked,
+            candidates=_sources(comparison),
+            facts=list(runs),
+            curves=_logs(comparison, lambda run: run.folder.curves),
+            components=_logs(comparison, lambda run: run.folder.components),
+            sections=_page_sections(comparison),
+            how={label: str(run.folder.path) for label, run in runs.items()},
+        )
+    )
+
+
+def _sources(comparison: Comparison) -> list[PageCandidate]:
+    """Return the sources of all runs; those that differ from the first run's are compared with it."""
+    first_label, first = next(iter(comparison.runs.items()))
+    candidates = []
+    for label, run in comparison.runs.items():
+        for name, source in run.sources.items():
+            other, against = first.sources.get(name), None
+            if other is not None and other.source != source.source:
+                against = (full_name(first_label, name), other.source)
+            facts = {"run": label}
+            candidates.append(PageCandidate(full_name(label, name), source.file, source.source, facts, against))
+    return candidates
+
+
+def _logs(comparison: Comparison, path_of: Callable[[OpenedRun], Path]) -> pd.DataFrame | None:
+    """Return a log of all runs together, with full names; None if no run has it."""
+    import pandas as pd  # slow to import, and the text does not need it
+
+    tables = []
+    for label, run in comparison.runs.items():
+        if path_of(run).is_file():
+            table = read_curves(path_of(run))
+            tables.append(table.assign(candidate=[full_name(label, name) for name in table["candidate"]]))
+    return pd.concat(tables, ignore_index=True) if tables else None
+
+
+def _page_sections(comparison: Comparison) -> list[Section]:
+    sections = []
+    if comparison.shared:
+        header, rows = shared_table(comparison)
+        lines = [*notes(comparison), *(f"{label}: {words}" for label, words in unlearnt(comparison).items())]
+        table = parts().table(header, rows, ["name", *["number"] * (len(header) - 1)])
+        sections.append(Section("shared-section", "In several runs", table + parts().notes(lines)))
+    if comparison.settings:
+        rows = [[key, *values] for key, values in comparison.settings.items()]
+        table = parts().table(["", *comparison.runs], rows, ["name", *[""] * len(comparison.runs)])
+        sections.append(Section("settings-section", "Different settings", table))
+    return sections

@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # it imports torch, which --help does not need
 # a2c_continuous is rl_games' name for PPO with continuous actions
 TRAINERS = {
     "a2c_continuous": "envcoder_bench.trainers.ppo.trainer:GroupedPPO",
-    "elegantrl_ppo": "envcoder_bench.trainers.elegantrl.trainer:ElegantPPO",
 }
 SHORT = {"ppo": "a2c_continuous"}  # other names for --trainer
 

@@ -7,12 +7,16 @@ code 3: there is no OpenGL, with the reason on stderr.
 import json
 import sys
 import time
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 NO_OPENGL = 3
+INK, SHADE = (255, 255, 255), (20, 24, 31)  # of captions
+QUALITY = 26  # x264's constant rate factor: 18 looks lossless, 28 shows artefacts
 
 
 def main(job_file: str) -> int:
@@ -33,8 +37,6 @@ def main(job_file: str) -> int:
 
 
 def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
-    from envcoder_bench.video.caption import captioned
-    from envcoder_bench.video.encode import Encoder
     from envcoder_bench.video.recording import Recording
     from envcoder_bench.video.views import View, frame_steps, markers
 
@@ -75,6 +77,76 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
     for output in outputs:
         output.finish()
     print(json.dumps({"frames": drawn, "seconds": drawn / job["fps"]}))
+
+
+@cache
+def _font(size: int, bold: bool) -> Any:
+    import matplotlib
+    from PIL import ImageFont
+
+    fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    return ImageFont.truetype(str(fonts / ("DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf")), size)
+
+
+def _fitted(text: str, width: float, font: Any) -> str:
+    """Shorten a text to a width in pixels."""
+    if font.getlength(text) <= width:
+        return text
+    while text and font.getlength(text + "…") > width:
+        text = text[:-1]
+    return text + "…"
+
+
+def captioned(picture: np.ndarray, name: str, facts: str, note: str = "") -> np.ndarray:
+    """Return the picture with the name at the top left, ``facts`` at the bottom left, and ``note`` in its middle."""
+    from PIL import Image, ImageDraw
+
+    height, width = picture.shape[:2]
+    size = max(10, round(height / 18))
+    image = Image.fromarray(picture)
+    draw = ImageDraw.Draw(image, "RGBA")
+    gap, line = size // 2, round(1.7 * size)
+    bold, plain = _font(size, True), _font(size, False)
+    for text, font, top in ((name, bold, 0), (facts, plain, height - line)):
+        shown = _fitted(text, width - 2 * gap, font)
+        draw.rectangle((0, top, font.getlength(shown) + 2 * gap, top + line), fill=(*SHADE, 165))
+        draw.text((gap, top + line / 2), shown, fill=INK, font=font, anchor="lm")
+    if note:
+        shown = _fitted(note, width - 2 * gap, plain)
+        half = plain.getlength(shown) / 2 + gap
+        middle = width / 2, 0.3 * height
+        box = (middle[0] - half, middle[1] - line / 2, middle[0] + half, middle[1] + line / 2)
+        draw.rectangle(box, fill=(*SHADE, 165))
+        draw.text(middle, shown, fill=INK, font=plain, anchor="mm")
+    return np.asarray(image)
+
+
+class Encoder:
+    """Encodes pictures ``(height, width, 3)`` uint8 of one even size as an mp4 file, which ``finish`` completes.
+
+    One thread, so that the same pictures give the same bytes.
+    """
+
+    def __init__(self, path: Path, width: int, height: int, fps: int) -> None:
+        import av
+
+        self._av: Any = av
+        # the index comes first, so that a browser plays it from the beginning
+        self._file: Any = av.open(str(path), "w", format="mp4", options={"movflags": "faststart"})
+        options = {"crf": str(QUALITY), "preset": "veryfast", "threads": "1"}
+        self._stream: Any = self._file.add_stream("libx264", rate=Fraction(fps), options=options)
+        self._stream.width, self._stream.height, self._stream.pix_fmt = width, height, "yuv420p"
+        self._stream.gop_size = fps  # a key frame each second, for seeking
+
+    def add(self, picture: np.ndarray) -> None:
+        """Add a picture."""
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+        self._file.mux(self._stream.encode(frame))
+
+    def finish(self) -> None:
+        """Complete the file."""
+        self._file.mux(self._stream.encode())
+        self._file.close()
 
 
 if __name__ == "__main__":

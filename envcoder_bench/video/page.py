@@ -14,9 +14,10 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.settings import dotted, select
 from envcoder_bench.core.shell import shown
-from envcoder_bench.report.curves import read_curves
-from envcoder_bench.report.page import PAGE, render_page
-from envcoder_bench.report.page_content import PageCandidate, PageEpisode, PageVideos, RunPage
+from envcoder_bench.report.logs import read_curves
+from envcoder_bench.report.page.content import PageCandidate, PageEpisode, PageVideos, RunPage
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.shell import PAGE
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
@@ -67,9 +68,10 @@ def write_page(folder: Path, videos: int | None = None) -> Path:
 
 def chosen(ranked: Sequence[Ranked], count: int) -> list[str]:
     """Return the names of the best ``count`` candidates with a fitness and of the baselines, best first."""
-    known = [row for row in ranked if row.rank is not None and row.candidate != UNTRAINED]  # which has no policy file
-    best = [row.candidate for row in known if not row.baseline][:count]
-    return best + [row.candidate for row in known if row.baseline]
+    # the untrained policy has no file
+    playable = [row for row in ranked if row.rank is not None and row.candidate != UNTRAINED]
+    best = [row.candidate for row in playable if not row.baseline][:count]
+    return best + [row.candidate for row in playable if row.baseline]
 
 
 def videos_of(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> PageVideos:
@@ -116,16 +118,18 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
 
 def _as_videos(recording: Recording, files: Sequence[Path], seconds: float, note: str) -> PageVideos:
     films = [file.read_bytes() for file in files] or [None] * len(recording.episodes)
-    return PageVideos([_episode(recording, own, mp4) for own, mp4 in zip(recording.episodes, films)], seconds, note)
+    return PageVideos(
+        [_episode(recording, episode, mp4) for episode, mp4 in zip(recording.episodes, films)], seconds, note
+    )
 
 
 def read_videos(folder: Path) -> PageVideos | None:
     """Return the videos of a run's page as they were made before; None if there are none."""
     try:
-        found = json.loads((folder / VIDEOS / VIDEOS_NOTE).read_text(encoding="utf-8"))
+        note = json.loads((folder / VIDEOS / VIDEOS_NOTE).read_text(encoding="utf-8"))
         recording = Recording.load(folder / VIDEOS / RECORDING)
         files = [folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes]
-        return _as_videos(recording, files if found["seconds"] else [], found["seconds"], found["note"])
+        return _as_videos(recording, files if note["seconds"] else [], note["seconds"], note["note"])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -135,7 +139,7 @@ def page_videos(folder: Path) -> dict[str, Path]:
     recording = folder / VIDEOS / RECORDING
     if not recording.is_file():
         return {}
-    files = {own.name: folder / VIDEOS / f"{own.name}.mp4" for own in Recording.load(recording).episodes}
+    files = {episode.name: folder / VIDEOS / f"{episode.name}.mp4" for episode in Recording.load(recording).episodes}
     return {name: file for name, file in files.items() if file.is_file()}
 
 
@@ -145,22 +149,22 @@ def player(run: OpenedRun, name: str, seed: int | None = None) -> Player:
     return Player(name, policy.seed, policy)
 
 
-def _episode(recording: Recording, own: Episode, mp4: bytes | None) -> PageEpisode:
-    every = max(1, own.steps // MOST_TIMES)
-    at = np.unique(np.append(np.arange(0, own.steps, every), own.steps - 1))
-    lines = {"fitness so far": recording.so_far(own, own.steps)[at].tolist()}
-    parts = own.components or {"reward": own.reward}
+def _episode(recording: Recording, episode: Episode, mp4: bytes | None) -> PageEpisode:
+    every = max(1, episode.steps // MOST_TIMES)
+    at = np.unique(np.append(np.arange(0, episode.steps, every), episode.steps - 1))
+    lines = {"fitness so far": recording.so_far(episode, episode.steps)[at].tolist()}
+    parts = episode.components or {"reward": episode.reward}
     lines.update({name: values[at].tolist() for name, values in parts.items()})
-    ended = f", {own.ended} after {own.steps * recording.dt:.1f} s" if own.ended else ""
-    summary = f"fitness {recording.episode_fitness(own):.3f}{ended}"
-    return PageEpisode(own.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
+    ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
+    summary = f"fitness {recording.episode_fitness(episode):.3f}{ended}"
+    return PageEpisode(episode.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
 
 
 def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPage:
     cfg, folder = run.cfg, run.folder
-    own = sum(not row.baseline for row in ranked)
+    candidates = sum(not row.baseline for row in ranked)
     return RunPage(
-        title=f"{cfg.task.name}: {own} candidate{'s' * (own != 1)}",
+        title=f"{cfg.task.name}: {candidates} candidate{'s' * (candidates != 1)}",
         fitness_meaning=fitness_meaning(run.spec),
         ranked=ranked,
         candidates=_candidates(run),
@@ -182,8 +186,8 @@ def _summary(folder: RunFolder) -> dict[str, Any]:
 
 
 def _software(folder: RunFolder) -> dict[str, str | None]:
-    known = folder.provenance
-    return dict(known.software[-1]) if known is not None and known.software else {}
+    provenance = folder.provenance
+    return dict(provenance.software[-1]) if provenance is not None and provenance.software else {}
 
 
 def _facts(run: OpenedRun) -> list[str]:
@@ -209,7 +213,7 @@ def _duration(seconds: float) -> str:
 def _candidates(run: OpenedRun) -> list[PageCandidate]:
     uncompiled = _uncompiled(run.folder.path / "run.log")
     human = run.sources.get(HUMAN)
-    found = []
+    candidates = []
     for name, source in run.sources.items():
         defined = definitions(source.source)
         kinds = list(defined.names)
@@ -228,11 +232,11 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
         against = None
         if human is not None and name not in BASELINES:
             against = (HUMAN, _functions_of(human.source, kinds))
-        found.append(PageCandidate(name, source.file, source.source, facts, against))
+        candidates.append(PageCandidate(name, source.file, source.source, facts, against))
     if any(row.candidate == UNTRAINED for row in run.rows):
         facts = {"policy": f"before the first iteration, with the observation and action of the {HUMAN} baseline"}
-        found.append(PageCandidate(UNTRAINED, "", None, facts))
-    return found
+        candidates.append(PageCandidate(UNTRAINED, "", None, facts))
+    return candidates
 
 
 def _uncompiled(path: Path) -> dict[str, dict[str, str]]:
@@ -241,12 +245,12 @@ def _uncompiled(path: Path) -> dict[str, dict[str, str]]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return {}
-    found: dict[str, dict[str, str]] = {}
+    reasons: dict[str, dict[str, str]] = {}
     for line in lines:
         match = _UNCOMPILED.search(line)
         if match:
-            found.setdefault(Path(match["file"]).name, {})[match["function"]] = match["why"]
-    return found
+            reasons.setdefault(Path(match["file"]).name, {})[match["function"]] = match["why"]
+    return reasons
 
 
 def _functions_of(source: str, kinds: Sequence[str]) -> str:

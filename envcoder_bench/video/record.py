@@ -69,11 +69,11 @@ def record(
         torch.set_num_threads(1)
         with _quiet():
             groups, failed = prepare(spec)
-        known = {group.name: group for group in reversed(groups)}
-        players = [player for player in players if player.name in known]
+        groups_by_name = {group.name: group for group in reversed(groups)}
+        players = [player for player in players if player.name in groups_by_name]
         if not players:
             raise UserError("; ".join(f"{name} cannot be played: {error}" for name, error in failed.items()))
-        shapings = [_judged(known[player.name]) for player in players]
+        shapings = [_judged(groups_by_name[player.name]) for player in players]
         env = build_env(spec, shapings, [cfg.seed if seed is None else seed] * len(shapings), 1)
         recording = _play(env, players, steps)
         recording.failed = {name: str(error) for name, error in failed.items()}
@@ -95,7 +95,7 @@ def _quiet() -> Iterator[None]:
 def _judged(group: Group) -> Shaping:
     """The shaping of an evaluation, with the candidate's own reward added."""
     functions = {**group.evaluation.functions, "reward": group.shaping.functions["reward"]}
-    programs = {stage: own for stage, own in group.evaluation.programs.items() if stage != "reward"}
+    programs = {stage: program for stage, program in group.evaluation.programs.items() if stage != "reward"}
     if "reward" in group.shaping.programs:
         programs["reward"] = group.shaping.programs["reward"]
     return replace(group.evaluation, functions=functions, programs=programs, components=tuple(group.shaping.components))
@@ -122,14 +122,16 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
     for k in groups:
         look(k)
     for _ in range(total):
+        # each policy acts on the observation of its environment
         actions = torch.zeros_like(env.actions)
         for k, player in enumerate(players):
             if active[k]:
-                own = obs[k : k + 1, : env.obs_dims[k]].cpu()  # policies are on the CPU
-                actions[k, : env.action_dims[k]] = player.policy(own)[0].to(env.device)
+                seen = obs[k : k + 1, : env.obs_dims[k]].cpu()  # policies are on the CPU
+                actions[k, : env.action_dims[k]] = player.policy(seen)[0].to(env.device)
         env.advance(actions, active)
         over = env.dispatch.terminal(env.step_count, active) | env.task.unstable
         alive = active & ~over
+        # what the step is worth: the candidate's reward, and the fitness
         reward = env.dispatch.reward(env.step_count)
         components = env.dispatch.components()
         fitness = step_fitness(env, alive)
@@ -137,19 +139,20 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
             if not active[k]:
                 continue
             look(k)
-            own = float(fitness[k]) if alive[k] else 0.0
-            values[k].append((own, float(reward[k]), dict(components[k])))
+            of_step = float(fitness[k]) if alive[k] else 0.0
+            values[k].append((of_step, float(reward[k]), dict(components[k])))
             if k in env.failures:
                 ended[k], alive[k] = str(env.failures[k]), False
             elif over[k]:
                 ended[k] = "unstable physics" if env.task.unstable[k] else "terminated"
+        # an environment whose episode is over stays as it is
         active = alive
         env.step_count += 1
         if not bool(active.any()):
             break
         env.begin_episodes(env.cut_short(over))
         obs = env.observe(active)
-    episodes = [_episode(*own) for own in zip(players, frames, values, ended)]
+    episodes = [_episode(*parts) for parts in zip(players, frames, values, ended)]
     same = all(np.array_equal(e.qpos[0], episodes[0].qpos[0]) for e in episodes)
     return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes, model=source.model)
 
@@ -163,8 +166,8 @@ def _episode(player: Player, frames: list[Any], values: list[Any], ended: str) -
         np.stack(qpos),
         np.array([fitness for fitness, _, _ in values], np.float32),
         np.array([reward for _, reward, _ in values], np.float32),
-        {name: np.array([own.get(name, np.nan) for _, _, own in values], np.float32) for name in names},
-        {key: np.stack([own[key] for own in goals]) for key in goals[0]},
+        {name: np.array([by_key.get(name, np.nan) for _, _, by_key in values], np.float32) for name in names},
+        {key: np.stack([by_key[key] for by_key in goals]) for key in goals[0]},
         None if mocap[0] is None else np.stack([x[0] for x in mocap]),
         None if mocap[0] is None else np.stack([x[1] for x in mocap]),
         ended,

@@ -75,9 +75,9 @@ class Recording:
 
     def so_far(self, episode: Episode, steps: int) -> np.ndarray:
         """Return the fitness after 1 to ``steps`` steps: the sum, or the mean; steps after an early end count 0."""
-        own = np.zeros(steps)
-        own[: len(episode.fitness)] = episode.fitness[:steps]
-        sums = np.cumsum(own)
+        fitness = np.zeros(steps)
+        fitness[: len(episode.fitness)] = episode.fitness[:steps]
+        sums = np.cumsum(fitness)
         return sums if self.summed else sums / np.arange(1, steps + 1)
 
     def fitness_at(self, episode: Episode, step: int) -> float:
@@ -90,16 +90,16 @@ class Recording:
         own_fields = ("task", "dt", "full_episode", "summed", "same_start")
         plain: dict[str, Any] = {**{name: getattr(self, name) for name in own_fields}, "episodes": []}
         for k, episode in enumerate(self.episodes):
-            own: dict[str, Any] = {"name": episode.name, "seed": episode.seed, "ended": episode.ended}
+            plain_episode: dict[str, Any] = {"name": episode.name, "seed": episode.seed, "ended": episode.ended}
             for key in ("qpos", "fitness", "reward", "mocap_pos", "mocap_quat"):
                 value = getattr(episode, key)
                 if value is not None:
                     arrays[f"{k}/{key}"] = np.asarray(value, dtype=np.float32)
             for key in ("components", "goals"):
                 values = getattr(episode, key)
-                own[key] = list(values)
+                plain_episode[key] = list(values)
                 arrays.update({f"{k}/{key}/{i}": np.asarray(x, np.float32) for i, x in enumerate(values.values())})
-            plain["episodes"].append(own)
+            plain["episodes"].append(plain_episode)
         arrays["plain"] = np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8)
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)  # pyright: ignore[reportArgumentType]
@@ -111,10 +111,10 @@ class Recording:
         with np.load(path) as arrays:
             plain = json.loads(arrays["plain"].tobytes())
             episodes = []
-            for k, own in enumerate(plain.pop("episodes")):
+            for k, fields in enumerate(plain.pop("episodes")):
                 keys = ("qpos", "fitness", "reward", "mocap_pos", "mocap_quat")
-                own.update({key: arrays[f"{k}/{key}"] for key in keys if f"{k}/{key}" in arrays})
+                fields.update({key: arrays[f"{k}/{key}"] for key in keys if f"{k}/{key}" in arrays})
                 for key in ("components", "goals"):
-                    own[key] = {name: arrays[f"{k}/{key}/{i}"] for i, name in enumerate(own[key])}
-                episodes.append(Episode(**own))
+                    fields[key] = {name: arrays[f"{k}/{key}/{i}"] for i, name in enumerate(fields[key])}
+                episodes.append(Episode(**fields))
         return cls(**plain, episodes=episodes)

@@ -52,8 +52,8 @@ class NoVideo(RuntimeError):
 def environment(backend: str) -> dict[str, str]:
     """Return the environment variables of a process that renders with a backend of OpenGL."""
     paths = [str(Path(envcoder_bench.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-    own = {"MUJOCO_GL": backend, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
-    return {**os.environ, **own}
+    variables = {"MUJOCO_GL": backend, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **variables}
 
 
 @cache

@@ -76,12 +76,12 @@ def _orientation(episode: Episode, step: int) -> list[Marker]:
     goal = episode.goals.get("goal_rot")
     if goal is None or goal.shape[-1] != 4 or len(episode.qpos[step]) < 7:
         return []
-    own, above = episode.qpos[step, -7:], episode.qpos[0, -7:-4] + np.array([0.0, 0.0, 0.14])  # its joint is the last
+    pose, above = episode.qpos[step, -7:], episode.qpos[0, -7:-4] + np.array([0.0, 0.0, 0.14])  # its joint is the last
     wanted = rendering.axes_of(goal[step][[3, 0, 1, 2]])
-    found: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
-    for place, axes in ((own[:3], rendering.axes_of(own[3:])), (above, wanted)):
-        found += [Arrow(place, 0.12 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
-    return found
+    shown: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
+    for at, axes in ((pose[:3], rendering.axes_of(pose[3:])), (above, wanted)):
+        shown += [Arrow(at, 0.12 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
+    return shown
 
 
 def _commands(recording: Recording, episode: Episode, step: int) -> list[Marker]:
@@ -94,14 +94,14 @@ def _commands(recording: Recording, episode: Episode, step: int) -> list[Marker]
     yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
     forward = np.array([np.cos(yaw), np.sin(yaw), 0.0])
     left = np.array([-forward[1], forward[0], 0.0])
-    place = qpos[:3] + np.array([0, 0, 0.45])
+    above = qpos[:3] + np.array([0, 0, 0.45])
     wanted = commands[step, 0] * forward + commands[step, 1] * left
-    found: list[Marker] = [Arrow(place, 0.5 * wanted, WANTED)]
+    arrows: list[Marker] = [Arrow(above, 0.5 * wanted, WANTED)]
     before = max(step - 5, 0)
     if step > before:
         velocity = (qpos[:3] - episode.qpos[before, :3]) / ((step - before) * recording.dt)
-        found.append(Arrow(place + np.array([0, 0, 0.08]), 0.5 * velocity * np.array([1, 1, 0]), ACTUAL))
+        arrows.append(Arrow(above + np.array([0, 0, 0.08]), 0.5 * velocity * np.array([1, 1, 0]), ACTUAL))
     turn = float(commands[step, 2])
     if abs(turn) > 0.05:
-        found.append(Arrow(qpos[:3] + 0.45 * forward + np.array([0, 0, 0.3]), 0.4 * turn * left, WANTED, 0.015))
-    return found
+        arrows.append(Arrow(qpos[:3] + 0.45 * forward + np.array([0, 0, 0.3]), 0.4 * turn * left, WANTED, 0.015))
+    return arrows

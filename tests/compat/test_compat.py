@@ -26,6 +26,7 @@ from envcoder_bench.sim.mujoco_warp_loading import load_kernels
 
 @pytest.fixture(autouse=True)
 def nothing_was_told():
+    warp_start.start_warp()
     warn_once.cache_clear()
 
 
@@ -83,6 +84,12 @@ def test_folder_of_headers(cache, tmp_path, monkeypatch, caplog):
         assert runtime.get_clang_pch_dir().startswith(str(tmp_path / "cache" / "headers"))
     else:
         assert runtime.get_clang_pch_dir == usual
+    assert not caplog.records
+
+
+def test_warp_without_its_cpu_compiler_has_no_headers_to_share(monkeypatch, caplog):
+    monkeypatch.setattr(wp._src.context.runtime, "llvm", None)
+    warp_start._share_headers()
     assert not caplog.records
 
 

@@ -5,14 +5,14 @@ import threading
 import pytest
 import torch
 
-from envcoder_bench.compile import building, claims, native
+from envcoder_bench.compile import building, native
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(claims, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(native, "cache_folder", lambda: tmp_path)
     return tmp_path
 
 
@@ -33,20 +33,20 @@ def compiler(monkeypatch):
 
 
 def test_only_one_takes_a_name_until_it_is_released(own_cache):
-    release, other = claims.take("a"), claims.take("b")
-    assert release is not None and other is not None and claims.take("a") is None
+    release, other = native.take_claim("a"), native.take_claim("b")
+    assert release is not None and other is not None and native.take_claim("a") is None
     release()
-    again = claims.take("a")
+    again = native.take_claim("a")
     assert again is not None
     again()
     other()
-    assert not list((own_cache / claims.FOLDER).iterdir())
+    assert not list((own_cache / native.CLAIMS).iterdir())
 
 
 def test_every_claim_succeeds_where_no_file_can_be_made(own_cache, monkeypatch):
     (own_cache / "file").write_text("")
-    monkeypatch.setattr(claims, "cache_folder", lambda: own_cache / "file")
-    releases = [claims.take("a"), claims.take("a")]
+    monkeypatch.setattr(native, "cache_folder", lambda: own_cache / "file")
+    releases = [native.take_claim("a"), native.take_claim("a")]
     assert all(release is not None for release in releases)
     for release in releases:
         release()
@@ -56,16 +56,16 @@ def test_every_claim_succeeds_on_a_file_system_without_locks(monkeypatch):
     def acquire(self, timeout):
         raise NotImplementedError("FileSystem does not appear to support flock")
 
-    monkeypatch.setattr(claims.FileLock, "acquire", acquire)
-    assert claims.take("a") is not None and claims.take("a") is not None
+    monkeypatch.setattr(native.FileLock, "acquire", acquire)
+    assert native.take_claim("a") is not None and native.take_claim("a") is not None
 
 
 def test_kernels_of_another_process_are_left_to_it(compiler, monkeypatch):
-    taken = {}
-    monkeypatch.setattr(native, "take", lambda name: taken.setdefault(name, claims.take(name)))
+    taken, take_claim = {}, native.take_claim
+    monkeypatch.setattr(native, "take_claim", lambda name: taken.setdefault(name, take_claim(name)))
     assert native.build(["a", "b"], CPU) == ["", ""]
-    held, other = claims.take(next(iter(taken))), []  # that of a
-    monkeypatch.setattr(native, "take", claims.take)
+    held, other = take_claim(next(iter(taken))), []  # that of a
+    monkeypatch.setattr(native, "take_claim", take_claim)
     compiler.clear()
     thread = threading.Thread(target=lambda: other.append(native.build(["a", "b!", "c"], CPU)))
     thread.start()
@@ -83,7 +83,7 @@ def test_kernels_whose_process_died_are_compiled_here(compiler):
 
 
 def test_kernels_are_compiled_after_waiting_long_for_another_process(compiler, monkeypatch):
-    monkeypatch.setattr(native, "take", lambda name: None)
+    monkeypatch.setattr(native, "take_claim", lambda name: None)
     monkeypatch.setattr(native, "WAIT", 0.05)
     assert native.build(["a"], CPU) == [""] and compiler == [["a"]]
 
@@ -95,7 +95,7 @@ def test_at_most_some_kernels_are_claimed_at_once(compiler, monkeypatch):
 
 
 def test_waiting_for_another_process_is_told(compiler, monkeypatch, caplog):
-    monkeypatch.setattr(native, "take", lambda name: None)
+    monkeypatch.setattr(native, "take_claim", lambda name: None)
     monkeypatch.setattr(native, "WAIT", 0.1)
     monkeypatch.setattr(building, "TELL_AFTER", 0.0)
     compiler.append(["b"])

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from envcoder_bench.compile import building, division
+from envcoder_bench.compile import building, kernels
 from envcoder_bench.compile.c_code import CCode
-from envcoder_bench.compile.division import MOST_KERNELS, PROGRAMS_PER_KERNEL, GroupProgram, alone, divide
+from envcoder_bench.compile.kernels import MOST_KERNELS, PROGRAMS_PER_KERNEL, GroupProgram, alone, divide
 from envcoder_bench.compile.program import Program
 from tests.fakes.tracing_fakes import Compiled, function, make_state, record
 
@@ -38,7 +38,7 @@ def test_equal_programs_share_a_case_and_kernels_are_filled_in_order():
 
 
 def test_long_program_has_its_own_kernel():
-    long = [GroupProgram(i, 0, code(i, lines)) for i, lines in enumerate((10, division.MAX_LINES, 10, 10))]
+    long = [GroupProgram(i, 0, code(i, lines)) for i, lines in enumerate((10, kernels.MAX_LINES, 10, 10))]
     assert names(divide(long, [])) == [["0"], ["1"], ["2", "3"]]
 
 
@@ -72,7 +72,7 @@ def test_alone_leaves_out_programs_that_are_not_needed():
 
 
 def test_kernels_of_a_larger_set_run_the_survivors_bitwise(monkeypatch):
-    monkeypatch.setattr(division, "PROGRAMS_PER_KERNEL", 2)
+    monkeypatch.setattr(kernels, "PROGRAMS_PER_KERNEL", 2)
     bodies = ["torch.sin(x) * 1.625", "x * x + 0.375", "torch.exp(-x)", "x / 3.25", "torch.cos(x) - x"]
     state = make_state(6)
     programs = [record(function(body), state) for body in bodies]

@@ -242,8 +242,8 @@ def test_library_random_numbers_and_memory_are_refused():
         ("return dof_pos[:, 0] + torch.randperm(dof_pos.shape[0]) * 0", "", 11, "library's generator"),
         ("return dof_pos[:, 0] + torch.poisson(dof_pos[:, 0].abs()) * 0", "", 11, "library's generator"),
         ("return dof_pos[:, 0] * random.random()", "import random", 1, "library's generator"),
-        ("global last\nlast = dof_pos[:, 0]\nreturn last", "last = None", 11, "earlier call"),
-        ("seen.append(1)\nreturn dof_pos[:, 0] * len(seen)", "seen = []", 11, "earlier call"),
+        ("global last\nlast = dof_pos[:, 0]\nreturn last", "last = None", 10, "earlier call"),
+        ("seen.append(1)\nreturn dof_pos[:, 0] * len(seen)", "seen = []", 10, "earlier call"),
     ]:
         own, refused = traced(reward(body, before))
         assert [(x.function.type, x.line) for x in refused if "reward" in x.function.type] == [("compute_reward", line)]
@@ -276,7 +276,7 @@ def test_values_per_environment_must_come_from_the_state():
 
 
 def test_try_block_does_not_hide_a_failing_rule(monkeypatch):
-    from envcoder_bench.compile.rules import RULES
+    from envcoder_bench.compile.values import RULES
 
     def broken(*_):
         raise IndexError("a fault of the rule's own")

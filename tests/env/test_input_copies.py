@@ -11,7 +11,8 @@ from test_dispatch import CHANGED, FUNCTIONS, NARROW, PLAIN, later, same
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.env.input_copies import GroupCopies, Inputs, device_copies, no_changes
+from envcoder_bench.env.input_copies import GroupCopies, Inputs, no_changes
+from envcoder_bench.env.stages import device_copies
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.environments import build_task

@@ -7,7 +7,7 @@ import pytest
 import torch
 from shaping_fakes import Groups
 
-from envcoder_bench.compile.rules import RULES
+from envcoder_bench.compile.values import RULES
 from envcoder_bench.env import compiled
 from envcoder_bench.env.compiled import SAMPLE
 from envcoder_bench.env.stages import Call

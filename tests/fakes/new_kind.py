@@ -1,5 +1,6 @@
 """Run by test_new_kind in a copy of the package whose table of kinds has one row more, ``compute_bonus``."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -8,13 +9,14 @@ from jail_fakes import judged, make_task, state_of
 from shaping_fakes import Groups, load, shaping
 
 import envcoder_bench
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core import noise
 from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.report.breakdown import LABELS
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.search.evolve import Genome
-from envcoder_bench.search.prompt import load_templates, system_prompt
+from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
+from envcoder_bench.search.source import shaping_source
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.tools.describe import describe
 
@@ -61,7 +63,7 @@ def told() -> None:
     asked = ["compute_reward", "compute_bonus"]
     text = system_prompt(load_templates(), RunSpec.of(compose_config("Cartpole")), "", "", asked)
     assert "- `compute_bonus(state_dict)` returns (n,) float, added to the reward. It is called after the phys" in text
-    assert [function.name for function in Genome(f"{BONUS}{PLAIN}", asked).shapers()] == asked
+    assert [function.name for function in shaping_source(f"{BONUS}{PLAIN}", asked).functions(asked)] == asked
 
 
 def jailed() -> None:
@@ -83,3 +85,5 @@ if __name__ == "__main__":
     told()
     if sys.platform.startswith("linux"):
         jailed()
+    for words in json.loads(sys.argv[1]):  # runs
+        assert main(words) == 0, words

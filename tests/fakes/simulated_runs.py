@@ -77,7 +77,7 @@ def ranking(episodes: np.ndarray, bounds: tuple[float, float]) -> list[Ranked]:
     for k, seeds in enumerate(episodes):
         name = HUMAN if k == 0 else f"c{k:02d}"
         for seed, own in enumerate(seeds.tolist()):
-            _, low, high = success_interval(own, bounds)
+            _, low, high = success_interval(own, bounds) if len(seeds) == 1 else (math.nan,) * 3  # of one seed only
             rows.append(Result(name, seed, "ok", math.fsum(own) / len(own), low, high, episodes=len(own)))
             evaluation[name, seed] = tuple(own)
     return rank(rows, bounds, evaluation)

@@ -14,7 +14,7 @@ from torch import Tensor
 from envcoder_bench import torch_utils
 from envcoder_bench.compile import kernels, trace  # noqa: F401  (trace knows all rules)
 from envcoder_bench.compile.c_code import CCode, write_c
-from envcoder_bench.compile.division import GroupProgram
+from envcoder_bench.compile.kernels import GroupProgram
 from envcoder_bench.compile.program import FLOATS, Output, Program
 from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.trace import ROWS

@@ -2,7 +2,6 @@
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from envcoder_bench.grid import pictures
 from envcoder_bench.grid.pictures import PICTURES, draw_pictures
@@ -35,7 +34,7 @@ def test_legend_of_long_names_is_inside_the_picture() -> None:
         for k in range(5)
     ]
     for draw in (pictures._completion, pictures._progress):
-        figure = draw(Figure, rows, [Arena("stairs", (Zone("flat"), Zone("flat")), 6.0)])
+        figure = draw(rows, [Arena("stairs", (Zone("flat"), Zone("flat")), 6.0)])
         FigureCanvasAgg(figure).draw()
         (axes,) = figure.axes
         legend, frame = axes.get_legend().get_window_extent(), axes.get_window_extent()

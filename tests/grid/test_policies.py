@@ -96,27 +96,6 @@ def test_rsl_rl_checkpoint_is_loaded_with_its_normalizer(tmp_path) -> None:
     torch.testing.assert_close(_load(tmp_path / "normed.pt").act(obs), net((obs - 0.5) / 2.01))
 
 
-@pytest.mark.parametrize(
-    "make, layout, message",
-    [
-        (lambda path: _torchscript(network(47), path), None, "takes 47 observations, and no layout has as many"),
-        (lambda path: _torchscript(network(48), path), "rough", "takes 48 observations, and the layout rough has 235"),
-        (lambda path: path.write_bytes(b"no policy"), None, "cannot be read: it must be TorchScript, ONNX"),
-        (
-            lambda path: torch.save({"model_state_dict": {"critic.0.weight": torch.ones(2, 2)}}, path),
-            None,
-            "without an actor",
-        ),
-        (lambda path: None, None, "there is no file"),
-    ],
-)
-def test_invalid_policy_is_refused_by_name(tmp_path, make, layout, message) -> None:
-    make(tmp_path / "policy.pt")
-    with pytest.raises(UserError) as error:
-        _load(tmp_path / "policy.pt", layout)
-    assert str(error.value).startswith("policy mine: ") and message in str(error.value)
-
-
 class _Memory(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -128,14 +107,36 @@ class _Memory(torch.nn.Module):
         return self.last
 
 
-def test_recurrent_policy_is_refused(tmp_path) -> None:
-    torch.jit.script(_Memory()).save(str(tmp_path / "policy.pt"))
-    with pytest.raises(UserError, match="different actions for the same observation"):
-        _load(tmp_path / "policy.pt", "flat")
+@pytest.mark.parametrize(
+    "make, layout, message",
+    [
+        (lambda path: _torchscript(network(47), path), None, "takes 47 observations, and no layout has as many"),
+        (lambda path: _torchscript(network(48), path), "rough", "takes 48 observations, and the layout rough has 235"),
+        (lambda path: path.write_bytes(b"no policy"), None, "cannot be read: it must be TorchScript, ONNX"),
+        (lambda path: torch.save({"model_state_dict": {"critic.0.weight": torch.ones(2, 2)}}, path), None, "an actor"),
+        (lambda path: _torchscript(torch.nn.Sequential(torch.nn.Linear(48, 11)), path), None, "robot has 12 joints"),
+        (
+            lambda path: torch.jit.script(_Memory()).save(str(path)),
+            "flat",
+            "different actions for the same observation",
+        ),
+        (lambda path: None, None, "there is no file"),
+    ],
+)
+def test_invalid_policy_is_refused_by_name(tmp_path, make, layout, message) -> None:
+    make(tmp_path / "policy.pt")
+    with pytest.raises(UserError) as error:
+        _load(tmp_path / "policy.pt", layout)
+    assert str(error.value).startswith("policy mine: ") and message in str(error.value)
 
 
 def _of_run(task="SpotTerrain", width=235, observes=False, **control):
     return RunPolicy(network(width), task, control, observes)
+
+
+def _chosen(module, wanted=None):
+    settings, width = plain(compose_settings()), module.policy[0].in_features
+    return _layout_of_run("mine", module, width, layouts(), wanted, SPOT, settings)
 
 
 @pytest.mark.parametrize(
@@ -148,42 +149,24 @@ def _of_run(task="SpotTerrain", width=235, observes=False, **control):
     ],
 )
 def test_policy_of_a_run_has_the_layout_of_its_task(module, wanted, layout) -> None:
-    settings = plain(compose_settings())
-    width = module.policy[0].in_features
-    assert _layout_of_run("mine", module, width, layouts(), wanted, SPOT, settings) == layout
+    assert _chosen(module, wanted) == layout
 
 
-def test_policy_of_another_robot_or_observation_is_refused() -> None:
-    settings = plain(compose_settings())
+def test_policy_of_another_robot_or_observation_is_refused_and_other_drives_are_logged(caplog) -> None:
     with pytest.raises(UserError, match="it is of the task Anymal, and the robot is spot"):
-        _layout_of_run("mine", _of_run("Anymal", 48), 48, layouts(), None, SPOT, settings)
+        _chosen(_of_run("Anymal", 48))
     with pytest.raises(UserError, match="compute_observation of its own: give --layouts mine=LAYOUT"):
-        _layout_of_run("mine", _of_run(observes=True), 235, layouts(), None, SPOT, settings)
-    assert _layout_of_run("mine", _of_run(observes=True), 235, layouts(), "rough", SPOT, settings) == "rough"
-
-
-def test_differing_drive_gains_are_logged(caplog) -> None:
-    settings = plain(compose_settings())
-    _layout_of_run("mine", _of_run(stiffness=60.0, actionScale=0.5), 235, layouts(), None, SPOT, settings)
-    assert not caplog.records
-    _layout_of_run("mine", _of_run(stiffness=85.0), 235, layouts(), None, SPOT, settings)
+        _chosen(_of_run(observes=True))
+    assert _chosen(_of_run(observes=True), "rough") == "rough"
+    assert _chosen(_of_run(stiffness=60.0, actionScale=0.5)) == "rough" and not caplog.records
+    _chosen(_of_run(stiffness=85.0))
     assert "trained with robots.spot.stiffness=85.0, and the grid has 60.0" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "own, of_layout, scale", [(0.5, None, 0.5), (0.5, 0.3, 0.3), (None, 0.3, 0.3), (None, None, None)]
-)
-def test_action_scale_comes_from_the_layout_or_the_run(own, of_layout, scale) -> None:
-    control = {} if own is None else {"actionScale": own}
-    layout = replace(layouts()["rough"], action_scale=of_layout)
-    assert _action_scale(_of_run(**control), layout) == scale
-
-
-def test_actions_of_another_width_are_refused(tmp_path) -> None:
-    net = torch.nn.Sequential(torch.nn.Linear(48, 11))
-    _torchscript(net, tmp_path / "policy.pt")
-    with pytest.raises(UserError, match=r"returns actions of width .*11.*and the robot has 12 joints"):
-        _load(tmp_path / "policy.pt")
+def test_action_scale_comes_from_the_layout_or_the_run() -> None:
+    for of_run, of_layout, scale in ((0.5, None, 0.5), (0.5, 0.3, 0.3), (None, 0.3, 0.3), (None, None, None)):
+        control = {} if of_run is None else {"actionScale": of_run}
+        assert _action_scale(_of_run(**control), replace(layouts()["rough"], action_scale=of_layout)) == scale
 
 
 def test_blocked_rows_are_independent_of_other_rows(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""Files that try to escape from the jail or to leak data.
+"""Files that try to escape from the jail, to change the process that examines them, or to leak data.
 
 In the code, CANARY stands for a folder with a file ``secret``, PORT for a listening TCP port of this machine, UNIX for
 a listening socket, and PARENT for the id of the client's process. Attacks raise what they learn, because messages leave
@@ -18,68 +18,44 @@ class Attack(NamedTuple):
     """One file.
 
     Attributes:
-        told: pattern of the reason with ``scan``.
-        bare: pattern of the reason without ``scan``; empty if the attack may succeed inside the process.
+        reason: pattern of the reason for which it fails; empty if it may succeed inside the confined process.
     """
 
     kind: str
     name: str
     code: str
-    told: str
-    bare: str = ""
+    reason: str = ""
 
 
 ATTACKS: list[Attack] = []
+# what an attack begins with: it undoes the list of imports, which is no boundary
+UNDO = "__builtins__.update({name: torch.__builtins__[name] for name in ('__import__', 'print')})\n"
 
 
-def attack(kind: str, told: str, bare: str = "", good: bool = True, **codes: str) -> None:
+def attack(kind: str, reason: str = "", good: bool = True, **codes: str) -> None:
     for name, code in codes.items():
         code = dedent(code).strip("\n") + ("\n" + GOOD if good else "\n")
-        ATTACKS.append(Attack(kind, name, code, told, bare))
+        code = code if kind == "misleading texts" else UNDO + code  # declarations are at the top
+        ATTACKS.append(Attack(kind, name, code, reason))
 
 
 REFUSED = "Operation not permitted|Permission denied|PermissionError"
 
-MAY_NOT = "untrusted code may not|there is no|is not defined"
 attack(
     "disguised imports",
-    MAY_NOT,
-    import_os="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
     import_as_torch="import os as torch\ntorch.system('touch CANARY/was_here')",
-    from_os="from os import system as sin\nsin('touch CANARY/was_here')",
-    dunder_import="__import__('os').system('touch CANARY/was_here')",
-    importlib="import importlib\nimportlib.import_module('os').remove('CANARY/secret')",
-    builtins="import builtins\nbuiltins.open('CANARY/secret').read()",
-    typing_has_sys="import typing\ntyping.sys.modules['os'].remove('CANARY/secret')",
-    from_typing="from typing import sys\nsys.modules['os'].remove('CANARY/secret')",
-    helpers_have_numpy="from isaacgym.torch_utils import np\nnp.save('CANARY/was_here', np.zeros(3))",
     helpers_have_modules="import isaacgym.torch_utils as u\nu.stream.noise.np.save('CANARY/was_here', u.np.zeros(3))",
-    through_package="import isaacgym.torch_utils\nisaacgym.torch_utils.stream.random._os.remove('CANARY/secret')",
-    torch_has_os="torch.os.system('touch CANARY/was_here')",
-    torch_has_sys="import torch\ntorch.sys.modules['os'].remove('CANARY/secret')",
-    functional_has_torch="import torch.nn.functional as F\nF.torch.load('CANARY/secret')",
     in_a_function="def compute_goal(state_dict):\n    import os\n    os.remove('CANARY/secret')",
-    in_try="try:\n    import os as math\nexcept ImportError:\n    pass\nmath.remove('CANARY/secret')",
-    relative="from . import preparation",
-    relative_up="from ..jail import child",
     our_own="from envcoder_bench.jail import child, wire",
     pickle="import pickle\npickle.loads(b\"cos\\nsystem\\n(S'touch CANARY/was_here'\\ntR.\")",
-    star="from os import *\nremove('CANARY/secret')",
-    star_of_torch="from torch import *\nsave(zeros(3), 'CANARY/was_here')",
-    numpy_part="from numpy import ctypeslib\nraise RuntimeError(str(ctypeslib.ctypes.CDLL(None).getpid()))",
     runpy="import runpy\nrunpy.run_path('CANARY/secret')",
     sys_path="import sys\nsys.path.insert(0, 'CANARY')\nimport secret",
     spec="import importlib.util as u\nu.spec_from_file_location('secret', 'CANARY/secret').loader.exec_module(None)",
 )
 attack(
     "attribute chains",
-    f"{MAY_NOT}|built-in method|'__name__': 'torch'|'NoneType' object|out of range",
     subclasses="x = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
-    globals_of_a_method="torch.Tensor.norm.__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
-    own_globals="(lambda: 0).__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
     code_object="f = lambda: 0\nf.__code__ = compile('1', '', 'eval')",
-    type_walk="type(torch).__loader__",
-    self_of_builtin="len.__self__.open('CANARY/was_here', 'w')",
     frames="""
     def frames():
         yield walk.gi_frame.f_back.f_back.f_globals
@@ -96,79 +72,29 @@ attack(
             frame = frame.f_back
         raise RuntimeError(str(frame.f_globals)) from None
     """,
-    getattr_by_parts="getattr(torch, 'lo' + 'ad')('CANARY/secret')",
-    getattr_of_class="getattr(getattr((), '__cla' + 'ss__'), '__ba' + 'se__')",
-    vars_of_torch="vars(torch)['load']('CANARY/secret')",
-    dir_of_torch="[getattr(torch, n) for n in dir(torch) if n == 'load'][0]('CANARY/secret')",
-    globals_call="globals()['__builtins__']['open']('CANARY/was_here', 'w')",
-    eval_call="eval(\"__import__('os').remove('CANARY/secret')\")",
     exec_call="exec(\"import os\\nos.remove('CANARY/secret')\")",
-    compile_call="exec(compile(\"import os\\nos.remove('CANARY/secret')\", 'x', 'exec'))",
-    open_call="open('CANARY/was_here', 'w').write('x')",
-    format_string="raise RuntimeError('{0.__class__.__base__.__subclasses__}'.format(torch))",
     format_map="raise RuntimeError('{t.__dict__}'.format_map({'t': torch}))",
     f_string="raise RuntimeError(f'{torch.__dict__!r:.5000}')",
-    str_format="raise RuntimeError(str.format('{0.__spec__.loader}', torch))",
     underscore_c="torch._C._set_default_device_type('cuda')",
-    module_dict="torch.__dict__['save'](torch.zeros(3), 'CANARY/was_here')",
-    aliased_torch="t = torch\nt.save(t.zeros(3), 'CANARY/was_here')",
-    torch_in_a_list="[torch][0].save(torch.zeros(3), 'CANARY/was_here')",
-    torch_by_default="def f(t=torch):\n    t.save(t.zeros(3), 'CANARY/was_here')\nf()",
-    walrus="(t := torch).save(torch.zeros(3), 'CANARY/was_here')",
-    lambda_root="(lambda: torch)().save(torch.zeros(3), 'CANARY/was_here')",
-    star_args="def f(*a):\n    a[0].save(torch.zeros(3), 'CANARY/was_here')\nf(torch)",
     numpy_method="torch.zeros(3).numpy().tofile('CANARY/was_here')",
     tensor_pickles="torch.zeros(3).__reduce_ex__(2)[0].__globals__['os'].remove('CANARY/secret')",
-    operator="import operator\noperator.attrgetter('load')(torch)('CANARY/secret')",
-    functools="import functools\nfunctools.reduce(getattr, ['os', 'remove'], torch)('CANARY/secret')",
     breakpoint="breakpoint()",
-    help="help('torch')",
     input="input()",
     exit="exit(0)",
-    dunder_keyword="dict(__class__=3)",
-    builtin_known_elsewhere="def f():\n    open = 3\n    return open\nopen('CANARY/was_here', 'w')",
-    builtin_as_parameter="def f(eval):\n    pass\neval(\"open('CANARY/was_here', 'w')\")",
-    builtin_deleted="getattr = 3\ndel getattr\ngetattr(torch, 'load')('CANARY/secret')",
-    builtin_in_a_comprehension="[exec for exec in []]\nexec(\"open('CANARY/was_here', 'w')\")",
-    builtin_by_except="try:\n    pass\nexcept ValueError as open:\n    pass\nopen('CANARY/was_here', 'w')",
-    builtin_by_module="def f():\n    import math as open\nopen('CANARY/was_here', 'w')",
-    dunder_by_import="from torch import sin as __builtins__",
-    torch_by_another_name="def f():\n    import typing as torch\ntorch.cast",
-    module_of_a_star="from isaacgym.torch_utils import *\ndef f():\n    stream = 3\nstream.noise",
     changed_torch="torch.sin = torch.cos",
-    changed_by_a_loop="for torch.sin in [torch.cos]:\n    pass",
-    changed_by_with="with torch.no_grad() as torch.sin:\n    pass",
-    deleted_of_torch="del torch.sin",
     dunder_getattr="def __getattr__(name):\n    return 3",
 )
 attack(
     "code that runs at definition",
-    MAY_NOT,
     decorator="import os\n@os.system\ndef touch():\n    pass",
-    decorator_of_torch="@torch.load\ndef secret():\n    pass",
-    lambda_decorator="@(lambda f: open('CANARY/was_here', 'w'))\ndef f():\n    pass",
-    default_argument="def f(x=open('CANARY/was_here', 'w')):\n    pass",
-    keyword_default="def f(*, x=__import__('os').remove('CANARY/secret')):\n    pass",
     annotation="def f(x: __import__('os').remove('CANARY/secret')):\n    pass",
-    return_annotation="def f() -> __import__('os').remove('CANARY/secret'):\n    pass",
-    variable_annotation="x: __import__('os').remove('CANARY/secret') = 3",
-    class_body="class A:\n    open('CANARY/was_here', 'w')",
     metaclass="class A(metaclass=lambda *a: __import__('os').remove('CANARY/secret')):\n    pass",
     destructor="class A:\n    def __del__(self):\n        __import__('os').remove('CANARY/secret')\nA()",
-    context="with open('CANARY/was_here', 'w') as f:\n    f.write('x')",
-    comprehension="[open('CANARY/was_here', 'w') for _ in range(3)]",
-    in_main="if __name__ != '__main__':\n    import os\n    os.remove('CANARY/secret')",
-    in_else="for _ in []:\n    pass\nelse:\n    open('CANARY/was_here', 'w')",
     in_finally="try:\n    pass\nfinally:\n    open('CANARY/was_here', 'w')",
-    in_assert="assert open('CANARY/was_here', 'w')",
-    in_an_f_string='f\'{open("CANARY/was_here", "w")}\'',
-    in_a_format_spec='f\'{3:{open("CANARY/was_here", "w")}}\'',
-    in_a_subscript="state = {}\nstate.get(open('CANARY/was_here', 'w'))",
     at_exit="import atexit\natexit.register(lambda: open('CANARY/was_here', 'w'))",
 )
 attack(
     "functions of torch",
-    MAY_NOT + "|vmap",
     load="torch.load('CANARY/secret')",
     save="torch.save(torch.zeros(3), 'CANARY/was_here')",
     hub="torch.hub.load('CANARY', 'secret', source='local')",
@@ -204,7 +130,7 @@ attack(
     vmap_of_open="torch.vmap(open)('CANARY/was_here')",
 )
 attack(
-    "files", MAY_NOT, REFUSED,
+    "files", REFUSED,
     read="import os\nraise RuntimeError(os.read(os.open('CANARY/secret', os.O_RDONLY), 100))",
     write="import os\nos.write(os.open('CANARY/was_here', os.O_CREAT | os.O_WRONLY), b'x')",
     remove="import os\nos.remove('CANARY/secret')",
@@ -240,7 +166,7 @@ attack(
     """,
 )  # fmt: skip
 attack(
-    "other processes", MAY_NOT, REFUSED,
+    "other processes", REFUSED,
     fork="import os\nif os.fork() == 0:\n    os.execv('/bin/touch', ['touch', 'CANARY/was_here'])",
     execute="import os\nos.execv('/bin/touch', ['touch', 'CANARY/was_here'])",
     system="import os\nif os.system('touch CANARY/was_here') != 0:\n    raise RuntimeError('PermissionError')",
@@ -278,7 +204,7 @@ attack(
     pidfd="import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(PARENT), 9)",
 )  # fmt: skip
 attack(
-    "the network", MAY_NOT, "Operation not permitted|Permission|No module named|cannot import|Error",
+    "the network", "Operation not permitted|Permission|No module named|cannot import|Error",
     connect="import _socket\n_socket.socket(2, 1).connect(('127.0.0.1', PORT))",
     unix_connect="import _socket\n_socket.socket(1, 1).connect('UNIX')",
     datagram="import _socket\n_socket.socket(2, 2).sendto(b'x', ('127.0.0.1', PORT))",
@@ -311,7 +237,6 @@ LIBRARY = {
 }
 attack(
     "machine code and system calls",
-    MAY_NOT,
     **{name: library(call) for name, call in LIBRARY.items()},
     read_parent="""
     import ctypes
@@ -350,7 +275,6 @@ attack(
 )
 attack(
     "leaks",
-    MAY_NOT,
     environment="import os\nraise RuntimeError(str(dict(os.environ)))",
     keys="import os\nraise RuntimeError(str({k: v for k, v in os.environ.items() if 'KEY' in k}))",
     keys_of_the_c_library="import ctypes\nc = ctypes.CDLL(None).getenv\nc.restype = ctypes.c_char_p\n"
@@ -366,7 +290,6 @@ attack(
 )
 attack(
     "forged answers",
-    MAY_NOT,
     printed="print('\\x00\\x00\\x00\\x10{\"candidate\": {}}')\nimport os",
     standard_output="import os\nos.write(1, b'\\x00\\x00\\x00\\x10{\"candidate\": {}}')",
     standard_error="import sys\nsys.stderr.write('was here')",
@@ -399,27 +322,21 @@ attack(
 )
 attack(
     "exhaustion",
-    "processor time|longer than|memory|Memory|crashed|recursion|nested|more than|large|parsed",
     "processor time|longer than|memory|Memory|crashed|recursion|nested|more than|parsed",
     loop_at_load="while True:\n    pass",
     loop_in_a_function="def compute_terminal(state_dict):\n    while True:\n        pass",
     loop_that_catches="while True:\n    try:\n        [0] * (10 ** 12)\n    except MemoryError:\n        pass",
-    loop_of_tensors="def compute_terminal(state_dict):\n    while True:\n        x = torch.zeros(1000, 1000)",
     endless_list="x = [0]\nfor k in x:\n    x.append(k)",
     memory_of_lists="x = []\nwhile True:\n    x.append([0] * 1_000_000)",
     memory_of_tensors="x = []\nwhile True:\n    x.append(torch.ones(10_000_000))",
     one_large_tensor="x = torch.zeros(10 ** 12)",
     one_large_string="x = 'a' * (10 ** 12)",
-    doubling="x = 'a'\nwhile True:\n    x = x + x",
     large_number="x = 10 ** 10 ** 9",
-    factorial="x = math.factorial(10 ** 8)",
-    large_range="x = list(range(10 ** 11))",
     recursion="def f(x):\n    return f(x + 1)\nf(0)",
     nested_text="x = " + "(" * 5000 + ")" * 5000,
     nested_minus="x = " + "-" * 50_000 + "1",
     nested_calls="x = " + "abs(" * 150 + "1" + ")" * 150,
     nested_blocks="\n".join(" " * k + "if True:" for k in range(95)) + "\n" + " " * 95 + "pass",
-    nested_subscripts="x = [0]\ny = x" + "[0]" * 5000,
     long_sum="x = " + "+".join(["1"] * 20_000),
     long_text="x = '" + "a" * 200_000 + "'",
     many_lines="x = 1\n" * 15_000,
@@ -427,7 +344,6 @@ attack(
 )  # fmt: skip
 attack(
     "large graphs",
-    "more than|longer than|processor time|memory|joins|limit",
     "more than|longer than|processor time|memory|limit",
     good=False,
     many_operations="""
@@ -463,8 +379,6 @@ attack(
 )
 attack(
     "results",
-    "returned|names a component|traceable|raised|may not",
-    "",
     good=False,
     escape_codes="""
     def compute_reward(state_dict):
@@ -499,8 +413,6 @@ attack(
 )
 attack(
     "the state",
-    "in place|may not|read-only|traceable|value|NoneType",
-    "",
     good=False,
     add_in_place="""
     def compute_reward(state_dict):
@@ -559,10 +471,118 @@ attack(
     """,
 )
 
+attack(
+    "addresses of memory",
+    negative_offset="x = np.ndarray((4,), np.int64, bytearray(64), -4096)\nx[:] = 0",
+    by_a_subclass="class A(np.ndarray):\n    pass\nA((9,), float, bytearray(8), -64)",
+    strides="x = np.lib.stride_tricks.as_strided(np.zeros(3), (1 << 20,), (8,))\nx[:] = 0",
+    frombuffer="x = np.frombuffer(bytearray(64), np.int64, 1, 8)",
+    torch_strides="x = torch.as_strided(torch.zeros(3), (1 << 20,), (1,))",
+    torch_frombuffer="x = torch.frombuffer(bytearray(64), dtype=torch.int64)",
+    ctypes_of_an_array="c = np.zeros(3).ctypes\nc.data_as(c._ctypes.py_object)",
+    freed_by_resize="a = np.zeros(1000)\nv = a[:]\na.resize(1 << 20, refcheck=False)\nv[:] = 1.0",
+    freed_by_torch="a = torch.zeros(1000)\nv = a[:]\na.resize_(0)\nv.fill_(1.0)",
+    storage="x = torch.zeros(3).untyped_storage().data_ptr()",
+    sparse="x = torch.sparse_coo_tensor([[9999999]], [1.0], (3,)).to_dense()",
+    interface="class A:\n"
+    "    __array_interface__ = {'data': (4096, False), 'shape': (8,), 'typestr': '<f8', 'version': 3}\n"
+    "np.asarray(A())",
+    pivots="x = torch.linalg.lu_solve(torch.eye(2), torch.tensor([9999999, 1], dtype=torch.int32), torch.ones(2, 1))",
+    group_norm="x = torch.native_group_norm(torch.zeros(4), None, None, 1, 1 << 20, 1, 1, 1e-5)",
+)
+attack(
+    "code out of text",
+    fields_name="""
+    from dataclasses import dataclass, fields
+    @dataclass
+    class A:
+        x: int = 0
+    fields(A)[0].name = "x=().__class__.__base__.__subclasses__()"
+    @dataclass
+    class B(A):
+        y: int = 1
+    raise RuntimeError(str(B().x))
+    """,
+    type_hints="import typing\ndef f(x: 'print(().__class__)'): pass\ntyping.get_type_hints(f)",
+)  # fmt: skip
+attack(
+    "tampering with what traces",
+    torch_by_an_alias="T = torch.Tensor\nT.sum = lambda x, *a, **k: x[..., 0]",
+    torch_by_delattr="delattr(torch.Tensor, 'norm')",
+    module_by_setattr="setattr(torch, 'sin', torch.cos)",
+    state_dict="def compute_terminal(state_dict):\n    S = type(state_dict)\n    S.copy = lambda x: {}\n"
+    "    return state_dict['dof_pos'][:, 0] > 9.0",
+    helpers="import isaacgym.torch_utils as u\nu.quat_mul = lambda a, b: a",
+    helpers_code="from isaacgym.torch_utils import quat_mul\ndef f(a, b): return a\nquat_mul.__code__ = f.__code__",
+    helpers_defaults="from isaacgym.torch_utils import normalize\nsetattr(normalize, '__defaults__', (7.0,))",
+    baselines="from envcoder_bench.tasks.anymal.human import compute_reward as own\nown.weight = 3",
+    wire="import envcoder_bench.jail.wire as wire\nwire.pack = lambda x: b'forged'",
+    modules="from sys import modules\nmodules['envcoder_bench.jail.wire'].pack = lambda x: b'forged'",
+    descriptor_by_logging="import logging\nraw = logging.StreamHandler().stream.buffer.raw\n"
+    "type(raw)(4, 'w').write(b'forged')\nopen",
+    descriptor_by_redirect="import contextlib\nr = contextlib.redirect_stdout(None)\nwith r:\n"
+    "    r._old_targets[0].buffer.raw",
+    collector="import gc\n[x for x in gc.get_objects() if hasattr(x, 'examine')]",
+    frames_of_a_traceback="""
+    class C:
+        def __enter__(self): pass
+        def __exit__(self, kind, error, traceback):
+            raise RuntimeError(str(traceback.tb_frame.f_back))
+    with C():
+        1 / 0
+    """,
+    metaclass="class M(type):\n    def __new__(m, name, bases, space):\n"
+    "        return type.__new__(m, name, bases, space)\n"
+    "class A(metaclass=M): pass",
+    reduces="class A:\n    def __reduce__(self):\n        return print, ()\nimport copy\ncopy.copy(A())",
+    own_tensor="class T(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, f, types, a=(), k=None):\n"
+    "        return a[0]",
+    attribute_hook="class A:\n    def __getattribute__(self, name):\n        return 3",
+)
+attack(
+    "floods",
+    "processor time|longer than|memory|Memory",
+    prints="text = 'x' * 1_000_000\nwhile True:\n    print(text, flush=True)",
+    logs="import logging\nlogging.basicConfig(level=0)\nwhile True:\n    logging.warning('x' * 1_000_000)",
+)
+attack(
+    "false exits",
+    "ended the process|raised|must return",
+    good=False,
+    interrupt="def compute_reward(state_dict):\n    raise KeyboardInterrupt",
+    own_end="class End(BaseException):\n    pass\ndef compute_reward(state_dict):\n    raise End",
+    generator_exit="def compute_reward(state_dict):\n    raise GeneratorExit",
+    endless_finally="""
+    def compute_reward(state_dict):
+        try:
+            raise SystemExit
+        finally:
+            raise KeyboardInterrupt
+    """,
+)
+attack(
+    "misleading texts",
+    "encoding|character|UTF-8|MiB",
+    rot13="# coding: rot13\n",
+    utf_7="# -*- coding: utf-7 -*-\nSAFE = True  # +AAo-import os+AAo-\n",
+    unicode_escape="# coding: unicode_escape\nx = 1  # \\x0aimport os\n",
+    punycode="# vim: set fileencoding=punycode :\n",
+    second_line="'''A reward.'''\n# coding=hex\n",
+    half_a_pair="x = '\ud800'\n",
+    bytes_that_are_none="x = 1  # \udcff\udcfe\n",
+    nul="x = 1\0\n",
+    escape="# \x1b[2K\x1b[1A a comment that hides the line above\n",
+    backspace="x = 1  # \x08\x08\x08\x08\n",
+    carriage_return="import os\r# a comment\n",
+    right_to_left="access = 'none\u202e\u2066# if admin\u2069 \u2066'\n",
+    line_separator="# one comment\u2028import os\n",
+    next_line="# one comment\x85import os\n",
+)
+
 # forged answers, written by code that found the pipe
-FORGERY = """
+FORGERY = f"""{UNDO}
 import os, json, struct
-text = {text}
+text = {{text}}
 for fd in range(3, 64):
     try:
         os.write(fd, struct.pack("!I", len(text)) + text)
@@ -618,4 +638,28 @@ FORGERIES: dict[str, str] = {
     "output_of_bool": _forged('["const", "b", [], 1, "", 0]').replace('"f32"]}', '"b"]}'),
     "output_by_another_name": _forged().replace('"value"', '"value; system(0)"'),
     "large": '{"error": {"message": "' + "x" * (7 << 20) + '", "line": 1, "function": ""}}',
+}
+
+# harmless files that look like attacks
+HARMLESS: dict[str, str] = {
+    name: dedent(code).strip("\n") + "\n" + GOOD
+    for name, code in dict(
+        prints_a_lot="for _ in range(2000):\n    print('x' * 1_000_000)",
+        logs_a_lot="import logging\nfor _ in range(20_000):\n    logging.warning('x')",
+        names_of_builtins="open = exec = eval = 3\ndef compile(input, type=None):\n    return input\nx = compile(open)",
+        names_of_modules="def math(x):\n    return x\nx = math(3)",
+        special_names="__all__ = ['compute_reward']\n__version__ = '1'\nx = __name__\ny = __doc__",
+        imports_that_fail="for name in ('a', 'b'):\n    try:\n        import os\n    except ImportError:\n"
+        "        os = None",
+        attributes_of_its_own="def f():\n    pass\nf.shape = 3\nclass A:\n    pass\na = A()\na.x = A.y = 3\n"
+        "setattr(a, 'z', 4)",
+        annotations_of_numpy="from numpy.typing import NDArray\n"
+        "def f(x: np.ndarray, y: 'NDArray[np.float32]') -> NDArray:\n"
+        "    assert isinstance(x, np.ndarray) and type(x) is np.ndarray\n    return x\nf(np.zeros(3), None)",
+        component_names="def compute_terminal(state_dict):\n    return state_dict['dof_pos'][:, 0] > 9.0",
+        symbols="ω = 0.25  # ± → ² 🙂\nx = 'ἀρχή 日本'",
+        form_feed="x = 1\n\x0c\ny = 2",
+        declared="# -*- coding: utf-8 -*-",
+        a_comment="# State encoding: base, joints",
+    ).items()
 }

@@ -35,10 +35,10 @@ def baseline_of(task: Task) -> str:
 
 
 def judged(
-    sources: Mapping[str, str], limits: Limits | None = None, scan: bool = True, task: str = "Anymal", **given: Any
+    sources: Mapping[str, str], limits: Limits | None = None, task: str = "Anymal", **given: Any
 ) -> dict[str, JailResult]:
     """Examine files in the jail; return candidates or errors by name."""
     own = make_task(task)
     named = [(name, f"{name}.py", source) for name, source in sources.items()]
     width = own.default_action_dim or own.num_dofs
-    return examine(named, own, state_of(own), baseline_of(own), width, limits=limits, scan=scan, **given)
+    return examine(named, own, state_of(own), baseline_of(own), width, limits=limits, **given)

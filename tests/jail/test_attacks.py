@@ -1,4 +1,4 @@
-"""Over 380 attacks on the jail fail, with and without the check of syntax trees."""
+"""Attacks on the jail fail in the confined process alone, without the list of imports."""
 
 import contextlib
 import os
@@ -9,8 +9,7 @@ import tracemalloc
 
 import pytest
 import torch
-from attacks import ATTACKS, FORGERIES, FORGERY, LIBRARY
-from attacks_inside import HARMLESS  # and more ATTACKS
+from attacks import ATTACKS, FORGERIES, FORGERY, HARMLESS, LIBRARY
 from jail_fakes import NUM_ENVS, judged, make_task, state_of
 
 from envcoder_bench.jail.confine import Limits
@@ -67,21 +66,6 @@ class World:
         return told
 
 
-def run(tmp_path_factory, scan, sources):
-    world = World(tmp_path_factory.mktemp("world"))
-    before = dict(os.environ)
-    os.environ["OPENAI_API_KEY"] = KEY
-    try:
-        texts = {name: world.code(name, text) for name, text in sources.items()}
-        world.verdicts = judged(texts, LIMITS, scan)
-        world.environment = {key: value for key, value in os.environ.items() if value != KEY}
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-    assert world.environment == before
-    return world
-
-
 def forged(text):
     return FORGERY.replace("{text}", repr(text.encode()))
 
@@ -93,13 +77,17 @@ LIAR = forged(FORGERIES["beyond_the_state"].replace("100000", "3"))
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory):
-    return run(tmp_path_factory, True, {**{name: one.code for name, one in BY_NAME.items()}, **HARMLESS})
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory):
-    return run(tmp_path_factory, False, {**{name: one.code for name, one in BY_NAME.items()}, **FORGED, "liar": LIAR})
+def world(tmp_path_factory):
+    """Return a world in which all files have been examined."""
+    world = World(tmp_path_factory.mktemp("world"))
+    sources = {**{name: one.code for name, one in BY_NAME.items()}, **FORGED, "liar": LIAR, **HARMLESS}
+    before = {**os.environ, "OPENAI_API_KEY": KEY}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENAI_API_KEY", KEY)
+        texts = {name: world.code(name, text) for name, text in sources.items()}
+        world.verdicts = judged(texts, LIMITS)
+        assert dict(os.environ) == before
+    return world
 
 
 def text_of(verdict, file):
@@ -111,20 +99,11 @@ def text_of(verdict, file):
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_attack_with_scan_is_refused_with_a_reason(checked, name):
-    verdict = checked.verdicts[name]
-    assert checked.untouched(name)
-    assert isinstance(verdict, CandidateError), "it passed"
-    assert re.search(BY_NAME[name].told, text_of(verdict, f"{name}.py")), verdict
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_attack_without_scan_is_contained(bare, name):
-    verdict = bare.verdicts[name]
-    assert bare.untouched(name)
+def test_attack_is_contained(world, name):
+    verdict = world.verdicts[name]
+    assert world.untouched(name)
     if isinstance(verdict, CandidateError):
-        text = text_of(verdict, f"{name}.py")
-        assert re.search(BY_NAME[name].bare, text), text
+        assert re.search(BY_NAME[name].reason, text_of(verdict, f"{name}.py")), verdict
     else:
         assert_harmless(verdict)
 
@@ -143,50 +122,48 @@ def assert_harmless(candidate):
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_harmless_lookalike_passes(checked, name):
-    verdict = checked.verdicts[name]
+def test_harmless_lookalike_passes(world, name):
+    verdict = world.verdicts[name]
     assert isinstance(verdict, Candidate), str(verdict)
     assert_harmless(verdict)
 
 
 @pytest.mark.parametrize("name, told", [("keys", "{}"), ("keys_of_the_c_library", "None")])
-def test_environment_has_no_keys(bare, name, told):
-    verdict = bare.verdicts[f"leaks: {name}"]
+def test_environment_has_no_keys(world, name, told):
+    verdict = world.verdicts[f"leaks: {name}"]
     assert verdict.message == f"raised RuntimeError: {told} while the file was loaded"
 
 
-@pytest.mark.parametrize("mode", ["checked", "bare"])
-def test_attacks_make_no_connections(request, mode):
-    world = request.getfixturevalue(mode)
-    assert set(world.verdicts) == {*BY_NAME, *(HARMLESS if mode == "checked" else (*FORGED, "liar"))}
+def test_attacks_make_no_connections(world):
+    assert set(world.verdicts) == {*BY_NAME, *HARMLESS, *FORGED, "liar"}
     assert world.heard() == []
 
 
-def test_attacks_that_must_fail_without_scan(bare):
+def test_attacks_with_hidden_effects_must_fail(world):
     """Attacks whose success is not visible in the answer must fail."""
     must = ("files", "other processes", "the network", "large graphs")
     passed = [
-        name for name, one in BY_NAME.items() if one.kind in must and not isinstance(bare.verdicts[name], Exception)
+        name for name, one in BY_NAME.items() if one.kind in must and not isinstance(world.verdicts[name], Exception)
     ]
     assert passed == []
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_kernel_refuses_calls_of_the_c_library(bare, name):
+def test_kernel_refuses_calls_of_the_c_library(world, name):
     # system() returns 127 << 8 if it cannot start a shell
-    assert re.search(r"result (-1|32512) ", str(bare.verdicts[f"machine code and system calls: {name}"]))
+    assert re.search(r"result (-1|32512) ", str(world.verdicts[f"machine code and system calls: {name}"]))
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_forged_answers_are_refused(bare, name):
-    verdict = bare.verdicts[name]
-    assert isinstance(verdict, CandidateError) and bare.untouched(name)
+def test_forged_answers_are_refused(world, name):
+    verdict = world.verdicts[name]
+    assert isinstance(verdict, CandidateError) and world.untouched(name)
     assert re.search(r"refused|limit|more than|names a component", text_of(verdict, f"{name}.py")), verdict
 
 
-def test_forged_candidate_is_a_valid_program(bare):
+def test_forged_candidate_is_a_valid_program(world):
     """A process that returns a forged answer can only return another valid program."""
-    verdict = bare.verdicts["liar"]
+    verdict = world.verdicts["liar"]
     assert_harmless(verdict)
     state = state_of(make_task())
     reward = verdict.functions["compute_reward"].call(state, torch.zeros(NUM_ENVS, 12))
@@ -200,7 +177,7 @@ def test_answers_are_processed_as_they_arrive():
     make_task()
     tracemalloc.start()
     try:
-        verdicts = judged({f"large{k}": large for k in range(15)}, LIMITS, False)
+        verdicts = judged({f"large{k}": large for k in range(15)}, LIMITS)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -29,7 +29,7 @@ def test_wrong_program_is_refused(examiner, monkeypatch):
 
     trace = examiner_module.trace
     monkeypatch.setattr(examiner_module, "trace", wrong)
-    told = examiner.examine(REWARD, scan=False)["error"]  # with scan the patch itself would be the reason
+    told = examiner.examine(REWARD)["error"]
     assert told["message"].startswith("untrusted code must be traceable: with 6 env")
     assert (told["line"], told["function"]) == (1, "compute_reward")
 
@@ -38,17 +38,6 @@ def test_values_kept_through_an_argument_are_refused(examiner):
     code = "BOX = [0.0]\ndef add(box):\n    box[0] = box[0] + 1.0\n"
     told = examiner.examine(f"{code}def compute_reward(dof_pos):\n    add(BOX)\n    return dof_pos[:, 0] * BOX[0]\n")
     assert told["error"]["message"].startswith("untrusted code must be traceable: may depend on what an earlier call")
-
-
-def test_changed_member_is_reported(examiner, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(torch.Tensor, "norm", torch.Tensor.sum)
-        told = examiner.examine(REWARD)["error"]["message"]
-    assert told == "changes Tensor.norm, which untrusted code may not: define one of your own"
-    with monkeypatch.context() as patched:
-        patched.setattr(examiner_module.Interpreter, "__call__", lambda *_: {})
-        assert examiner.examine(REWARD)["error"]["message"].startswith("changes Interpreter.__call__")
-    assert "candidate" in examiner.examine(REWARD)
 
 
 def test_perturbed_state_differs(examiner):
@@ -69,8 +58,34 @@ def test_too_long_file_is_refused(examiner):
     assert "characters" in examiner.examine("x" * 100_001)["error"]["message"]
 
 
-def test_helpers_and_baselines_can_be_imported():
-    libraries = examiner_module._libraries(())
-    assert "quat_mul" in libraries["isaacgym.torch_utils"]
-    assert "compute_reward" in libraries["envcoder_bench.tasks.anymal.human"]
-    assert not {"torch", "np", "stream", "noise"} & set().union(*libraries.values())
+@pytest.mark.parametrize(
+    "code, reason",
+    [
+        ("import os", "may not import os (a candidate cannot open files"),
+        ("from sys import path", "may not import sys (write plain code"),
+        ("import scipy.stats", "may not import scipy.stats (a candidate is one file; torch"),
+        ("from . import x", "may not import . (a candidate is one file"),
+        ("from .torch import sin", "may not import .torch (a candidate is one file"),
+        ("from numpy.random import rand", "may not import numpy.random (use torch.rand"),
+        ("from envcoder_bench.jail import child", "may not import envcoder_bench.jail (a candidate"),
+    ],
+)
+def test_other_imports_are_refused_with_a_hint(examiner, code, reason):
+    error = examiner.examine(f"{code}\n{REWARD}")["error"]
+    assert reason in error["message"] and error["line"] == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from isaacgym.torch_utils import *\nx = quat_mul",
+        "import isaacgymenvs.utils.torch_jit_utils as u\nx = u.quat_mul",
+        "from envcoder_bench.tasks.ant.human import compute_reward as own",
+        "import torch.nn.functional as F\nx = F.relu(torch.zeros(3))",
+        "try:\n    import scipy\nexcept ImportError:\n    scipy = None\nassert scipy is None",
+        "if __name__ == '__main__':\n    import argparse",
+        "print(torch.zeros(3), sep='', flush=True)",
+    ],
+)
+def test_listed_imports_and_guarded_ones_pass(examiner, code):
+    assert "candidate" in examiner.examine(f"{code}\n{REWARD}")

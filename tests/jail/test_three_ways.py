@@ -1,5 +1,6 @@
 """A function returns the same numbers called, compiled and jailed, for any number of environments."""
 
+import functools
 import sys
 import warnings
 
@@ -20,15 +21,18 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
 ]
 SIZES = (131, 256)
-STEPS = 6
+STEPS = 4
 
 
-def jailed(n: int) -> dict[str, Candidate]:
+@functools.cache
+def jailed() -> dict[str, Candidate]:
+    """Return candidates whose programs are those of any number of environments."""
+    n = SIZES[0]
     task = FakeTask(n)
     sources = [(name, "candidate.py", code) for name, code in TRICKY.items()]
     state = {**task.state, "progress_buf": torch.zeros(n, dtype=torch.int64)}
-    verdicts = examine(sources, task, state, BASELINE, 3, sizes=(n,))
-    refused = {name: str(own) for name, own in verdicts.items() if not isinstance(own, Candidate)}
+    verdicts = examine(sources, task, state, BASELINE, 3, sizes=SIZES)
+    refused = {name: str(verdict) for name, verdict in verdicts.items() if not isinstance(verdict, Candidate)}
     assert not refused, refused
     return verdicts  # type: ignore[return-value]
 
@@ -38,9 +42,9 @@ class Jailed(Groups):
 
     def __init__(self, n: int) -> None:
         super().__init__([*TRICKY.values()], n=n)
-        self.candidates, probe = jailed(n), {key: x[:n] for key, x in self.task.state.items()}
-        for g, own in enumerate(self.candidates.values()):
-            checked = check(assemble(own, load(BASELINE, "human")), probe, self.task.constants, self.task)
+        self.candidates, probe = jailed(), {key: x[:n] for key, x in self.task.state.items()}
+        for g, candidate in enumerate(self.candidates.values()):
+            checked = check(assemble(candidate, load(BASELINE, "human")), probe, self.task.constants, self.task)
             self.shapings[g], refused = trace(checked, probe, self.task.constants, self.task)
             assert not refused
         self.renew()

@@ -46,13 +46,6 @@ def test_speed_excludes_evaluation():
     assert "50 % of the speed of its bare physics (60)" in render_breakdown(b)
 
 
-def test_time_between_iterations_is_listed_separately():
-    text = render_breakdown(breakdown())
-    assert "2 evaluations of 5000 ms" in text
-    assert "1000.0 ms per iteration for results" in text
-    assert "no evaluation" in render_breakdown(breakdown(counts={}))
-
-
 def test_unknown_part_keeps_its_name():
     text = render_breakdown(breakdown(seconds={**SECONDS, "video": 2.0}))
     assert rows(text)["video"] == [1000.0, 250.0, 20.0]
@@ -64,16 +57,6 @@ def test_cuda_device_has_a_column_for_the_host():
     shown = rows(render_breakdown(breakdown(device="cuda:0", host_seconds=host)))
     assert shown["physics"] == [2000.0, 500.0, 500.0, 50.0]
     assert shown["training"] == [4000.0, 1000.0, 1550.0, 100.0]
-
-
-def test_note_on_warm_up_is_shown_if_the_first_iteration_was_measured():
-    assert "warms up" in render_breakdown(breakdown(warmed_up=False))
-    assert "warms up" not in render_breakdown(breakdown())
-
-
-def test_note_names_the_trace_or_the_reason_for_none():
-    assert "run/profile/trace.json (iteration 5)" in render_breakdown(breakdown())
-    assert "no trace: too short" in render_breakdown(breakdown(trace="", trace_note="too short"))
 
 
 def candidates():
@@ -116,3 +99,11 @@ def test_json_has_measured_and_derived_numbers():
     assert parts["physics"]["ms_per_step"] == 500.0
     assert read["seconds"] == SECONDS
     assert read["candidates"][6]["microseconds"] == {"reward": 5.0, "goal": 300.0}
+
+
+def test_notes_are_of_the_time_between_iterations_the_warm_up_and_the_trace():
+    text = render_breakdown(breakdown())
+    assert "2 evaluations of 5000 ms" in text and "1000.0 ms per iteration for results" in text
+    assert "run/profile/trace.json (iteration 5)" in text and "warms up" not in text
+    text = render_breakdown(breakdown(counts={}, warmed_up=False, trace="", trace_note="too short"))
+    assert "no evaluation" in text and "warms up" in text and "no trace: too short" in text

@@ -6,7 +6,7 @@ import pandas as pd
 from test_table import MEANING, ok
 
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.page_data import add_untrained, curves
+from envcoder_bench.report.page.charts import add_untrained, curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.report.table import render_table
@@ -26,12 +26,9 @@ def test_nothing_is_said_where_a_candidate_is_above_it_or_it_is_unknown():
 
 
 def test_numbers_and_remedy_are_named_where_no_candidate_is_above_it():
-    expected = (
-        "nothing has been learnt yet: no candidate is above untrained, the policy before training, which has 0.197; the"
-        f" first, a, has 0.196. Train longer ({EXTEND}), or try another shaping."
-    )
-    assert nothing_learnt(ranked(0.197, a=0.196, b=0.1)) == expected
-    assert nothing_learnt(ranked(0.196, a=0.196)).startswith("nothing has been learnt yet: no candidate is above")
+    text = nothing_learnt(ranked(0.197, a=0.196, b=0.1))
+    assert "no candidate is above untrained" in text and "0.197; the first, a, has 0.196" in text and EXTEND in text
+    assert "no candidate is above" in nothing_learnt(ranked(0.196, a=0.196))
 
 
 def test_it_is_about_baselines_where_there_are_no_candidates():

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from page_fakes import HOSTILE, SOURCE, fake_page
 
-from envcoder_bench.report.highlight import code
-from envcoder_bench.report.page import render_page
-from envcoder_bench.report.page_content import PageVideos
-from envcoder_bench.report.page_data import plain_number, script_json
+from envcoder_bench.report.page import run
+from envcoder_bench.report.page.charts import components
+from envcoder_bench.report.page.content import PageVideos
+from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.shell import code, plain_number, script_json
 
 
 class Page(html.parser.HTMLParser):
@@ -73,18 +74,27 @@ def test_data_cannot_close_its_script_tag(page):
     assert HOSTILE[1] in names and names[0] == "human"
 
 
+def test_only_sources_of_the_first_rows_are_coloured(page, monkeypatch):
+    assert '<span class="k">def</span>' in page
+    monkeypatch.setattr(run, "MOST_COLOURED", 0)
+    plain = render_page(fake_page(mp4=b"video"))
+    assert '<span class="k">def</span>' not in plain
+    assert "".join(Page(plain).text) == "".join(Page(page).text)
+
+
 def test_every_candidate_has_a_row_and_details(page):
     parsed = Page(page)
     anchors = {a["id"] for tag, a in parsed.tags if tag == "details"}
     links = {a["href"][1:] for tag, a in parsed.tags if tag == "a" and a["href"].startswith("#candidate-")}
     assert links == anchors and len(anchors) == 2 + 2 + len(HOSTILE)
+    assert '<td class="number" data-v="1998">1,998</td>' in page, "sorted as a number"
+    assert '<span class="gd">-    return 0</span>' in page and '<span class="gi">+LIMIT = 0.5' in page
 
 
 def test_error_line_is_marked():
-    assert '<span class="l fault">' in code(SOURCE, {7})
-    marked = [line for line in code(SOURCE, {7}).split('<span class="l') if line.startswith(" fault")]
-    assert len(marked) == 1 and "onerror" in marked[0]
-    assert '<span class="l fault">' in render_page(fake_page(names=("broken",)))
+    marked = re.findall(r'<span class="hll">.*', code(f"\n\n{SOURCE}", {9}))
+    assert len(marked) == 1 and "onerror" in marked[0], "lines are counted as in the file"
+    assert '<span class="hll">' in render_page(fake_page(names=("broken",)))
 
 
 @pytest.mark.parametrize(
@@ -92,19 +102,22 @@ def test_error_line_is_marked():
     ["", "x", '"', "'''", '"""a\nb', "#", "\\", "def", "\0", "a\r\nb", "<", "&" * 50, "'\\" * 5000, "\"'" * 5000],
 )
 def test_source_text_is_preserved(source):
-    shown = Page(code(source))
+    shown = Page(re.sub('<span class="linenos">.*?</span>', "", code(source)))
     text = "".join(shown.text).replace("\\u0000", "\0").replace("\\u000d", "\r")
-    assert text.strip() == source.replace("\n", "").strip()
-    assert {tag for tag, _ in shown.tags} <= {"pre", "span"}
+    assert text.rstrip("\n") == source
+    assert {tag for tag, _ in shown.tags} <= {"div", "pre", "span"}
 
 
 def test_source_is_highlighted():
     shown = code("def compute_reward(x):\n    return 1.5  # why\n")
-    for part in (
-        '<span class="k">def</span>', '<span class="d">compute_reward</span>', '<span class="k">return</span>',
-        '<span class="n">1.5</span>', '<span class="c"># why</span>',
-    ):  # fmt: skip
-        assert part in shown
+    for kind, word in (("k", "def"), ("nf", "compute_reward"), ("mf", "1.5"), ("c1", "# why")):
+        assert f'<span class="{kind}">{word}</span>' in shown
+
+
+def test_long_sources_are_cut_and_highlighted_in_seconds():
+    assert "2 more lines in the file" in code("x = 1\n" * 3002)
+    for unit in ("(", "a.", '"{', "f'{x", "'%("):  # what takes Python's lexer longest
+        code((unit * 20_000)[:20_000])
 
 
 def test_intervals_stay_within_the_bounds(page):
@@ -144,3 +157,15 @@ def test_page_shows_the_probability_of_being_best():
     assert ">75%</td>" in known and "probability that it is the best" in known
     unknown = [dataclasses.replace(row, p_best=float("nan")) for row in run.ranked]
     assert "probability that it is the best" not in render_page(dataclasses.replace(run, ranked=unknown))
+
+
+def test_components_are_means_of_the_seeds_in_the_order_of_the_ranking():
+    table = fake_page(names=("first", "second"), seeds=2, points=3).components
+    found = components(table, ["second", "no rows", "human"])
+    assert [chart["name"] for chart in found] == ["human"]  # the last candidate failed, and has no rows either
+    means = table[table["candidate"] == "human"].groupby(["component", "env_steps"])["mean"].mean()
+    for series in found[0]["series"]:
+        assert series["values"] == pytest.approx(means.loc[series["name"]].tolist(), rel=1e-4)
+        assert len(series["values"]) == 3
+    names = [chart["name"] for chart in components(table, ["first", "unshaped", "human"])]
+    assert names == ["first", "unshaped", "human"]

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from envcoder_bench.report import curves_plot, ranking_plot
-from envcoder_bench.report.curves import CurveLog, read_curves
 from envcoder_bench.report.curves_plot import plot_learning_curves
 from envcoder_bench.report.figures import BETTER, DARK, WORSE, renderer, spread
+from envcoder_bench.report.logs import CurveLog, read_curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.ranking_plot import plot_ranking
 from envcoder_bench.report.results import FAILED, Result
@@ -63,29 +63,6 @@ def test_plots_have_expected_sizes(tmp_path, count, seeds, failed):
     curves, ranking = draw(tmp_path, *run(names, seeds, failed))
     assert curves == (1500, 900)
     assert ranking[0] == 1500 and ranking[1] < 3000
-
-
-@NO_WARNINGS
-def test_single_candidate_with_one_point_is_plotted(tmp_path):
-    ranked, curves = run(["a"], 1)
-    draw(tmp_path, ranked, curves[curves["iteration"] <= 3])
-
-
-@NO_WARNINGS
-def test_plots_without_measurements_are_drawn(tmp_path):
-    CurveLog(tmp_path / "curves.csv").close()
-    empty = read_curves(tmp_path / "curves.csv")
-    everyone_failed, _ = run(["human", "a", "b"], 2, 3)
-    draw(tmp_path, everyone_failed, empty)
-    draw(tmp_path, [], empty)
-
-
-@pytest.mark.slow
-@NO_WARNINGS
-def test_ranking_plot_of_1000_candidates_has_limited_height(tmp_path):
-    ranked, _ = run([*(f"c{i}" for i in range(998)), "human", "unshaped"], 1)
-    size = struct.unpack(">II", plot_ranking(ranked, tmp_path / "r.png", "Anymal", "m").read_bytes()[16:24])
-    assert size[1] < 3000
 
 
 def test_spread_moves_labels_as_little_as_possible():
@@ -143,12 +120,6 @@ def test_bands_are_visible_or_noted_as_cut(figures):
         assert ("bands that reach the frame are cut off" in texts(figure)) == cut
 
 
-def test_skipped_candidates_are_not_drawn(figures):
-    ranked = rank([Result("human", 0, "ok", 0.5, 0.4, 0.6), Result("x", 0, "skipped", error="no")])
-    labels = [label.get_text() for label in plot_ranking(ranked, "", "Anymal", "m").axes[0].get_yticklabels()]
-    assert labels == ["human (baseline)"]
-
-
 @pytest.mark.parametrize("scale", [1e-9, 1.0, -3e4, 1.234e7, 1e-4])
 def test_axis_label_and_ticks_are_inside_the_figure(figures, scale):
     """Wide tick labels such as -30,000,000 must not push the axis label out of the figure."""
@@ -160,14 +131,6 @@ def test_axis_label_and_ticks_are_inside_the_figure(figures, scale):
     assert 0.1 * figure.dpi < box.x0 < 0.4 * figure.dpi
 
 
-@pytest.mark.parametrize("short_points, iterations, noted", [(True, 9, True), (False, 9, False), (True, 3, False)])
-def test_learning_curves_say_where_points_are_of_beginnings_of_episodes(figures, short_points, iterations, noted):
-    ranked, curves = run(["human", "a"], 2)
-    curves = curves[curves["env_steps"].isin(sorted(curves["env_steps"].unique())[:iterations])]
-    figure = plot_learning_curves(curves, ranked, "", "Anymal", "m", short_points)
-    assert ("last point: whole episodes" in texts(figure)) == noted
-
-
 def test_stopped_candidates_are_labelled_with_the_fitness_of_the_ranking(figures):
     """Their last point is of the beginning of an episode, the ranking's number of whole ones."""
     ranked, curves = run(["human", "a"], 2)
@@ -176,23 +139,11 @@ def test_stopped_candidates_are_labelled_with_the_fitness_of_the_ranking(figures
     labels = [label.get_text() for label in figure.axes[0].texts]
     assert any(label.startswith("a  0.12") for label in labels), labels
     assert "last point: whole episodes, unless stopped" in texts(figure)
+    assert "last point" not in texts(plot_learning_curves(curves, ranked, "", "Anymal", "m", False))
+    one = curves[curves["iteration"] <= 3]
+    assert "last point" not in texts(plot_learning_curves(one, ranked, "", "Anymal", "m", True))
     styles = {x.get_text().split()[0]: x.arrow_patch.get_linestyle() for x in figure.axes[0].texts if x.arrow_patch}
     assert styles["a"] == ":" and styles["human"] == "-"  # a full line would look like the curve going on
-
-
-def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
-    rows = [Result(name, seed, "ok", x, x, x) for name in ("human", "a") for seed, x in enumerate((0.0, 1.0, 1.0))]
-    figure = plot_ranking(rank(rows, (0.0, 1.0)), "", "Anymal", "m")
-    ends = [
-        line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2
-    ]
-    assert len(ends) == 2 and all(0.0 <= low < high <= 1.0 for low, high in ends)
-    assert "arrow" not in texts(figure)
-    figure = plot_ranking(rank(rows), "", "Anymal", "m")
-    ends = [
-        line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2
-    ]
-    assert all(high > 1.0 for _, high in ends)
 
 
 def test_colours_mark_significantly_different_candidates_only():
@@ -223,3 +174,30 @@ def test_untrained_policy_is_a_dotted_line_in_both_pictures(figures):
     axes = plot_ranking(ranked, "", "Anymal", "m").axes[0]
     assert any(list(line.get_xdata()) == [0.05, 0.05] and list(line.get_ydata()) == [0, 1] for line in axes.lines)
     assert "untrained (baseline)" in [label.get_text() for label in axes.get_yticklabels()]
+
+
+@NO_WARNINGS
+def test_plots_with_one_point_or_none_are_drawn(tmp_path):
+    ranked, curves = run(["a"], 1)
+    draw(tmp_path, ranked, curves[curves["iteration"] <= 3])
+    CurveLog(tmp_path / "curves.csv").close()
+    empty = read_curves(tmp_path / "curves.csv")
+    everyone_failed, _ = run(["human", "a", "b"], 2, 3)
+    draw(tmp_path, everyone_failed, empty)
+    draw(tmp_path, [], empty)
+
+
+def test_ranking_of_many_candidates_has_limited_height_and_none_that_was_skipped(figures):
+    ranked, _ = run([*(f"c{i}" for i in range(998)), "human", "unshaped"], 1)
+    assert plot_ranking(ranked, "", "Anymal", "m").get_size_inches()[1] < 20
+    ranked = rank([Result("human", 0, "ok", 0.5, 0.4, 0.6), Result("x", 0, "skipped", error="no")])
+    labels = [label.get_text() for label in plot_ranking(ranked, "", "Anymal", "m").axes[0].get_yticklabels()]
+    assert labels == ["human (baseline)"]
+
+
+def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
+    rows = [Result(name, seed, "ok", x, x, x) for name in ("human", "a") for seed, x in enumerate((0.0, 1.0, 1.0))]
+    for bounds, within in (((0.0, 1.0), True), ((-9.0, 9.0), False)):
+        lines = plot_ranking(rank(rows, bounds), "", "Anymal", "m").axes[0].lines
+        ends = [line.get_xdata() for line in lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2]
+        assert len(ends) == 2 and all((high <= 1.0) == within for _, high in ends)

@@ -40,19 +40,6 @@ def test_results_file_has_expected_columns_and_bytes(tmp_path):
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
-@pytest.mark.parametrize("newer, cells", [("", ""), (",training_episodes,contact_overflows", ",0,0")])
-def test_results_of_an_older_version_are_read(tmp_path, newer, cells):
-    (tmp_path / "results.csv").write_text(
-        "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
-        f"env_steps,error,unstable_resets{newer}\n"
-        f"001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3{cells}\n"
-    )
-    (row,) = read_results(tmp_path / "results.csv")
-    assert (row.candidate, row.fitness, row.unstable_resets) == ("001", 0.5, 3)
-    assert (row.training_episodes, row.contact_overflows) == (0, 0)
-    assert (row.stopped_at, row.reason) == (0, "")
-
-
 def test_error_is_one_line():
     assert Result("a", 0, FAILED, error="a.py:1: bad\n  shape ").error == "a.py:1: bad shape"
 

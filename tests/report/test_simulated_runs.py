@@ -16,8 +16,13 @@ def beyond(share, runs):
     return share + 4 * math.sqrt(share * (1 - share) / runs)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
-@pytest.mark.parametrize("case", CASES)
+# few seeds are the hardest; with many, what is hardest for those
+MANY = ("success rate 0.995", "success rate 0.98, seeds differ", "normal, seeds differ", "bimodal, bounds unknown")
+
+
+@pytest.mark.parametrize(
+    ("case", "seeds"), [*((case, seeds) for case in CASES for seeds in (2, 3)), *((case, 10) for case in MANY)]
+)
 def test_candidates_that_equal_the_human_baseline_are_not_marked(case, seeds):
     found = equal_candidates(case, 20, seeds, RUNS)
     assert found["marked"] <= beyond(0.05, RUNS)
@@ -27,14 +32,14 @@ def test_candidates_that_equal_the_human_baseline_are_not_marked(case, seeds):
         assert found["covered"] >= 0.93 - 4 * math.sqrt(0.93 * 0.07 / RUNS / 4)
 
 
-@pytest.mark.parametrize("seeds", [3, 5, 10])
+@pytest.mark.parametrize("seeds", [3, 10])
 def test_stated_probability_of_the_first_place_is_the_true_one(seeds):
-    found = first_places(10, seeds, 400)
-    assert abs(found["stated"] - found["true"]) < 0.07 + 0.04  # two standard errors of the true one are 0.05
+    found = first_places(10, seeds, 250)
+    assert abs(found["stated"] - found["true"]) < 0.07 + 0.05  # two standard errors of the true one are 0.06
 
 
 def test_power_is_that_of_paired_t_tests_or_more():
-    found = power(10, 5, 300)
-    assert found["marked"] > found["paired"] - 0.1
-    alone = power(1, 5, 300)
+    found = power(3, 10, 150)
+    assert found["marked"] > found["paired"] - 0.1 > 0.2
+    alone = power(1, 5, 100)
     assert alone["marked"] == pytest.approx(alone["paired"], abs=1e-9), "two candidates: it is the paired t-test"

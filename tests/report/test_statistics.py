@@ -21,17 +21,8 @@ from envcoder_bench.report.statistics import (
 )
 
 
-@pytest.mark.parametrize("freedom", [1, 2, 3, 5, 10, 17, 30, 31, 63, 200, 10_000])
-def test_t_95_leaves_five_percent_of_students_density(freedom):
-    # integrate the density over (-t, t) with x = tan(angle), so that heavy tails are no trouble
-    angle, step = np.linspace(0, math.atan(t_95(freedom)), 200_001, retstep=True)
-    log_norm = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - 0.5 * math.log(freedom * math.pi)
-    y = np.exp(log_norm - (freedom + 1) / 2 * np.log1p(np.tan(angle) ** 2 / freedom)) / np.cos(angle) ** 2
-    inside = 2 * step * (y.sum() - (y[0] + y[-1]) / 2)
-    assert inside == pytest.approx(0.95, abs=1e-7)
-
-
-def test_t_95_needs_a_degree_of_freedom():
+def test_t_95_matches_tabulated_values():
+    assert [t_95(n) for n in (1, 2, 30, 10_000)] == pytest.approx([12.7062, 4.3027, 2.0423, 1.9602], abs=1e-4)
     with pytest.raises(ValueError, match="at least two values"):
         t_95(0)
 
@@ -60,28 +51,11 @@ def test_interval_of_equal_episodes_at_a_bound_is_exact():
     assert np.mean([low <= p <= high for p, low, high in zero]) > 0.95
 
 
-def test_clipped_interval_keeps_its_coverage():
-    rng = np.random.default_rng(0)
-    samples = (rng.random((2000, 5)) < 0.9).astype(float) * rng.uniform(
-        0.8, 1.0, (2000, 5)
-    )  # mean 0.81, within 0 and 1
-    free = [mean_interval(list(own)) for own in samples]
-    cut = [mean_interval(list(own), (0.0, 1.0)) for own in samples]
-    assert all(0.0 <= low <= mean <= high <= 1.0 for mean, low, high in cut)
-    assert [low <= 0.81 <= high for _, low, high in free] == [low <= 0.81 <= high for _, low, high in cut]
-
-
 def test_holm_matches_hand_computed_values():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.6]) == [1.0, 1.0]
     found = holm([math.nan, 0.02, 0.01])  # two comparisons
     assert math.isnan(found[0]) and found[1:] == pytest.approx([0.02, 0.02])
-
-
-def test_holm_controls_the_familywise_error_rate():
-    rng = np.random.default_rng(0)
-    wrong = sum(min(holm(list(rng.random(20)))) < 0.05 for _ in range(4000)) / 4000
-    assert 0.04 < wrong < 0.06
 
 
 # the model of a run
@@ -99,20 +73,6 @@ def test_difference_of_two_candidates_is_the_paired_t_test():
     low, high = expected.confidence_interval()
     assert (found.mean, found.p) == (pytest.approx(0.1525), pytest.approx(expected.pvalue))
     assert (found.low, found.high, found.seeds) == (pytest.approx(low), pytest.approx(high), 4)
-
-
-def test_equal_differences_are_no_proof():
-    """A quantised fitness differs by the same amount with both seeds; a paired t-test has a p-value of 0."""
-    episodes = {
-        (name, seed): (1.0,) * successes + (0.0,) * (64 - successes)
-        for name, seeds in (("human", (63, 63)), ("a", (62, 62)), ("b", (64, 63)), ("c", (61, 63)))
-        for seed, successes in enumerate(seeds)
-    }
-    fitness = {}
-    for (name, seed), own in episodes.items():
-        fitness.setdefault(name, {})[seed] = float(np.mean(own))
-    found = FitnessModel(fitness, episodes, (0.0, 1.0)).difference("a", "human")
-    assert found.mean == pytest.approx(-1 / 64) and found.p > 0.2 and found.low < 0 < found.high
 
 
 def test_seeds_that_agree_leave_the_chance_of_episodes():
@@ -134,10 +94,8 @@ def test_nothing_is_known_of_a_single_seed():
     assert math.isnan(model.interval("a")[1])
     found = model.difference("a", "human")
     assert found.mean == pytest.approx(0.1) and math.isnan(found.low) and math.isnan(found.p)
-
-
-def test_a_single_candidate_is_not_the_best_of_anything():
-    assert FitnessModel(by_seed(a=[0.5, 0.6])).chances == {}
+    assert FitnessModel(by_seed(a=[0.5, 0.6])).chances == {}, "one candidate is not the best of anything"
+    assert FitnessModel({}, {}, UNBOUNDED).chances == {}
 
 
 def test_spread_of_seeds_is_pooled():
@@ -234,11 +192,6 @@ def test_order_and_names_do_not_matter():
         assert one.interval(name) == pytest.approx(other.interval(name))
         assert one.chances[name] == pytest.approx(other.chances[name])
     assert one.difference("c1", "c2").p == pytest.approx(other.difference("c1", "c2").p)
-
-
-def test_no_candidates_are_no_error():
-    model = FitnessModel({}, {}, UNBOUNDED)
-    assert model.chances == {} and not model.has_spread
 
 
 def test_spearman_matches_hand_computed_values_and_pandas():

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from envcoder_bench.report.certainty import first_place
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, SKIPPED, Result
 from envcoder_bench.report.table import render_failures, render_table, shorten
@@ -110,12 +110,6 @@ def test_lines_fit_the_width(width):
     assert "\033" not in text
 
 
-def test_bold_marks_the_best_only():
-    plain, bold = (render_table(rank(SMALL), MEANING, 80, bold=b).splitlines() for b in (False, True))
-    assert bold[5] == f"\033[1m{plain[5]}\033[0m" and "human" in plain[5]
-    assert bold[:5] + bold[6:] == plain[:5] + plain[6:]
-
-
 def test_table_with_only_failures_matches_expected_text():
     ranked = rank([r for r in SMALL if r.candidate[:3] in ("005", "006")])
     assert render_failures(ranked, 40) == (
@@ -133,55 +127,9 @@ every candidate failed:
     assert render_table(ranked, "m", 40) == "fitness: m\n\n" + render_failures(ranked, 40)
 
 
-def test_table_without_failures_or_without_candidates():
-    assert render_failures(rank([ok("a", 0, 0.5)])) == ""
-    assert render_table([], "m").startswith("fitness: m\n")
-
-
-def test_large_fitness_has_fewer_decimals():
-    rows = [Result("a", 0, "ok", 1234.56, 1169.56, 1299.56), Result("b", 0, "ok", -3.5, -4.0, -3.0)]
-    text = render_table(rank(rows), "m", 80)
-    assert "1235 ± 65" in text and "-4 ±  " in text
-
-
-def test_shorten_keeps_both_ends():
-    assert shorten("001_forward_velocity", 20) == "001_forward_velocity"
-    assert shorten("001_forward_velocity", 11) == "001_f…ocity"
-    assert [len(shorten("abcdefgh", n)) for n in range(8)] == list(range(8))
-
-
 def physics(**counts):
     results = [ok("human", 0, 0.5), *(ok(name, 0, 0.4, **own) for name, own in counts.items())]
     return render_table(rank(results), "x", 200)
-
-
-def test_high_shares_of_unstable_resets_are_reported():
-    text = physics(
-        rare=dict(unstable_resets=10, training_episodes=1000),
-        often=dict(unstable_resets=30, training_episodes=1000),
-        always=dict(unstable_resets=70, training_episodes=70),
-        unknown=dict(unstable_resets=70),
-    )
-    assert "\ntraining episodes that ended because the physics blew up: always 100 %, often 3 %\n" in text
-
-
-def test_only_the_five_highest_shares_of_unstable_resets_are_listed():
-    text = physics(**{f"c{k}": dict(unstable_resets=10 + k, training_episodes=100) for k in range(8)})
-    assert "blew up: c7 17 %, c6 16 %, c5 15 %, c4 14 %, c3 13 % and 3 more\n" in text
-
-
-def test_dropped_contacts_are_reported():
-    text = physics(few=dict(contact_overflows=3), none=dict(), many=dict(contact_overflows=400))
-    assert "\nenv-steps in which contacts were dropped: many 400, few 3; do not trust their results, give" in text
-    assert "dropped" not in physics(none=dict())
-
-
-def test_negative_zero_is_not_shown():
-    text = render_table(rank([ok("human", 0, 0.0), ok("a", 0, -0.0003), ok("b", 0, -0.0006)]), "m", 100)
-    assert "-0.000" not in text and "+0.000" in text and "-0.001" in text
-    assert [fixed(x, 1, sign) for x in (-0.04, 0.04, -0.06) for sign in ("", "+")] == [
-        "0.0", "+0.0", "0.0", "+0.0", "-0.1", "-0.1"
-    ]  # fmt: skip
 
 
 def test_skipped_candidates_are_listed_separately():
@@ -265,3 +213,31 @@ def test_notes_are_of_all_candidates_also_of_those_not_shown():
     assert "n/m seeds: the others failed" in text and "worst 50 %" in text
     several = render_table(rank(rows), MEANING, 100, tested="those of its run")
     assert "corrected for those of its run by Holm's method" in several
+
+
+def test_unstable_physics_and_dropped_contacts_are_reported_of_the_worst():
+    shares = {f"c{k}": dict(unstable_resets=10 + k, training_episodes=100) for k in range(8)}
+    few = dict(rare=dict(unstable_resets=10, training_episodes=1000), unknown=dict(unstable_resets=70))
+    text = physics(**shares, **few)
+    assert "blew up: c7 17 %, c6 16 %, c5 15 %, c4 14 %, c3 13 % and 3 more\n" in text and "dropped" not in text
+    assert "blew up" not in physics(**few)
+    text = physics(few=dict(contact_overflows=3), none=dict(), many=dict(contact_overflows=400))
+    assert "contacts were dropped: many 400, few 3; do not trust their results" in text
+
+
+def test_numbers_and_names_are_short():
+    large = render_table(
+        rank([Result("a", 0, "ok", 1234.56, 1169.56, 1299.56), Result("b", 0, "ok", -3.5, -4.0, -3.0)]), "m"
+    )
+    assert "1235 ± 65" in large and "-4 ±  " in large
+    small = render_table(rank([ok("human", 0, 0.0), ok("a", 0, -0.0003), ok("b", 0, -0.0006)]), "m")
+    assert "-0.000" not in small and "+0.000" in small and "-0.001" in small
+    assert [fixed(x, 1, "+") for x in (-0.04, 0.04, -0.06)] == ["+0.0", "+0.0", "-0.1"]
+    assert [shorten("001_forward_velocity", n) for n in (20, 11)] == ["001_forward_velocity", "001_f…ocity"]
+    assert [len(shorten("abcdefgh", n)) for n in range(8)] == list(range(8))
+
+
+def test_bold_marks_the_best_only():
+    plain, bold = (render_table(rank(SMALL), MEANING, 80, bold=b).splitlines() for b in (False, True))
+    assert bold == [f"\033[1m{line}\033[0m" if k == 5 else line for k, line in enumerate(plain)] and "human" in plain[5]
+    assert render_table([], "m").startswith("fitness: m\n") and render_failures(rank([ok("a", 0, 0.5)])) == ""

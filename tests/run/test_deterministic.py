@@ -12,6 +12,7 @@ from envcoder_bench.run.config_checks import check_deterministic
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.plan import GroupFacts, MemoryPlanner
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 CANDIDATES = {
     "cosine": "import torch\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
@@ -152,7 +153,11 @@ def test_deterministic_plan_puts_groups_of_equal_padded_widths_together():
     assert planned("deterministic=true") == ["c0", "c2", "c3", "c1", "c4"]
 
 
-@pytest.mark.parametrize("trainer", ["a2c_continuous", "elegantrl_ppo"])
+class Other(GroupedPPO):
+    deterministic = False
+
+
+@pytest.mark.parametrize("trainer", ["a2c_continuous", f"{__name__}:Other"])
 def test_deterministic_refuses_other_trainers_on_cuda(trainer):
     cfg = compose_config("Cartpole", ["deterministic=true", f"train.params.algo.name={trainer}"])
     check_deterministic(cfg.model_copy(update={"device": "cpu"}))

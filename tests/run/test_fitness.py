@@ -13,7 +13,7 @@ from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, start_pro
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.report.points import read_points
+from envcoder_bench.report.logs import read_points
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning, read_fitness
 from envcoder_bench.run.folder.run_folder import CandidateSource
@@ -125,8 +125,8 @@ def compute_fitness(pole_angle):
     among = episodes(evaluation(counts))
     assert torch.equal(alone.fitness[0], among.fitness[0])
     told = caplog.text
-    assert told.count("fitness.py:5: in compute_fitness: keeps values between calls, which --resume cannot") == 2
-    assert told.count("fitness.py:5: in compute_fitness: may depend on what an earlier call has kept: it is not") == 2
+    assert told.count("fitness.py:4: in compute_fitness: keeps values between calls, which --resume cannot") == 2
+    assert told.count("fitness.py:4: in compute_fitness: may depend on what an earlier call has kept: it is not") == 2
 
 
 # in a run

@@ -128,3 +128,14 @@ def test_baseline_that_keeps_values_is_loaded_for_each_group():
     assert all(own.stateful_line is not None for own in ends)
     assert [own.call.__globals__["COUNTER"].calls for own in ends] == [0, 0, 0]
     assert len({id(own.call.__globals__) for own in ends}) == 3
+
+
+def test_training_and_evaluation_do_not_share_the_module_of_a_called_function():
+    """What it stores on a branch that the check did not reach is its group's own."""
+    text = "BOX = []\ndef compute_observation(pole_angle):\n    if bool((pole_angle > 9.0).any()):\n"
+    text += "        BOX.append(1)\n    return pole_angle.unsqueeze(1)\n"
+    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=4"])
+    ((group,), failed) = prepare(RunSpec.of(cfg, [CandidateSource("own", "own.py", text)]))
+    assert not failed and "observation" not in group.shaping.programs
+    training, evaluation = (own.functions["observation"] for own in (group.shaping, group.evaluation))
+    assert training.stateful_line is None and training.module is not evaluation.module

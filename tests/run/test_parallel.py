@@ -178,8 +178,17 @@ def test_group_that_crashes_workers_fails_without_affecting_others(tmp_path, alo
         if isinstance(message, JobCheckpoint) and message.iteration >= 3 and contains(message.content, "cosine", 1):
             return WorkerLost("its process died")
 
+    class Totals(Reporter):
+        def devices_at_work(self, devices, done, waves):
+            totals.append((done, waves))
+
+    totals = []
     threads(fault)
-    result = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **settings(1))
+    result = envcoder_bench.evaluate(
+        "Cartpole", CANDIDATES, output_dir=tmp_path / "run", reporter=Totals(), **settings(1)
+    )
+    counts = [waves for _, waves in totals]
+    assert counts == sorted(counts) and totals[-1] == (counts[-1], counts[-1])  # a failed wave is done, too
     rows = result.results.set_index(["candidate", "seed"])
     assert rows.loc[("cosine", 1), "status"] == "failed"
     assert rows.loc[("cosine", 1), "error"] == "its training crashed two workers: its process died"

@@ -64,6 +64,6 @@ def test_damaged_record_is_refused(tmp_path, text):
 
 
 def test_record_of_a_newer_format_is_refused(tmp_path):
-    (tmp_path / "run.json").write_text(f'{{"format": {FORMAT + 1}, "anything": 1}}')
-    with pytest.raises(UserError, match=rf"run\.json has format {FORMAT + 1}, and this version .* up to {FORMAT}"):
+    (tmp_path / "run.json").write_text('{"format": 2, "anything": 1}')
+    with pytest.raises(UserError, match=r"run\.json has format 2, and this version .* up to 1"):
         read_provenance(tmp_path / "run.json")

@@ -11,7 +11,7 @@ from helpers import QUICK, assert_same_weights, run, write_candidates
 from envcoder_bench import evaluate, resume
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.compile import building
-from envcoder_bench.report.episodes import read_episodes
+from envcoder_bench.report.logs import read_episodes
 from envcoder_bench.report.results import STOPPED, read_results
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest

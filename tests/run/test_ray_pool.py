@@ -142,18 +142,6 @@ def test_workers_of_a_killed_head_end_and_the_run_resumes(tmp_path, alone, files
     assert_alike(output, alone, ["human", "unshaped", "cosine", "kills"])
 
 
-def test_candidate_that_kills_its_process_fails_alone(tmp_path, alone, files, ray):
-    armed = files[0].parent / "armed"
-    armed.touch()
-    try:
-        output = run(tmp_path / "run", *WORDS, "--devices", "cpu:2", "--no_baselines", "--candidates", *files)
-    finally:
-        armed.unlink()
-    table = (output / "results.csv").read_text()
-    assert "kills,0,failed" in table and "its training crashed two workers: its process died" in table
-    assert_same_weights(weights(output, "cosine"), weights(alone, "cosine"))
-
-
 @pytest.mark.parametrize(
     "words, message",
     [

@@ -12,7 +12,7 @@ from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS, span
 from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
-from envcoder_bench.report.curves import CurveLog
+from envcoder_bench.report.logs import CurveLog
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.environments import build_task
@@ -75,7 +75,7 @@ def test_profile_shows_all_parts_and_does_not_change_results(tmp_path, capsys):
     assert {"reward", "observation", "terminal", "initial_state"} <= set(by_name["still"]["microseconds"])
     # what keeps something between calls cannot be compiled: the screen names its line
     assert by_name["counting"]["runs"]["reward"] == "Python"
-    assert "counting.py:3: in compute_reward: may depend on what an earlier call has kept" in out
+    assert "counting.py:2: in compute_reward: may depend on what an earlier call has kept" in out
     assert by_name["still"]["runs"]["reward"] == "compiled"
     assert not by_name["still"]["why"]
 

@@ -32,7 +32,7 @@ def test_run_groups_repeated_messages_and_logs_all_of_them(said, capfd):
     output = run(folder / "run", *CARTPOLE_QUICK, *SIZE, "--candidates", *paths)
     err = capfd.readouterr().err
     keeps = [line for line in err.splitlines() if "keeps values" in line]
-    places = [f"{folder}/files/keeps{i}.py:5" for i in range(3)]
+    places = [f"{folder}/files/keeps{i}.py:4" for i in range(3)]
     assert keeps == [
         f"{places[0]}: in compute_reward: keeps values between calls, which --resume cannot restore"
         f" (5 times; also {places[1]}, {places[2]} and 2 more; all in run.log)"
@@ -40,7 +40,7 @@ def test_run_groups_repeated_messages_and_logs_all_of_them(said, capfd):
     assert sum("cannot be evaluated" in line for line in err.splitlines()) == 1
     assert sum("failed: " in line for line in err.splitlines()) == 1  # while it trains, too
     log = (output / "run.log").read_text(encoding="utf-8")
-    assert [log.count(f"keeps{i}.py:5: in compute_reward: keeps values") for i in range(5)] == [1] * 5
+    assert [log.count(f"keeps{i}.py:4: in compute_reward: keeps values") for i in range(5)] == [1] * 5
     for text in (
         "warning: ", "takes actions of any width", "candidate broken1 cannot be evaluated", "folder: ", "memory: about",
         "candidate late0 (seed 0) failed: ", "candidate late1 (seed 0) failed: ", "iteration 2 of 2: ",

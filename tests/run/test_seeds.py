@@ -148,7 +148,7 @@ def test_line_says_what_was_chosen_and_why(load, devices, line):
         ([], "cpu", False, "on a CPU"),
         (["race.enabled=true"], "cuda:0", False, "in a race"),
         (["isolate=process"], "cuda:0", False, "with --isolate process, which trains one seed after another"),
-        (["train.params.algo.name=elegantrl_ppo"], "cuda:0", False, "with the trainer elegantrl_ppo, whose time"),
+        (["train.params.algo.name=mine:Trainer"], "cuda:0", False, "with the trainer mine:Trainer, whose time"),
         ([], "cuda:0", True, "with --num_envs, which all seeds would share"),
     ],
 )

@@ -16,7 +16,7 @@ from helpers import (
 
 from envcoder_bench import UserError, extend, resume
 from envcoder_bench.cli.eval_shapers import main
-from envcoder_bench.report.episodes import read_episodes
+from envcoder_bench.report.logs import read_episodes
 from envcoder_bench.report.results import FAILED, read_results
 from envcoder_bench.run.folder.checkpoint import load_checkpoint
 from envcoder_bench.run.folder.policies import load_policy, open_run
@@ -97,13 +97,17 @@ def test_it_changes_no_bit_of_a_training(files, whole, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["--isolate", "process"], ["--devices", "cpu:2"], ["--race", "evaluation.points=3"]])
-def test_waves_devices_and_races_have_the_same_rows(files, whole, tmp_path, words):
-    folder = tmp_path / "run"
-    given = [word for word in WORDS if "--devices" not in words or word not in ("--device", "cpu")]
-    process = start_process([*given, "--candidates", *files, *words], folder)  # --isolate replaces its process
-    told = process.communicate(timeout=PATIENCE)
+def test_isolated_run_has_the_same_rows(files, whole, tmp_path):
+    process = start_process([*WORDS, "--candidates", *files, "--seeds", 1, "--isolate", "process"], tmp_path / "run")
+    told = process.communicate(timeout=PATIENCE)  # it replaces its process
     assert process.returncode == 0, told
+    assert own_rows(tmp_path / "run") == own_rows(whole)[:1]
+    assert read_episodes(tmp_path / "run/episodes.csv")[0].items() <= read_episodes(whole / "episodes.csv")[0].items()
+
+
+@pytest.mark.slow
+def test_race_has_the_same_rows(files, whole, tmp_path):
+    folder = run(tmp_path / "run", *WORDS, "--candidates", *files, "--race", "evaluation.points=3")
     assert own_rows(folder) == own_rows(whole)
     assert read_episodes(folder / "episodes.csv")[0] == read_episodes(whole / "episodes.csv")[0]
 

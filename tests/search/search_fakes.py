@@ -2,9 +2,9 @@
 
 import random
 
-from envcoder_bench.report.points import Point
-from envcoder_bench.search import records
-from envcoder_bench.search.records import Archive, Attempt, proposal_name
+from envcoder_bench.report.logs import Point
+from envcoder_bench.search import archive as records
+from envcoder_bench.search.archive import Archive, Attempt, proposal_name
 
 
 def source(name, lines=3):

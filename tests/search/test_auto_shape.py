@@ -2,24 +2,23 @@
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import time
 from unittest.mock import Mock
 
 import pytest
+from fake_llm import FakeLLM, answer, silent, status
 from helpers import AUTO_SHAPE
-from llm_server import LLMServer, answer, silent, status
-from omegaconf import OmegaConf
 
 from envcoder_bench.cli import auto_shape
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.train import rungs
+from envcoder_bench.search import launch
+from envcoder_bench.search.archive import FAILED, FAILED_AT_LOAD, OK, read_archive
 from envcoder_bench.search.llm import LLMProposer
-from envcoder_bench.search.providers.complete import Retry
-from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.search.loop import Search
+from envcoder_bench.search.providers.transcript import read_records
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +29,7 @@ QUICK = [
     "evaluation.num_envs=2", "evaluation.final_episodes=4", "evaluation.points=2", "checkpoint_minutes=0",
     "task.env.episodeLength=60",
 ]  # fmt: skip
+PLAIN = [*QUICK, "compile_shapers=false"]  # for searches whose candidates are new, with the fixture ``trusted``
 
 
 def code(body, idea="An idea."):
@@ -75,13 +75,18 @@ def texts(folder):
     return {**found, **{name: (folder / name).read_text().replace(str(folder), "") for name in runs}}
 
 
+@pytest.fixture
+def trusted(monkeypatch):
+    """Searches without the jail, whose process takes seconds to start."""
+    monkeypatch.setattr(launch, "UNTRUSTED", "untrusted=false")
+
+
 @pytest.fixture(scope="module")
 def served_search(tmp_path_factory):
     """A search of three rounds with a model, and the requests that it sent."""
-    server = LLMServer()
-    server.script.extend(answer(text) for text in REPLIES)
-    folder = run(tmp_path_factory.mktemp("served") / "search", *QUICK, *served(server))
-    server.close()
+    with FakeLLM() as server:
+        server.script.extend(answer(text) for text in REPLIES)
+        folder = run(tmp_path_factory.mktemp("served") / "search", *QUICK, *served(server))
     assert not server.script
     return folder, server.bodies
 
@@ -154,59 +159,6 @@ def test_replay_gives_the_same_search(served_search, tmp_path, capsys):
         assert told in shown, told
 
 
-def test_several_replies_per_request_give_the_same_search(served_search, tmp_path):
-    folder, _ = served_search
-    server = LLMServer(max_replies=128)
-    rounds = [REPLIES[:3], REPLIES[3:4], REPLIES[4:5], REPLIES[5:8], REPLIES[8:9], REPLIES[9:12], *zip(REPLIES[12:])]
-    server.script.extend(answer(list(texts)) for texts in rounds)
-    other = run(tmp_path / "several", *QUICK, "--llm", "openai:m", "--base_url", f"{server.root}/v1")
-    server.close()
-    assert [body.get("n", 1) for body in server.bodies] == list(map(len, rounds))
-    same = [name for name in texts(folder) if not name.endswith("round.json")]  # which says what was paid
-    assert {name: texts(other)[name] for name in same} == {name: texts(folder)[name] for name in same}
-    used = [json.loads((other / "rounds" / str(k) / "round.json").read_text())["usage"] for k in (1, 2, 3)]
-    assert [(u["input_tokens"], u["output_tokens"]) for u in used] == [(300, 100), (200, 80), (300, 100)]
-    again = run(tmp_path / "again", *QUICK, "--llm", f"replay:{other}")
-    assert texts(again) == texts(other)
-
-
-def test_baseline_can_be_hidden(tmp_path):
-    server = LLMServer(max_replies=128)
-    server.script.extend(answer(text) for text in (cosine(0.1), cosine(0.2)))
-    words = [*QUICK, "--num_iters", 2, "--shapers_per_iter", 1, "--final_seeds", 1, "--show_baseline", "no"]
-    folder = run(tmp_path / "search", *words, *served(server))
-    server.close()
-    asked = "".join(message["content"] for body in server.bodies for message in body["messages"])
-    assert len(server.bodies) == 2 and "which is not shown to you" in asked
-    assert "0.005 * torch.abs(pole_vel)" not in asked and "0.005 * torch.abs(pole_vel)" in human_source()
-    assert "show_baseline: false" in (folder / "config.yaml").read_text()
-
-
-def human_source():
-    return get_spec("Cartpole").baseline_path("human").read_text()
-
-
-def test_search_of_an_earlier_version_resumes(served_search, tmp_path):
-    """Its config and archive lack newer keys; complete rounds are kept."""
-    folder, _ = served_search
-    old = tmp_path / "old"
-    shutil.copytree(folder, old)
-    config = OmegaConf.load(old / "config.yaml")
-    del config.search["show_baseline"], config.search["replies_per_request"]
-    OmegaConf.save(config, old / "config.yaml")
-    archive = json.loads((old / "archive.json").read_text())
-    del archive["reference"], archive["seeds"]
-    for row in [*archive["attempts"], *archive["baselines"].values()]:
-        del row["over_episodes"]
-    archive["attempts"] = [row for row in archive["attempts"] if row["round"] < 3]
-    (old / "archive.json").write_text(json.dumps(archive))
-    shutil.rmtree(old / "final")
-    assert auto_shape.main(["--resume", str(old)]) == 0  # the third round is trained: it has to be recorded
-    found, whole = read_archive(old / "archive.json"), read_archive(folder / "archive.json")
-    assert found.best().name == whole.best().name and found.seeds == whole.seeds
-    assert [a.fitness for a in found.attempts] == [a.fitness for a in whole.attempts]
-
-
 def test_transcript_of_another_task_is_refused(served_search, tmp_path, capsys):
     folder, _ = served_search
     words = ["Ant" if word == "Cartpole" else word for word in QUICK]
@@ -218,8 +170,6 @@ def test_transcript_of_another_task_is_refused(served_search, tmp_path, capsys):
 def reached(folder, moment):
     """Whether a search in this folder has come to a moment, to be stopped there; no request is in flight then."""
     curves = folder / "rounds" / "2" / "run" / "curves.csv"
-    if moment == "checked":
-        return (folder / "rounds" / "1" / "round.json").exists()
     if moment == "training":
         return curves.exists() and b"\n2," in curves.read_bytes()
     return (folder / "final" / "curves.csv").exists()
@@ -237,13 +187,15 @@ def stop(words, folder, moment, number):
     return process.returncode, told
 
 
-def test_repeatedly_stopped_search_resumes_to_the_same_result(served_search, tmp_path):
-    folder, _ = served_search
-    server = LLMServer()
-    server.script.extend(answer(text) for text in REPLIES)
+def test_repeatedly_stopped_search_resumes_to_the_same_result(served_search, tmp_path, monkeypatch):
+    folder, bodies = served_search
     output = tmp_path / "search"
-    words = [*QUICK, *served(server), "--output_dir", output]
-    assert stop(words, output, "checked", signal.SIGKILL)[0] == -signal.SIGKILL
+    words = [*QUICK, "--llm", f"replay:{folder}", "--output_dir", output]
+    with monkeypatch.context() as patch:  # killed when the candidates of the first round are checked
+        patch.setattr(Search, "_train", Mock(side_effect=SystemExit))
+        with pytest.raises(SystemExit):
+            auto_shape.main([*map(str, words)])
+    assert (output / "rounds" / "1" / "round.json").exists()
     assert not (output / "archive.json").exists()
     # Ctrl-C in a round's training: the run saves where it is, and the command is this one, not that of the run
     code, told = stop(["--resume", output], output, "training", signal.SIGINT)
@@ -253,8 +205,8 @@ def test_repeatedly_stopped_search_resumes_to_the_same_result(served_search, tmp
     assert stop(["--resume", output], output, "final", signal.SIGKILL)[0] == -signal.SIGKILL
     assert not (output / "final" / "summary.json").exists()
     assert auto_shape.main(["--resume", str(output)]) == 0
-    server.close()
-    assert len(server.bodies) == len(REPLIES)  # nothing was asked twice
+    requests = [record["hash"] for record in read_records(output / "transcript.jsonl")[0] if record["type"] == "reply"]
+    assert len(requests) == len(set(requests)) == len(bodies)  # nothing was asked twice
     assert texts(output) == texts(folder)
 
 
@@ -266,20 +218,22 @@ def test_complete_search_is_shown_again(served_search, capsys):
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_budget_ends_the_search(tmp_path, capsys):
-    server = LLMServer(input_tokens=20_000, output_tokens=500)
+def test_budget_ends_the_search(tmp_path, capsys, server, trusted):
+    server.input_tokens, server.output_tokens = 20_000, 500
     server.script.extend(answer(cosine(0.1 * k)) for k in range(9))
     fitness = tmp_path / "mine.py"
     text = '"""How little the cart moves."""\n\n\ndef compute_fitness(cart_vel):\n    return 1 / (1.5 + cart_vel**2)\n'
     fitness.write_text(text)
-    words = [*QUICK, "--shapers_per_iter", 1, "--final_seeds", 1, "--fitness", fitness]
-    words += ["--max_tokens", 30_000, "--max_output_tokens", 1000, *served(server)]
+    words = [*PLAIN, "--shapers_per_iter", 1, "--final_seeds", 1, "--fitness", fitness]
+    words += ["--max_tokens", 30_000, "--max_output_tokens", 1000, "--show_baseline", "no", *served(server)]
     folder = run(tmp_path / "search", *words)
     archive = read_archive(folder / "archive.json")
     assert len(archive.attempts) == len(server.bodies) == 1
     assert "no more rounds: the next request could exceed --max_tokens 30000" in capsys.readouterr().out
     # the model is told what is measured, and not how
     asked = "".join(message["content"] for body in server.bodies for message in body["messages"])
+    assert "which is not shown to you" in asked and "0.005 * torch.abs(pole_vel)" not in asked
+    assert "show_baseline: false" in (folder / "config.yaml").read_text()
     assert "How little the cart moves" in asked and "1.5" not in asked and "def compute_fitness" not in asked
     assert (folder / "final" / "fitness.py").read_text() == (folder / "fitness.py").read_text() == text
     fitness.unlink()
@@ -307,57 +261,40 @@ def _a_spent_budget_is_raised(folder, server, capsys):
     assert "no more rounds: the next request could exceed --max_tokens 55000" in capsys.readouterr().out
     assert (folder / "final_1" / "results.csv").read_text() == first and (folder / "final").is_dir()
     assert auto_shape.main(["--resume", str(folder), "--max_tokens", "900000", "--num_iters", "4"]) == 0
-    server.close()
     assert len(server.bodies) == 4 and [a.round for a in read_archive(folder / "archive.json").attempts] == [1, 2, 3, 4]
     assert "no more rounds" not in capsys.readouterr().out and len(best) > 0
     assert {path.name for path in folder.glob("final*")} == {"final", "final_1", "final_2"}
 
 
-def test_evolve_starts_from_a_given_candidate(tmp_path):
+def test_evolve_starts_from_a_given_candidate(tmp_path, trusted):
     start = tmp_path / "mine.py"
     start.write_text('"""Mine."""\n\n\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n')
-    folder = run(tmp_path / "search", *QUICK, "--llm", "evolve", "--candidates", start)
+    folder = run(tmp_path / "search", *PLAIN, "--num_iters", 2, "--llm", "evolve", "--candidates", start)
     archive = read_archive(folder / "archive.json")
-    assert [len(archive.of_round(number)) for number in (1, 2, 3)] == [3, 3, 3]
+    assert [len(archive.of_round(number)) for number in (1, 2)] == [3, 3]
     assert archive.find("r1_00").origin == "start: mine"
     assert all(attempt.parents for attempt in archive.attempts[1:])
     assert not (folder / "transcript.jsonl").exists()
     assert (folder / "report.html").exists()
 
 
-def test_search_resumes_after_ctrl_c_and_reports_if_all_candidates_fail(tmp_path, capsys, monkeypatch):
-    server = LLMServer()
+def test_search_resumes_after_ctrl_c_and_reports_if_all_candidates_fail(tmp_path, capsys, monkeypatch, server, trusted):
     server.script.extend(answer(MISSPELT) for _ in range(9))
-    words = [*QUICK, "--repair", 0, "--shapers_per_iter", 1, "--num_iters", 2, *served(server)]
+    words = [*PLAIN, "--repair", 0, "--shapers_per_iter", 1, "--num_iters", 2, *served(server)]
     with monkeypatch.context() as patch:
         patch.setattr(LLMProposer, "propose", Mock(side_effect=KeyboardInterrupt))
         folder = run(tmp_path / "search", *words, expect=130)
     assert f"stopped; resume with: {resume_command(folder, 'auto-shape')}" in capsys.readouterr().out
     assert auto_shape.main(["--resume", str(folder)]) == 1
-    server.close()
     assert "no candidate could be trained" in capsys.readouterr().out
     assert not (folder / "best.py").exists()
     assert [a.status for a in read_archive(folder / "archive.json").attempts] == [FAILED_AT_LOAD] * 2
 
 
-def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
-    server = LLMServer()
-    server.script.extend(status(500) for _ in range(100))
-    words = [*QUICK, "--shapers_per_iter", 1, *served(server)]
-    folder = run(tmp_path / "search", *words, expect=2)
-    server.close()
-    told = capsys.readouterr().err
-    assert told.startswith("auto-shape: error: no request was answered: ")
-    assert told.endswith(f"nothing is lost, resume with: {resume_command(folder, 'auto-shape')}\n")
-    assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew
-
-
-def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, monkeypatch):
-    server = LLMServer()
+def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, monkeypatch, server, trusted):
     server.script.extend([status(400, "'temperature' must be at most 2"), answer(cosine(0.1))])
     url = f"{server.root}/v1".replace("//", "//me:secret-word@")
-    words = [*QUICK, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--temperature", 3]
+    words = [*PLAIN, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--temperature", 3]
     folder = run(tmp_path / "search", *words, "--llm", "openai:m", "--base_url", url, expect=2)
     told = capsys.readouterr()
     assert f"lost, resume with another --temperature: {resume_command(folder, 'auto-shape')}\n" in told.err
@@ -376,7 +313,6 @@ def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, m
     assert "temperature: 3" in (folder / "config.yaml").read_text()  # as it was, because each was refused
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     assert auto_shape.main([*resumed, "--llm", "openai:n"]) == 0
-    server.close()
     assert [(body["model"], body["temperature"]) for body in server.bodies] == [("m", 3), ("n", 1.5)]
     assert {body["headers"]["authorization"] for body in server.bodies} == {"Basic bWU6c2VjcmV0LXdvcmQ="}
     told = told.out + told.err + "".join(capsys.readouterr())
@@ -385,23 +321,23 @@ def test_refused_setting_and_login_are_given_again_on_resume(tmp_path, capsys, m
     assert auto_shape.main(["--resume", str(folder)]) == 0  # complete: no login is needed
 
 
-def test_time_limit_of_replies_can_be_set_and_raised_on_resume(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
-    server = LLMServer()
+def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, server, trusted):
     server.script.extend([silent] * 3 + [answer(cosine(0.1))])
-    words = [*QUICK, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--reply_timeout", 0.5]
+    words = [*PLAIN, "--num_iters", 1, "--shapers_per_iter", 1, "--final_seeds", 1, "--reply_timeout", 0.5]
     folder = run(tmp_path / "search", *words, *served(server), expect=2)
-    assert "within 0.5 s (--reply_timeout) (tried 3 times); nothing is lost, resume with another --reply_timeout" in (
-        capsys.readouterr().err
-    )
+    told = capsys.readouterr()
+    assert told.err.startswith("auto-shape: error: no request was answered: ")
+    assert "within 0.5 s (--reply_timeout) (tried 3 times); nothing is lost, resume with another --reply_t" in told.err
+    assert told.err.endswith(f"{resume_command(folder, 'auto-shape')}\n")
+    assert told.out.count("no reply within 0.5 s") == 3  # as it is sent again
+    assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew
     assert auto_shape.main(["--resume", str(folder), "--reply_timeout", "60"]) == 0
-    server.close()
     assert "reply_timeout: 60" in (folder / "config.yaml").read_text() and len(server.bodies) == 4
 
 
-def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch):
+def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys, monkeypatch, trusted):
     monkeypatch.setattr(rungs, "learned", lambda *_: True)
-    words = [*QUICK, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5]
+    words = [*PLAIN, "--llm", "evolve", "--race", "race.rungs=[2]", "--shapers_per_iter", 5, "evaluation.points=4"]
     folder = run(tmp_path / "search", *words, "--num_iters", 2)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]

@@ -1,4 +1,4 @@
-"""Evolution without a model: proposals are new, valid, reproducible, and improve."""
+"""Evolution without a model: three operations; proposals are new, valid, reproducible, and improve."""
 
 import ast
 import json
@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from random import Random
 
 import pytest
 import torch
@@ -18,15 +19,23 @@ from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.search.evolve import EvolveProposer
-from envcoder_bench.search.genome import Genome
-from envcoder_bench.search.records import Archive, Attempt, Proposal
+from envcoder_bench.search import evolve
+from envcoder_bench.search.archive import Archive, Attempt, Proposal
+from envcoder_bench.search.evolve import EvolveProposer, add_term, draw_term, numbers, quantities
+from envcoder_bench.search.source import shaping_source
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.contract import Key, task_contract
 from envcoder_bench.tasks.registry import get_spec, task_names
 
 GOOD = "def compute_reward(pole_angle):\n    return 1.0 - 0.3 * torch.abs(pole_angle)\n"
+REWARD, N = ["compute_reward"], 16
+FEW_TASKS = ("Cartpole", "Anymal", "AllegroHand")  # of the checks that run every candidate
+
+
+def source(text, types=SHAPER_TYPES):
+    return shaping_source(text, types)
 
 
 def baselines(task, **fitness):
@@ -40,64 +49,318 @@ def with_shipped(task):
     return Archive(shipped, baselines(task, human=0.5, unshaped=0.3))
 
 
+def start(task):
+    return Archive([], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(get_spec(task))})
+
+
+def state_of(task):
+    return task_contract(get_spec(task), compose_config(task).task).state
+
+
 def attempts(proposals, round, fitness):
     return [Attempt(p.name, round, p.source, p.parents, p.origin, fitness=f) for p, f in zip(proposals, fitness)]
 
 
-@pytest.mark.slow
+def call(text, state, name="compute_reward"):
+    """Run a function of a text, its parameters bound by name."""
+    functions = {"torch": torch}
+    exec(text, functions)
+    code = functions[name].__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    value = functions[name](**{n: state if n == "state_dict" else state[n] for n in names})
+    return value[0] if isinstance(value, tuple) else value
+
+
+def tensors(keys, seed=0):
+    """Random tensors of these keys; quaternions have unit length."""
+    generator = torch.Generator().manual_seed(seed)
+    state = {key: torch.randn(N, *spec.shape, generator=generator) for key, spec in keys.items()}
+    for key, x in state.items():
+        if keys[key].shape == (4,) and keys[key].unit == "-":
+            state[key] = torch.nn.functional.normalize(x, dim=-1)
+        if keys[key].shape == (13,):
+            x[:, 3:7] = torch.nn.functional.normalize(x[:, 3:7], dim=-1)
+    return {**state, "actions": torch.randn(N, 2, generator=generator), "progress_buf": torch.arange(N)}
+
+
+# scale a number
+
+
+def numbers_of(text):
+    constants = (x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.Constant))
+    return [x.value for x in constants if not isinstance(x.value, str)]
+
+
+def test_sizes_indices_and_exponents_are_not_scaled():
+    text = (
+        "ACTION_DIM = 4\n\n\ndef compute_observation(actions, dof_pos):\n"
+        "    x = dof_pos[:, 3:7].reshape(-1, 2, 2) ** 2\n    y = torch.norm(x, p=2, dim=1) / 2\n"
+        "    z = torch.zeros(dof_pos.shape[0] * 2, 1) + 3 * y[..., 1]\n"
+        "    return torch.clamp(y - 0.5 * z * actions[:, 0:1], min=0.0) > 1\n"
+    )
+    host = source(text)
+    found = {node.value: is_int for node, is_int, _ in numbers(host.function("compute_observation"))}
+    assert found == {0.5: False, 1: False, 2: False, 3: True}
+    for seed in range(100):
+        after = evolve.scale_number(host, SHAPER_TYPES, Random(seed))[0].text
+        ((x, y),) = [(x, y) for x, y in zip(numbers_of(host.text), numbers_of(after)) if x != y]
+        assert x in (0.5, 1, 2, 3) and y >= 0 and (y > 0 or " / 2" in after)
+        assert x != 3 or isinstance(y, int)
+
+
+def test_scaling_changes_one_number_and_keeps_signs_layout_and_comments():
+    text = (
+        "import torch\n\nWIDTH = (\n    0.5  # m, \u00fcber alles\n)\n\n\ndef compute_reward(a, b):\n    # what earns\n"
+        "    first = torch.exp(\n        -a / WIDTH  # near\n    )\n    return first - 0.1 * b  # what costs\n"
+    )
+    for seed in range(20):
+        after = evolve.scale_number(source(text), SHAPER_TYPES, Random(seed))[0].text
+        old, new = text.splitlines(), after.splitlines()
+        assert len(old) == len(new) and sum(x != y for x, y in zip(old, new)) == 1
+        assert "first - -" not in after and "\u00fcber" in after
+
+
+def test_result_of_an_action_function_is_a_number_to_scale():
+    host = source("def compute_torque(actions):\n    return torch.cat((actions, actions), -1)  # N m\n")
+    factors = set()
+    for seed in range(20):
+        change = evolve.scale_number(host, SHAPER_TYPES, Random(seed))
+        if change is not None:
+            value = call(change[0].text, {"actions": torch.ones(1, 1)}, "compute_torque")
+            assert value[0, 0] == value[0, 1] > 0 and "# N m" in change[0].text
+            factors.add(value[0, 0].item())
+    assert len(factors) > 5
+
+
+def test_changed_functions_lose_their_docstring():
+    text = 'def f(x):\n    """Says x."""\n    return x\n\n\n'
+    text += 'def compute_reward(a):\n    """Two a."""\n    return 2.0 * f(a)\n'
+    archive = Archive([], {"human": Attempt("human", 0, text, fitness=0.0)})
+    for proposal in EvolveProposer(REWARD).propose(archive, 1, 4):
+        assert "Two a" not in proposal.source and "Says x" in proposal.source
+
+
+# take a function
+
+
+def test_taken_function_includes_its_action_dim():
+    torque = "ACTION_DIM = 1\n\n\ndef compute_torque(actions):\n    return actions\n"
+    host = source(torque + "\n\ndef compute_reward(a):\n    return a\n")
+    donor = source("ACTION_DIM = 3\n\n\ndef compute_dof_target(action):\n    return 2.0 * action\n")
+    after, origin = evolve.take_function(host, donor, "donor", SHAPER_TYPES, Random(0))
+    assert origin == "compute_dof_target of donor"
+    assert "ACTION_DIM = 3" in after.text and "compute_torque" not in after.text and "compute_reward" in after.text
+
+
+def test_taken_function_includes_its_helpers_without_replacing_the_hosts():
+    host = source("K = 2.0\n\n\ndef compute_goal(a):\n    return K * a\n\n\ndef compute_reward(a):\n    return a\n")
+    donor = source("K = 5.0\n\n\ndef f(x):\n    return K + x\n\n\ndef compute_reward(a):\n    return f(a)\n")
+    after, _ = evolve.take_function(host, donor, "donor", SHAPER_TYPES, Random(0))
+    assert call(after.text, {"a": 3.0}) == 8.0 and call(after.text, {"a": 3.0}, "compute_goal") == 6.0
+
+
+def test_taken_function_replaces_an_imported_one():
+    head = "from envcoder_bench.tasks.Arm.unshaped import "
+    imports = f"{head}compute_goal, compute_observation as observe, compute_done\n"
+    host = source(f"{imports}compute_observation = observe\n{GOOD}")
+    donor = source("def compute_goal(a):\n    return {'a': a}\ndef compute_terminal(a):\n    return a > 0\n")
+    changes = [evolve.take_function(host, donor, "x", SHAPER_TYPES, Random(seed)) for seed in range(20)]
+    assert {origin: after.text.partition("\n")[0] for after, origin in changes} == {
+        "compute_goal of x": f"{head}compute_observation as observe, compute_done",
+        "compute_terminal of x": f"{head}compute_goal, compute_observation as observe",  # the alias means the same
+    }
+
+
+# add a term
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def compute_reward(a):\n    return 2.0 * a\n",
+        "def compute_reward(state_dict):\n    total = 2.0 * state_dict['a']\n    return total, {'a': total}\n",
+        "def compute_reward(*, a):\n    return a if a is None else 2.0 * a\n",
+    ],
+)
+def test_new_term_is_added_to_the_reward(text):
+    state = {"a": torch.linspace(0.1, 1.0, N), "v": torch.linspace(-1.0, 1.0, N), "actions": torch.ones(N, 1)}
+    state["progress_buf"] = torch.arange(N)
+    keys = {"v": Key((), "float32", "m/s")}
+    for seed in range(12):
+        after, origin = add_term(source(text), quantities(keys), Random(seed))
+        value = call(after.text, state)
+        term = (value - 2.0 * state["a"]) / float(origin.split()[0])
+        v = state["v"]
+        forms = [v, -v, -v.square(), torch.exp(-v.square()), torch.tanh(v), torch.ones(N), -torch.ones(N)]
+        assert any(torch.allclose(term, form, atol=1e-2) for form in forms), after.text
+
+
+def test_every_term_has_the_value_computed_by_hand():
+    keys = {
+        "speed": Key((), "float32", "m/s"),
+        "count": Key((), "int64", "-"),
+        "pair": Key((2,), "float32", "m, rad"),
+        "initial_pair": Key((2,), "float32", "m, rad"),
+        "joints": Key((3,), "float32", "rad"),
+        "body": Key((13,), "float32", "m, -, m/s, rad/s"),
+        "turn": Key((4,), "float32", "-", "orientation, xyzw"),
+        "aim_turn": Key((4,), "float32", "-", "goal: orientation"),
+        "rotors": Key((4,), "float32", "rad"),
+        "forces": Key((2, 3), "float32", "N"),
+        "matrix": Key((6, 7), "float32", "kg"),
+        "no_joints": Key((0,), "float32", "rad"),  # of a robot that flies
+        "initial_no_joints": Key((0,), "float32", "rad"),
+    }
+    state = tensors(keys)
+    tilt = math.pi / 3  # about x
+    turned = torch.tensor([math.sin(tilt / 2), 0.0, 0.0, math.cos(tilt / 2)]).expand(N, 4)
+    state["turn"], state["aim_turn"] = turned, torch.tensor([0.0, 0.0, 0.0, 1.0]).expand(N, 4)
+    state["body"][:, 3:7] = turned
+
+    def local(v):  # the transposed rotation by 60 degrees about x
+        c, s = math.cos(tilt), math.sin(tilt)
+        return torch.stack((v[:, 0], c * v[:, 1] + s * v[:, 2], -s * v[:, 1] + c * v[:, 2]), dim=-1)
+
+    half = torch.full((N,), 0.5)  # the z component of the tilted z axis
+    velocity, spin = local(state["body"][:, 7:10]), local(state["body"][:, 10:13])
+    force = state["forces"].square().sum(dim=-1).sqrt()
+    apart = state["pair"] - state["initial_pair"]
+    columns = [(state["speed"], 1.0), (state["body"][:, 2], 0.3), (half, 1.0), (torch.ones(N), 1.0)]
+    columns += [(torch.full((N,), tilt), 0.5)]  # the angle from one quaternion to the other
+    columns += [(state["pair"][:, k], size) for k, size in enumerate((0.3, 0.5))]
+    columns += [(apart[:, k], 0.3) for k in range(2)]
+    columns += [(state["rotors"][:, k], 0.5) for k in range(4)]
+    columns += [(state["joints"][:, k], 0.5) for k in range(3)] + [(force[:, k], 50.0) for k in range(2)]
+    columns += [(velocity[:, k], 1.0) for k in range(3)] + [(spin[:, k], 3.0) for k in range(3)]
+    vectors = [(state["rotors"], 0.5), (state["joints"], 0.5)]
+    vectors += [(velocity, 1.0), (spin, 3.0), (force, 50.0), (apart, 0.3)]
+    expected = [torch.ones(N), -state["actions"].square().mean(dim=-1)]
+    for x, size in columns:
+        y = x / size
+        expected += [y, -y, -y.square(), torch.exp(-y.square()), torch.tanh(y)]
+    for x, size in vectors:
+        square = (x / size).square().mean(dim=-1)
+        expected += [-square, torch.exp(-square)]
+
+    found, seen = quantities(keys), set()
+    for text in sorted({draw_term(found, Random(seed))[1] for seed in range(6000)}):
+        value = call(text, state)
+        fitting = {k for k, x in enumerate(expected) if torch.allclose(value, x, atol=1e-5)}
+        assert fitting, text
+        seen |= fitting
+    assert seen == set(range(len(expected)))  # every form of every quantity is drawn
+
+
+@pytest.mark.parametrize(
+    "task, some, none",
+    [
+        ("Ant", {"root_states_up", "root_states_velocity", "root_states_to_initial_root_states", "up_vec"},
+         {"initial_root_states_up", "basis_vec0", "inv_start_rot_up", "initial_dof_pos"}),
+        ("AllegroHand", {"object_pos_to_goal_pos", "object_rot_to_goal_rot", "object_state_to_object_init_state"},
+         {"object_init_state_up"}),
+        ("AnymalTerrain", {"commands", "root_states_spin"}, {"commands_up", "feet_air_time_up"}),
+        ("FrankaCubeStack", {"eef_quat_up", "cubeA_to_cubeB_pos", "cubeA_state_up"}, {"eef_vel_up", "jacobian"}),
+    ],
+)  # fmt: skip
+def test_quantities_of_shipped_tasks(task, some, none):
+    names = {quantity.name for quantity in quantities(state_of(task))}
+    assert some <= names and not none & names
+
+
 @pytest.mark.parametrize("task", task_names())
-def test_proposals_pass_the_check_on_every_task(task):
-    """Measured over 200 to 300 proposals per task: at least 98 % pass."""
-    made = EvolveProposer(seed=1).propose(with_shipped(task), 2, 40)
-    assert len(made) == 40
+def test_terms_are_finite_on_every_task(task):
+    keys = state_of(task)
+    found, state = quantities(keys), tensors(keys)
+    for seed in range(60):
+        _, text = draw_term(found, Random(seed))
+        value = call(text, state)
+        assert value.shape == (N,) and value.is_floating_point() and torch.isfinite(value).all(), text
+
+
+def test_without_the_state_there_are_no_new_terms():
+    """The reward of Ant's unshaped baseline is the difference of two inputs: there is nothing else to change."""
+    assert EvolveProposer(REWARD, None, 7, ["unshaped"]).propose(start("Ant"), 1, 8) == []
+
+
+@pytest.mark.slow
+def test_search_finds_the_terms_that_a_fitness_asks_for():
+    """The fitness is the correlation with a reward of three terms, of which the start has one.
+
+    Measured: 0.59 at the start, 0.66 to 0.95 after six rounds with seeds 7 to 14; 0.72, 0.66, 0.77 and 0.69 here.
+    """
+    keys = state_of("Ant")
+    states = tensors(keys, seed=1)
+    wanted = states["potentials"] - states["prev_potentials"] + 2.0 * states["up_vec"][:, 2]
+    wanted = wanted - 2.0 * states["dof_vel"].square().mean(dim=-1)
+
+    def fitness(text):
+        return torch.corrcoef(torch.stack((call(text, states), wanted)))[0, 1].nan_to_num().item()
+
+    def search(seed):
+        archive, proposer = start("Ant"), EvolveProposer(REWARD, None, seed, ["unshaped"], state=keys)
+        for number in range(1, 7):
+            proposals = proposer.propose(archive, number, 16)
+            archive.attempts += attempts(proposals, number, [fitness(p.source) for p in proposals])
+        return archive.best().fitness
+
+    first = fitness(start("Ant").baselines["unshaped"].source)
+    gains = [search(seed) - first for seed in range(7, 11)]
+    assert min(gains) > 0.05 and sum(gains) / len(gains) > 0.1, gains
+
+
+# proposals
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", FEW_TASKS)
+def test_proposals_pass_the_check(task):
+    proposals = EvolveProposer(seed=1, state=state_of(task)).propose(with_shipped(task), 2, 30)
+    proposals += EvolveProposer(REWARD, None, 7, ["unshaped"], state=state_of(task)).propose(start(task), 1, 10)
+    assert len(proposals) == 40 and any("of the state" in p.origin for p in proposals)
     cfg = compose_config(task, ["num_envs_per_candidate=8", "compile_shapers=false"])
     cfg = cfg.model_copy(update=dict(zip(("sim", "device"), pick_simulator("mujoco_cpu", "cpu"))))
-    passed, failed = prepare(RunSpec.of(cfg, [CandidateSource(p.name, f"{p.name}.py", p.source) for p in made]))
-    assert len(passed) >= 36, {name: str(error) for name, error in failed.items()}
+    files = [CandidateSource(f"{p.name}_{k}", f"{k}.py", p.source) for k, p in enumerate(proposals)]
+    passed, failed = prepare(RunSpec.of(cfg, files))
+    assert len(passed) >= 37, {name: str(error) for name, error in failed.items()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", FEW_TASKS)
 def test_proposals_are_new_and_have_known_parents(task):
     archive = with_shipped(task)
-    known = {Genome(a.source, SHAPER_TYPES).fingerprint() for a in [*archive.attempts, *archive.baselines.values()]}
-    for proposal in EvolveProposer(seed=2).propose(archive, 3, 60):
-        fingerprint = Genome(proposal.source, SHAPER_TYPES).fingerprint()
+    known = {source(a.source).fingerprint() for a in [*archive.attempts, *archive.baselines.values()]}
+    for proposal in EvolveProposer(seed=2).propose(archive, 3, 20):
+        fingerprint = source(proposal.source).fingerprint()
         assert fingerprint not in known
         known.add(fingerprint)
-        told = ast.get_docstring(ast.parse(proposal.source))
-        assert told and " ".join(told.split()) == f"{proposal.name}, evolved from {proposal.origin}."
+        docstring = ast.get_docstring(ast.parse(proposal.source))
+        assert docstring and " ".join(docstring.split()) == f"{proposal.name}, evolved from {proposal.origin}."
         assert proposal.origin.startswith(" and ".join(proposal.parents) + ": ")
         assert 1 <= len(proposal.parents) <= 2 and all(archive.find(parent) for parent in proposal.parents)
 
 
-@pytest.mark.slow
+def two_attempts():
+    tried = [Attempt("r1_00", 1, GOOD, fitness=0.9), Attempt("r1_01", 1, GOOD.replace("0.3", "0.1"), fitness=0.2)]
+    return Archive(tried, baselines("Cartpole", human=0.5, unshaped=0.1))
+
+
 def test_elites_are_the_first_parents_of_a_round():
-    archive = Archive(
-        [Attempt("r1_00", 1, GOOD, fitness=0.9), Attempt("r1_01", 1, GOOD.replace("0.3", "0.1"), fitness=0.2)],
-        baselines("Cartpole", human=0.5, unshaped=0.1),
-    )
-    made = EvolveProposer(["compute_reward"]).propose(archive, 2, 40)
-    assert [p.name for p in made] == [f"r2_{k:02d}" for k in range(40)]
-    assert all(p.parents[0] == "r1_00" for p in made[:10])
-    first = [p.parents[0] for p in made[10:]]
+    proposals = EvolveProposer(REWARD).propose(two_attempts(), 2, 40)
+    assert [p.name for p in proposals] == [f"r2_{k:02d}" for k in range(40)]
+    assert all(p.parents[0] == "r1_00" for p in proposals[:10])
+    first = [p.parents[0] for p in proposals[10:]]
     assert first.count("r1_00") > first.count("r1_01") + first.count("unshaped")
 
 
 def test_parents_are_drawn_uniformly_without_selection():
-    archive = Archive(
-        [Attempt("r1_00", 1, GOOD, fitness=0.9), Attempt("r1_01", 1, GOOD.replace("0.3", "0.1"), fitness=0.2)],
-        baselines("Cartpole", human=0.5, unshaped=0.1),
-    )
-    drawn = EvolveProposer(["compute_reward"], baselines=["unshaped"], selection=False).propose(archive, 2, 300)
-    first = [proposal.parents[0] for proposal in drawn]
+    proposer = EvolveProposer(REWARD, baselines=["unshaped"], selection=False)
+    proposals = proposer.propose(two_attempts(), 2, 300)
+    first = [proposal.parents[0] for proposal in proposals]
     assert set(first) == {"r1_00", "r1_01", "unshaped"}
     for name in set(first):
-        assert 70 <= first.count(name) <= 130  # 100 is expected; the standard deviation is 8
-    assert not any("human" in proposal.parents for proposal in drawn)
+        assert 65 <= first.count(name) <= 135  # 100 is expected; the standard deviation is 8
+    assert not any("human" in proposal.parents for proposal in proposals)
 
 
-@pytest.mark.slow
 def test_unmeasured_attempts_are_not_parents():
     bad = [
         Attempt("r1_00", 1, GOOD, status="failed", fitness=0.99),
@@ -107,7 +370,7 @@ def test_unmeasured_attempts_are_not_parents():
         Attempt("r1_04", 1, "def compute_reward(:", fitness=2.0),
         Attempt("r1_05", 1, "for k in range(3):\n    x = k\n" + GOOD, fitness=3.0),
     ]
-    for proposal in EvolveProposer(["compute_reward"]).propose(Archive(bad, baselines("Cartpole", human=0.5)), 2, 40):
+    for proposal in EvolveProposer(REWARD).propose(Archive(bad, baselines("Cartpole", human=0.5)), 2, 20):
         assert set(proposal.parents) <= {"human", "unshaped"}
 
 
@@ -115,13 +378,13 @@ def test_candidate_with_one_good_seed_ranks_below_one_with_several():
     lucky = Attempt("r2_00", 2, GOOD, fitness=0.95, by_seed={3: 0.95})
     proven = Attempt("r1_00", 1, GOOD.replace("0.3", "0.4"), fitness=0.9, by_seed={0: 0.9, 1: 0.95, 2: 0.85})
     rest = [Attempt(f"r1_{k:02d}", 1, GOOD.replace("0.3", f"1.{k}"), fitness=0.1, by_seed={0: 0.1}) for k in (1, 2, 3)]
-    made = EvolveProposer(["compute_reward"]).propose(Archive([proven, *rest, lucky], baselines("Cartpole")), 3, 4)
-    assert made[0].parents[0] == "r1_00"
+    proposals = EvolveProposer(REWARD).propose(Archive([proven, *rest, lucky], baselines("Cartpole")), 3, 4)
+    assert proposals[0].parents[0] == "r1_00"
 
 
 def test_human_baseline_is_first_without_measurements():
-    made = EvolveProposer(["compute_reward"]).propose(Archive([], baselines("Cartpole")), 1, 8)
-    assert [p.parents[0] for p in made[:2]] == ["human", "human"]
+    proposals = EvolveProposer(REWARD).propose(Archive([], baselines("Cartpole")), 1, 8)
+    assert [p.parents[0] for p in proposals[:2]] == ["human", "human"]
 
 
 def test_only_requested_functions_are_proposed():
@@ -131,64 +394,57 @@ def test_only_requested_functions_are_proposed():
         assert "ACTION_DIM" not in proposal.source
 
 
-def told(archive, seed=0, round=4, count=12):
+def described(archive, seed=0, round=4, count=12):
     return [(p.name, p.source, p.parents, p.origin) for p in EvolveProposer(seed=seed).propose(archive, round, count)]
 
 
-@pytest.mark.slow
 def test_proposals_depend_only_on_archive_round_and_seed():
     archive = with_shipped("Ant")
-    first = told(archive)
-    assert told(archive) == first
-    assert told(archive, count=6)[3:] == first[3:6]  # what is no elite does not depend on how many are asked
-    assert told(archive, seed=1) != first
-    assert [source for _, source, *_ in told(archive, round=5)] != [source for _, source, *_ in first]
+    first = described(archive)
+    assert described(archive) == first
+    assert described(archive, count=6)[3:] == first[3:6]  # what is no elite does not depend on how many are asked
+    assert described(archive, seed=1) != first
+    assert [text for _, text, *_ in described(archive, round=5)] != [text for _, text, *_ in first]
 
 
 @pytest.mark.slow
 def test_proposals_are_independent_of_the_hash_seed():
     script = (
         "import json, sys\nsys.path[:0] = ['tests/fakes', 'tests/search']\n"
-        "from test_evolve import told, with_shipped\nprint(json.dumps(told(with_shipped('Anymal'))))"
+        "from test_evolve import described, with_shipped\nprint(json.dumps(described(with_shipped('Anymal'))))"
     )
     root = project_folder("user_functions").parent
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=root,
-        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout) == json.loads(json.dumps(told(with_shipped("Anymal"))))
+    env = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == json.loads(json.dumps(described(with_shipped("Anymal"))))
 
 
 def test_repair_is_another_variant_of_the_same_parent():
     archive, proposer = with_shipped("Cartpole"), EvolveProposer()
-    made = proposer.propose(archive, 2, 6)
-    again = proposer.repair(archive, [(p, "f.py:1: raised") for p in made])
-    known = {p.source.split("\n", 3)[-1] for p in made}
-    for before, after in zip(made, again):
+    proposals = proposer.propose(archive, 2, 6)
+    again = proposer.repair(archive, [(p, "f.py:1: raised") for p in proposals])
+    codes = {p.source.split("\n", 3)[-1] for p in proposals}
+    for before, after in zip(proposals, again):
         assert after is not None and after.name == before.name and after.parents[0] == before.parents[0]
-        assert after.source.split("\n", 3)[-1] not in known
-    assert proposer.repair(archive, [(p, "f.py:1: raised") for p in made]) == again
+        assert after.source.split("\n", 3)[-1] not in codes
+    assert proposer.repair(archive, [(p, "f.py:1: raised") for p in proposals]) == again
 
 
 def test_repair_without_a_known_parent_starts_from_a_baseline():
     lost = Proposal("r1_00", "import os", ("gone",))
-    (mended,) = EvolveProposer(["compute_reward"]).repair(Archive([], baselines("Cartpole")), [(lost, "not allowed")])
-    assert mended is not None and set(mended.parents) <= {"human", "unshaped"}
+    (repaired,) = EvolveProposer(REWARD).repair(Archive([], baselines("Cartpole")), [(lost, "not allowed")])
+    assert repaired is not None and set(repaired.parents) <= {"human", "unshaped"}
 
 
 def test_start_candidates_are_the_first_proposals():
-    proposer = EvolveProposer(
-        ["compute_reward"], {"mine": GOOD, "layout": f'"""Hm."""\n{GOOD}', "b": GOOD + "\n\nX = 1\n"}
-    )
-    made = proposer.propose(Archive([], baselines("Cartpole")), 1, 5)
-    assert made[0].origin == "start: mine" and made[0].parents == ()
-    assert [p.origin.startswith("start") for p in made] == [True, False, False, False, False]
-    assert "0.3 * torch.abs(pole_angle)" in made[0].source
-    later = proposer.propose(Archive(attempts(made, 1, [0.9] * 5), baselines("Cartpole")), 2, 5)
+    starts = {"mine": GOOD, "layout": f'"""Hm."""\n{GOOD}', "b": GOOD + "\n\nX = 1\n"}
+    proposer = EvolveProposer(REWARD, starts)
+    proposals = proposer.propose(Archive([], baselines("Cartpole")), 1, 5)
+    assert proposals[0].origin == "start: mine" and proposals[0].parents == ()
+    assert [p.origin.startswith("start") for p in proposals] == [True, False, False, False, False]
+    assert "0.3 * torch.abs(pole_angle)" in proposals[0].source
+    later = proposer.propose(Archive(attempts(proposals, 1, [0.9] * 5), baselines("Cartpole")), 2, 5)
     assert not any(p.origin.startswith("start") for p in later)
 
 
@@ -196,21 +452,21 @@ def test_failed_start_is_varied_without_alternatives():
     torque = "def compute_torque(actions):\n    return 2.0 * actions\n"
     proposer = EvolveProposer(["compute_torque"], {"mine": torque})
     failed = Attempt("r1_00", 1, torque, status="failed", error="mine.py:1: out of luck")
-    made = proposer.propose(Archive([failed], baselines("Anymal")), 2, 3)
-    assert len(made) == 3 and all(p.parents == ("mine",) for p in made)
+    proposals = proposer.propose(Archive([failed], baselines("Anymal")), 2, 3)
+    assert len(proposals) == 3 and all(p.parents == ("mine",) for p in proposals)
 
 
 @pytest.mark.parametrize(
-    "source, message",
+    "text, message",
     [
         ("def compute_reward(:", "cannot start from mine: does not parse: line 1: "),
         ("x = 1", "cannot start from mine: it defines none of compute_reward"),
         ("if True:\n    x = 1", "cannot start from mine: line 1: If at the top level"),
     ],
 )
-def test_start_that_cannot_be_changed_is_refused(source, message):
+def test_start_that_cannot_be_changed_is_refused(text, message):
     with pytest.raises(UserError, match=message):
-        EvolveProposer(["compute_reward"], {"mine": source})
+        EvolveProposer(REWARD, {"mine": text})
 
 
 def test_missing_function_in_both_baselines_is_refused():
@@ -219,28 +475,28 @@ def test_missing_function_in_both_baselines_is_refused():
 
 
 def test_small_search_space_is_exhausted():
-    tiny = Attempt("human", 0, "def compute_terminal(x):\n    return (x > y) | (x < z)\n", fitness=0.0)
-    archive = Archive([], {"human": Attempt("human", 0, "def compute_dof_target(x):\n    return x\n", fitness=0.0)})
-    assert EvolveProposer(["compute_dof_target"]).propose(archive, 1, 5) == []
-    assert len(EvolveProposer(["compute_terminal"]).propose(Archive([], {"human": tiny}), 1, 30)) == 30
+    for body, count in (("(x > y) | (x < z)", 0), ("3 + x", 8)):
+        human = Attempt("human", 0, f"def compute_terminal(x):\n    return {body}\n", fitness=0.0)
+        proposals = EvolveProposer(["compute_terminal"]).propose(Archive([], {"human": human}), 1, 30)
+        assert len(proposals) >= count and (count or not proposals)
 
 
 @pytest.mark.slow
 def test_evolution_improves_its_start(tmp_path):
     """A badly scaled action: 1 is 4 N instead of 400 N. Both baselines fail; evolution increases the scale.
 
-    Measured: the better baseline has a fitness of 0.18, the best of four rounds 1.0.
+    Measured: the better baseline has a fitness of 0.23, the best of three rounds 0.53, of four 0.61.
     """
     proposer, archive = EvolveProposer(["compute_torque"]), Archive([], baselines("Cartpole"))
     for round in (1, 2, 3, 4):
-        made = proposer.propose(archive, round, 8)
+        proposals = proposer.propose(archive, round, 8)
         result = evaluate(
             "Cartpole",
-            {p.name: p.source for p in made},
+            {p.name: p.source for p in proposals},
             shaper_types=["compute_torque"],
             overrides={
                 "evaluation.num_envs": 8, "evaluation.final_episodes": 8, "evaluation.points": 1,
-                "task.env.maxEffort": 4, "task.env.episodeLength": 250,
+                "task.env.maxEffort": 4, "task.env.episodeLength": 200,
             },
             num_envs_per_candidate=32,
             learning_iterations=12,
@@ -249,13 +505,9 @@ def test_evolution_improves_its_start(tmp_path):
             output_dir=tmp_path / f"run{round}",
         )  # fmt: skip
         fitness = result.results.set_index("candidate")["fitness"]
-        archive.attempts += attempts(made, round, [fitness[p.name] for p in made])
+        archive.attempts += attempts(proposals, round, [fitness[p.name] for p in proposals])
         archive.baselines = baselines("Cartpole", human=fitness["human"], unshaped=fitness["unshaped"])
-    best = archive.best()
-    start = max(b.fitness for b in archive.baselines.values())
-    assert best.round > 1
-    assert best.fitness > 2 * start and best.fitness > start + 0.1, (best.fitness, start)
-    functions = {"torch": torch}
-    exec(best.source, functions)
-    force = functions["compute_torque"](torch.ones(1, 1), 4.0)[0, 0].item()
+    best, first = archive.best(), max(b.fitness for b in archive.baselines.values())
+    assert best.fitness > 2 * first and best.fitness > first + 0.1, (best.fitness, first)
+    force = call(best.source, {"actions": torch.ones(1, 1), "max_push_effort": 4.0}, "compute_torque")[0, 0].item()
     assert force > 10.0  # it found what was wrong

@@ -5,11 +5,10 @@ import math
 import pytest
 from search_fakes import random_archive, source
 
-from envcoder_bench.report.points import Point
-from envcoder_bench.search import records
-from envcoder_bench.search.attempt_words import explain, history_line, idea, summary, training_course
-from envcoder_bench.search.feedback import feedback
-from envcoder_bench.search.records import Archive, Attempt
+from envcoder_bench.report.logs import Point
+from envcoder_bench.search import archive as records
+from envcoder_bench.search.archive import Archive, Attempt
+from envcoder_bench.search.prompt.feedback import explain, feedback, history_line, idea, summary, training_course
 
 
 def attempt(name, fitness, **known):

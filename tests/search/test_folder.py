@@ -7,9 +7,9 @@ import pytest
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.search.archive import FAILED_AT_LOAD, Archive, Attempt, Proposal
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import Usage
-from envcoder_bench.search.records import FAILED_AT_LOAD, Archive, Attempt, Proposal
 
 
 def make(tmp_path, **files):
@@ -50,7 +50,7 @@ def test_best_is_written_to_a_file(tmp_path):
     folder.write_archive(archive)
     assert folder.best.read_text() == "good"
     assert folder.read_archive() == archive
-    folder.archive.write_text("{}")
+    folder.archive.write_text("[]")
     with pytest.raises(UserError, match=r"archive\.json: not a search's archive"):
         folder.read_archive()
 

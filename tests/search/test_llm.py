@@ -7,28 +7,27 @@ import pytest
 from search_fakes import random_archive, source
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.search.archive import Archive, Proposal
 from envcoder_bench.search.llm import LLMProposer, Sampling
-from envcoder_bench.search.prompt import Prompts, load_templates
+from envcoder_bench.search.prompt.prompts import Prompts, load_templates
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, ProviderError, Reply, max_input_tokens
 from envcoder_bench.search.providers.budget import Budget
-from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.providers.transcript import Transcript
-from envcoder_bench.search.records import Archive, Proposal
 
 
 class Model:
     """Answers with what a function makes of the request; keeps all requests."""
 
-    name, model, default_output_tokens, recorded = "fake:m", "m", 100, True
+    name, model, default_output_tokens, max_replies = "fake:m", "m", 100, 1
 
     def __init__(self, answer):
         self.answer, self.requests, self.lock = answer, [], threading.Lock()
 
-    def complete(self, request):
+    def complete(self, request, count=1):
         with self.lock:
             self.requests.append(request)
         text = self.answer(request)
-        return text if isinstance(text, Reply) else Reply(text, 10, 5, 0.25)
+        return [text if isinstance(text, Reply) else Reply(text, 10, 5, 0.25)]
 
 
 def fenced(request):
@@ -58,23 +57,18 @@ def test_samples_of_a_round_share_their_prompt(tmp_path):
     assert (llm.usage.requests, llm.usage.input_tokens, llm.usage.output_tokens, llm.usage.cost) == (3, 30, 15, 0.75)
 
 
-def test_samples_share_a_request_up_to_the_limit(tmp_path):
-    class Several(Model):
-        max_replies = 16
+@pytest.mark.parametrize("together, counts", [(16, [4]), (2, [2, 2]), (1, [1, 1, 1, 1])])
+def test_samples_share_a_request_up_to_the_limit(together, counts, tmp_path):
+    llm, model = proposer(fenced, tmp_path, replies_per_request=together)
+    model.max_replies, one, seen = 16, model.complete, []
 
-        def complete_several(self, request, count):
-            return [self.complete(replace(request, label=f"r1_{k:02d}")) for k in range(count)]
+    def complete(request, count=1):
+        seen.append(count)
+        return [one(replace(request, label=f"r1_{k:02d}"))[0] for k in range(count)]
 
-    for together, asked in ((16, 1), (2, 2), (1, 0)):
-        model = Several(fenced)
-        (tmp_path / str(together)).mkdir()
-        counts, several = [], model.complete_several
-        model.complete_several = lambda request, count, c=counts, s=several: c.append(count) or s(request, count)
-        prompts = Prompts(load_templates(), "the system", 4, 20_000)
-        transcript = Transcript(tmp_path / str(together) / "transcript.jsonl", {})
-        llm = LLMProposer(model, transcript, Budget(), prompts, Sampling(replies_per_request=together))
-        assert len(llm.propose(Archive(), 1, 4)) == 4 and len(counts) == asked
-        assert llm.usage.requests == 4
+    model.complete = complete
+    assert len(llm.propose(Archive(), 1, 4)) == 4 and seen == counts
+    assert llm.usage.requests == 4
 
 
 def test_proposals_are_repeated_from_the_transcript(tmp_path):
@@ -124,8 +118,7 @@ def test_reply_without_code_is_repaired_with_the_question_and_what_it_lacks(tmp_
         (Reply("x" * 1_000_001), "the reply has 1,000,001 characters, more than 1,000,000 (asked 3 times)", ""),
     ],
 )
-def test_errors_of_servers_are_notes_for_the_user(reply, error, note, tmp_path, monkeypatch):
-    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+def test_errors_of_servers_are_notes_for_the_user(reply, error, note, tmp_path):
     llm, model = proposer(lambda r: reply, tmp_path)
     (lost,) = llm.propose(Archive(), 1, 1)
     assert (lost.source, lost.error, lost.reply) == ("", error, "") and note in lost.note and len(model.requests) == 3
@@ -208,7 +201,7 @@ def test_lone_surrogates_are_handled(tmp_path):
 
 def test_model_without_answers_is_reported(tmp_path):
     def fail(request):
-        raise ProviderError("server", "no luck", again=False)
+        raise ProviderError("no luck")
 
     llm, _ = proposer(fail, tmp_path)
     with pytest.raises(UserError, match="no request was answered: no luck"):

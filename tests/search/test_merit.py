@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from envcoder_bench.search import records
+from envcoder_bench.search import archive as records
+from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
-from envcoder_bench.search.feedback import feedback
 from envcoder_bench.search.folder import SearchFolder
 from envcoder_bench.search.merit import levels
-from envcoder_bench.search.records import Archive, Attempt
+from envcoder_bench.search.prompt.feedback import feedback
 from envcoder_bench.search.screen import best_so_far
 
 LUCK = {0: 0.043, 1: 0.095, 2: 0.247}  # of the human baseline, with the seeds of three rounds

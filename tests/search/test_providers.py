@@ -1,58 +1,52 @@
-"""The real SDKs against a local server with both protocols, including faults."""
+"""The real SDKs on a transport in this process, including faults."""
 
 import subprocess
 import sys
 from dataclasses import replace
-from email.utils import formatdate
 
 import pytest
-from llm_server import answer, cut_connection, drip, raw, reset, silent, status, truncated
+from fake_llm import answer, drip, no_connection, raw, silent, status, truncated
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.search.providers import transport
-from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, Message, ProviderError, Request
+from envcoder_bench.search.providers import sdk
+from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, Message, Request
+from envcoder_bench.search.providers.budget import price_of, read_prices
 from envcoder_bench.search.providers.choice import kind_of, make_provider
-from envcoder_bench.search.providers.complete import Retry, complete_all
-from envcoder_bench.search.providers.prices import price_of, read_prices
-from envcoder_bench.search.providers.secrets import hiding, login_of, without_login
+from envcoder_bench.search.providers.complete import complete_all
+from envcoder_bench.search.providers.sdk import hiding, login_of, without_login
 from envcoder_bench.search.providers.transcript import Transcript, read_records
-
-pytestmark = pytest.mark.slow  # the providers' own SDKs against a server of this machine
 
 MODELS = ("openai:m", "anthropic:m")
 LOGIN = raw(b"<html>\n<head><title>Sign in &amp; go on</title></head></html>", 200, "text/html; charset=utf-8")
 REQUEST = Request("You write rewards.", (Message("user", "Make it run"),), temperature=0.7, label="r1_00")
+both = pytest.mark.parametrize("llm", MODELS)
 
 
-def make(llm, server, timeout=20.0):
-    base_url = server.root + ("/v1" if llm.startswith("openai") else "")
-    return make_provider(llm, base_url, timeout)
+def make(llm, server, timeout=20.0, notify=print):
+    return make_provider(llm, server.root + ("/v1" if llm.startswith("openai") else ""), timeout, notify)
 
 
 def ask(provider, tmp_path, requests=(REQUEST,), **options):
-    waits = []
+    """Replies, and the records of the transcript."""
     transcript = Transcript(tmp_path / "transcript.jsonl", {})
-    replies = complete_all(provider, requests, transcript, sleep=waits.append, **options)
-    return replies, waits, read_records(transcript.path)[0][1:]
+    return complete_all(provider, requests, transcript, **options), read_records(transcript.path)[0][1:]
 
 
-@pytest.mark.parametrize("llm", MODELS)
+@both
 def test_reply_has_text_and_token_counts(llm, server):
-    reply = make(llm, server).complete(REQUEST)
+    (reply,) = make(llm, server).complete(REQUEST)
     assert "def compute_reward" in reply.text and "hm" not in reply.text
     assert (reply.input_tokens, reply.output_tokens, reply.finish, reply.error) == (100, 20, STOP, "")
     (body,) = server.bodies
-    assert body["model"] == "m" and body["max_tokens"] > 0
-    assert body["temperature"] == 0.7
-    system = {"role": "system", "content": "You write rewards."}
-    user = {"role": "user", "content": "Make it run"}
+    assert (body["model"], body["temperature"]) == ("m", 0.7) and body["max_tokens"] > 0
+    system, user = ({"role": "system", "content": REQUEST.system}, {"role": "user", "content": "Make it run"})
     if llm == "openai:m":
         assert body["path"] == "/v1/chat/completions" and body["messages"] == [system, user]
     else:
         assert body["path"] == "/v1/messages" and body["messages"] == [user] and body["system"] == system["content"]
 
 
-@pytest.mark.parametrize("llm", MODELS)
+@both
 def test_conversation_is_sent_without_an_empty_system_prompt(llm, server):
     turns = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
     make(llm, server).complete(Request("", turns, max_output_tokens=77))
@@ -61,65 +55,65 @@ def test_conversation_is_sent_without_an_empty_system_prompt(llm, server):
     assert "system" not in body and body["max_tokens"] == 77 and "temperature" not in body
 
 
-@pytest.mark.parametrize("llm", MODELS)
+@both
 @pytest.mark.parametrize(
-    ("fault", "kind"),
+    ("fault", "message"),
     [
-        (status(429), "rate_limit"),
-        (status(500), "server"),
-        (status(529, "overloaded"), "server"),
-        (status(408), "server"),
-        (truncated, "malformed"),
-        (raw(b"<html>busy</html>"), "malformed"),
-        (raw(b""), "malformed"),
-        (raw(b"busy", 200, "text/plain"), "malformed"),
-        (raw(b"<html><title>Bad gateway</title></html>", 502, "text/html"), "server"),
-        (cut_connection, "connection"),
-        (reset, "connection"),
-        (raw({"error": {"message": "upstream is gone"}}), "malformed"),
-        (answer(drop=("choices", "content")), "malformed"),
+        (status(429), "429: no luck"),
+        (status(500), "500: no luck"),
+        (status(529, "overloaded"), "529: overloaded"),
+        (status(408), "408: no luck"),
+        (truncated, "cannot be read"),
+        (raw(b"<html>busy</html>"), "a web page"),
+        (raw(b""), "it is empty"),
+        (raw(b"busy", 200, "text/plain"), "busy"),
+        (raw(b"<html><title>Bad gateway</title></html>", 502, "text/html"), 'a web page ("Bad gateway")'),
+        (no_connection, "nobody listens"),
+        (silent, "no reply within 20 s (--reply_timeout)"),
     ],
 )
-def test_failures_are_retried_and_recorded(llm, fault, kind, server, tmp_path):
+def test_failures_are_sent_again_and_told(llm, fault, message, server, tmp_path):
     server.script.extend([fault, fault])
-    (reply,), waits, records = ask(make(llm, server), tmp_path)
+    lines = []
+    (reply,), records = ask(make(llm, server, notify=lines.append), tmp_path)
     assert reply.finish == STOP and reply.error == "" and len(server.bodies) == 3
-    assert [record["type"] for record in records] == ["failure", "failure", "reply"]
-    assert [record["kind"] for record in records[:2]] == [kind, kind]
-    assert all(record["label"] == "r1_00" and "\n" not in record["message"] for record in records[:2])
-    assert len(waits) == 2 and 0 < waits[0] <= 1 < waits[1] * 2 <= 4
+    assert [record["type"] for record in records] == ["reply"]
+    assert len(lines) == 2 and all(message in line and llm in line and "\n" not in line for line in lines)
+    assert len(server.waits) == 2 and 0 < server.waits[0] <= 1 and server.waits[1] <= 2
 
 
-@pytest.mark.parametrize("llm", MODELS)
+@both
 @pytest.mark.parametrize(
     "body",
     [
+        {"error": {"message": "upstream is gone"}},
         {"choices": None, "content": None},
         {"choices": None, "content": 3},
         {"choices": [None], "content": [None]},
         {"choices": [{}], "content": [{"type": "text"}]},
-        {"choices": [{"message": None, "finish_reason": "stop"}], "content": "text"},
         {"choices": [{"message": {"content": [1]}, "finish_reason": "stop"}], "content": {"type": "text"}},
         {"choices": "x", "content": [["text"]]},
         [],
         None,
         "text",
-        7,
     ],
 )
-def test_incomplete_replies_are_handled(llm, body, server, tmp_path):
+def test_incomplete_replies_are_asked_for_again(llm, body, server, tmp_path):
     server.script.append(raw(body))
-    (reply,), waits, records = ask(make(llm, server), tmp_path)
-    assert reply.finish == STOP and len(waits) == 1 and records[0]["kind"] == "malformed"
+    (reply,), records = ask(make(llm, server), tmp_path)
+    assert reply.finish == STOP and len(server.bodies) == 2 and len(records) == 1
+    server.script.extend([raw(body)] * 9)
+    (reply,), _ = ask(make(llm, server), tmp_path, [replace(REQUEST, sample=1)])
+    assert reply.finish == ERROR and "cannot be read" in reply.error and len(server.bodies) == 5
 
 
-@pytest.mark.parametrize("llm", MODELS)
+@both
 @pytest.mark.parametrize("counts", [None, {}, {"prompt_tokens": "7", "input_tokens": -7, "output_tokens": None}])
 def test_missing_token_counts_are_upper_bounds(llm, counts, server):
-    said = {"content": "12345", "role": "assistant"}
-    body = {"choices": [{"message": said, "finish_reason": "stop"}], "usage": counts}
-    server.script.append(raw({**body, "content": [{"type": "text", "text": "12345"}], "stop_reason": "end_turn"}))
-    reply = make(llm, server).complete(REQUEST)
+    choice = {"message": {"content": "12345", "role": "assistant"}, "finish_reason": "stop"}
+    body = {"choices": [choice], "usage": counts, "content": [{"type": "text", "text": "12345"}]}
+    server.script.append(raw({**body, "stop_reason": "end_turn"}))
+    (reply,) = make(llm, server).complete(REQUEST)
     assert len("You write rewards.Make it run") <= reply.input_tokens <= 200 and reply.output_tokens == 5
 
 
@@ -127,79 +121,51 @@ def test_password_is_not_part_of_the_name(server):
     assert make_provider("openai:m", "http://me:secret@localhost:1/v1").name == "openai:m@http://localhost:1/v1"
 
 
-@pytest.mark.parametrize("llm", MODELS)
-def test_timeouts_have_fewer_retries(llm, server, tmp_path):
-    server.script.extend([silent] * 4)
-    retry = Retry(timeouts=2)
-    (reply,), waits, _ = ask(make(llm, server, timeout=0.2), tmp_path, retry=retry)
-    assert reply.finish == ERROR and len(waits) == 1 and len(server.bodies) == 2
+@both
+def test_timeouts_are_sent_three_times(llm, server, tmp_path):
+    server.script.extend([silent] * 9)
+    (reply,), _ = ask(make(llm, server, timeout=0.2), tmp_path)
+    assert reply.finish == ERROR and len(server.bodies) == sdk.TIMEOUTS == 3
+    assert "no reply within 0.2 s (--reply_timeout) (tried 3 times)" in reply.error
 
 
-@pytest.mark.parametrize("llm", MODELS)
-@pytest.mark.parametrize("slow", [drip, silent])
-def test_slow_reply_times_out(llm, slow, server, tmp_path):
-    server.script.append(slow)
-    (reply,), waits, records = ask(make(llm, server, timeout=0.5), tmp_path)
-    assert reply.finish == STOP and len(waits) == 1 and records[0]["kind"] == "timeout"
-    assert "within 0.5 s" in records[0]["message"]
+@both
+def test_time_limit_is_that_of_the_whole_reply(llm, server, tmp_path):
+    server.script.append(drip)
+    lines = []
+    (reply,), _ = ask(make(llm, server, timeout=0.05, notify=lines.append), tmp_path)
+    assert reply.finish == STOP and "no reply within 0.05 s" in lines[0]
 
 
-@pytest.mark.parametrize("llm", MODELS)
-def test_endless_response_is_not_retried(llm, server, tmp_path, monkeypatch):
-    monkeypatch.setattr(transport, "MAX_BYTES", 1 << 20)
+@both
+def test_endless_response_is_not_sent_again(llm, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(sdk, "MAX_BYTES", 1 << 20)
     server.script.append(answer("x" * (2 << 20)))
-    (reply,), waits, records = ask(make(llm, server), tmp_path)
-    assert reply.finish == ERROR and waits == [] and records[0]["kind"] == "malformed"
-    assert "is too large: it has more than 1 MiB" in reply.error
+    (reply,), _ = ask(make(llm, server), tmp_path)
+    assert reply.finish == ERROR and len(server.bodies) == 1 and "is too large: more than 1 MiB" in reply.error
 
 
-@pytest.mark.parametrize("llm", MODELS)
-@pytest.mark.parametrize(
-    ("headers", "least", "most"),
-    [
-        ([("retry-after", "17")], 17, 18),
-        ([("retry-after-ms", "2500"), ("retry-after", "99")], 2.5, 3.5),
-        ([("retry-after", formatdate(4_000_000_000))], None, None),
-        ([("retry-after", "soon")], 0.5, 1),
-        ([("retry-after", "nan")], 0.5, 1),
-        ([("retry-after", "-5")], 0.5, 1),
-    ],
-)
-def test_retry_after_is_honoured(llm, headers, least, most, server, tmp_path):
-    server.script.append(status(429, headers=headers))
-    (reply,), waits, _ = ask(make(llm, server), tmp_path)
-    if least is None:  # in the year 2096
-        assert reply.finish == ERROR and waits == [] and "asks to wait" in reply.error
-    else:
-        assert reply.finish == STOP and least <= waits[0] <= most
+@both
+def test_servers_say_how_long_to_wait(llm, server, tmp_path):
+    server.script.extend([status(429, headers=[("retry-after", "17")]), status(503, headers=[("retry-after", "soon")])])
+    (reply,), _ = ask(make(llm, server), tmp_path)
+    assert reply.finish == STOP and server.waits[0] == 17 and server.waits[1] <= 2
+    server.script.append(status(500, headers=[("x-should-retry", "false")]))
+    (reply,), _ = ask(make(llm, server), tmp_path, [replace(REQUEST, sample=1)])
+    assert reply.finish == ERROR and len(server.waits) == 2
 
 
-@pytest.mark.parametrize("llm", MODELS)
-def test_retry_after_may_be_a_date(llm, server, monkeypatch):
-    monkeypatch.setattr("time.time", lambda: 1_700_000_000.0)
-    server.script.append(status(503, headers=[("retry-after", formatdate(1_700_000_030, usegmt=True))]))
-    with pytest.raises(ProviderError) as caught:
-        make(llm, server).complete(REQUEST)
-    assert caught.value.retry_after == 30
-
-
-@pytest.mark.parametrize("llm", MODELS)
+@both
 def test_persistent_failure_is_an_error_reply(llm, server, tmp_path):
-    server.script.extend([status(500, "out of order")] * 4)
+    server.script.extend([status(500, "out of order")] * 7)
     requests = [REQUEST, Request("", (Message("user", "b"),), label="r1_01")]
-    replies, waits, records = ask(make(llm, server), tmp_path, requests, retry=Retry(tries=4), concurrency=1)
+    replies, records = ask(make(llm, server), tmp_path, requests, concurrency=1)
     assert [reply.finish for reply in replies] == [ERROR, STOP]
-    assert "out of order" in replies[0].error and "tried 4 times" in replies[0].error
-    assert len(waits) == 3 and sum(record["type"] == "failure" for record in records) == 4
+    assert "out of order (tried 7 times)" in replies[0].error and len(server.bodies) == 8
+    assert [record["reply"]["finish"] for record in records] == [ERROR, STOP]
 
 
-def test_unreachable_server_is_an_error_reply(server, tmp_path):
-    provider = make_provider("openai:m", "http://127.0.0.1:9/v1")  # the discard port: nobody listens
-    (reply,), _, _ = ask(provider, tmp_path, retry=Retry(tries=2))
-    assert reply.finish == ERROR and "no connection to openai:m@http://127.0.0.1:9/v1" in reply.error
-
-
-@pytest.mark.parametrize("llm", MODELS)
+@both
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -207,16 +173,10 @@ def test_unreachable_server_is_an_error_reply(server, tmp_path):
         (status(404, "The model m does not exist"), "no such model or address .The model m does not exist"),
         (status(403, "not in your country"), "403: not in your country"),
         (status(400, "messages: wrong"), "400: messages: wrong"),
-        (status(429, "You exceeded your quota", code="insufficient_quota"), "no credit left"),
+        (status(429, "You exceeded your quota", [("x-should-retry", "false")], code="insufficient_quota"), "no credit"),
         (raw(b"go away", 401), "the key was not accepted .*go away"),
-        (
-            LOGIN,
-            r'answers with a web page \("Sign in & go on"\) instead of a model.s reply: check the address \(--base_url',
-        ),
-        (
-            raw(b"<!DOCTYPE html>\n<p>Welcome", 200),
-            "answers with a web page instead .*whether it requires a login or a proxy",
-        ),
+        (LOGIN, r'a web page \("Sign in & go on"\) instead of a model.s reply: check the address \(--base_url'),
+        (raw(b"<!DOCTYPE html>\n<p>Welcome", 200), "a web page instead .*whether it requires a login or a proxy"),
         (raw(b"<html><title>No</title>", 403, "text/html"), r'403: a web page \("No"\)'),
     ],
 )
@@ -230,7 +190,7 @@ def test_permanent_error_ends_the_search(llm, fault, message, server, tmp_path):
     assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize("llm", MODELS)
+@both
 @pytest.mark.parametrize(
     ("message", "flag"),
     [
@@ -244,33 +204,30 @@ def test_permanent_error_ends_the_search(llm, fault, message, server, tmp_path):
 def test_permanent_error_names_its_flag(llm, message, flag, server, tmp_path):
     server.script.extend([status(400, message)] * 9)
     with pytest.raises(UserError, match=rf"does not accept the request: 400: .* \(see {flag}\)$"):
-        ask(make(llm, server), tmp_path, [REQUEST])
+        ask(make(llm, server), tmp_path)
     assert len(server.bodies) == 1
 
 
 SECRETS = ("sk-abcdefgh", "pass word", "pass%20word", "me:pass", "bWU6cGFzcyB3b3Jk")
 
 
-@pytest.mark.parametrize("llm", MODELS)
+@both
 def test_key_and_login_that_a_server_echoes_are_hidden(llm, server, tmp_path, monkeypatch):
     monkeypatch.setenv(f"{llm.split(':')[0].upper()}_API_KEY", SECRETS[0])
     echo = "x" * 280 + f" key {SECRETS[0]}, login me:pass word, Basic bWU6cGFzcyB3b3Jk of me:pass%20word"
     page = raw(f"<html><title>{echo[250:]}</title></html>".encode(), 200, "text/html")
     url = server.root.replace("//", "//me:pass%20word@") + ("/v1" if llm == "openai:m" else "")
-    faults = [
-        status(500, echo),
-        raw(echo.encode(), 200, "application/json"),
-        answer(f"def compute_reward(x): x\n{echo}"),
-    ]
-    server.script.extend([*faults, status(401, echo), page])
-    provider = make_provider(llm, url)
+    server.script.extend([status(500, echo), raw(echo.encode()), answer(f"def compute_reward(x): x\n{echo}")])
+    server.script.extend([status(401, echo), page])
+    texts = []
+    provider = make_provider(llm, url, notify=texts.append)
     ask(provider, tmp_path)
-    told = [(tmp_path / "transcript.jsonl").read_text(), provider.name]
+    texts += [(tmp_path / "transcript.jsonl").read_text(), provider.name]
     for _ in range(2):
         with pytest.raises(UserError) as caught:
             ask(provider, tmp_path, [replace(REQUEST, sample=1)])
-        told.append(str(caught.value))
-    assert all(secret not in text for text in told for secret in SECRETS) and "[hidden]" in told[0]
+        texts.append(str(caught.value))
+    assert all(secret not in text for text in texts for secret in SECRETS) and "[hidden]" in texts[2]
     assert server.bodies[0]["headers"]["authorization"] == f"Basic {SECRETS[-1]}"  # it is used
 
 
@@ -282,74 +239,60 @@ def test_placeholder_keys_are_not_hidden():
         assert login_of(url) == login and without_login(url) == url.replace(f"{login}@", "", bool(login))
 
 
-@pytest.mark.parametrize("llm", MODELS)
-def test_server_can_forbid_retries(llm, server, tmp_path):
-    server.script.append(status(500, headers=[("x-should-retry", "false")]))
-    (reply,), waits, _ = ask(make(llm, server), tmp_path)
-    assert reply.finish == ERROR and waits == []
-
-
 @pytest.mark.parametrize("llm", ["openai:gpt-6.2-sol", "anthropic:claude-opus-5-5"])
 def test_large_output_limit_is_accepted(llm, server):
-    request = replace(REQUEST, max_output_tokens=128_000)
-    assert make(llm, server, timeout=600.0).complete(request).finish == STOP
-    assert 128_000 in server.bodies[0].values()
+    (reply,) = make(llm, server, timeout=600.0).complete(replace(REQUEST, max_output_tokens=128_000))
+    assert reply.finish == STOP and 128_000 in server.bodies[0].values()
 
 
-@pytest.mark.parametrize("llm", MODELS)
-def test_too_long_prompt_is_not_retried(llm, server, tmp_path):
-    long = status(400, "prompt is too long: 300000 tokens > 200000 maximum", code="context_length_exceeded")
-    server.script.append(long)
-    (reply,), waits, _ = ask(make(llm, server), tmp_path)
-    assert reply.finish == ERROR and "too long" in reply.error and waits == [] and len(server.bodies) == 1
+@both
+def test_too_long_prompt_is_not_sent_again(llm, server, tmp_path):
+    server.script.append(status(400, "prompt is too long: 300000 tokens", code="context_length_exceeded"))
+    (reply,), _ = ask(make(llm, server), tmp_path)
+    assert reply.finish == ERROR and "too long" in reply.error and len(server.bodies) == 1
 
 
-@pytest.mark.parametrize("llm", MODELS)
+@both
 def test_unusable_replies_are_requested_again(llm, server, tmp_path):
-    server.script.extend(
-        [answer("I cannot help.", "content_filter"), answer("Let me think."), answer("def f(): 1", "length")]
-    )
-    (reply,), waits, records = ask(make(llm, server), tmp_path)
+    server.script.extend([answer("I cannot help.", "content_filter"), answer("Let me think.")])
+    server.script.append(answer("def f(): 1", "length"))
+    (reply,), records = ask(make(llm, server), tmp_path)
     assert reply.finish == LENGTH
     assert reply.error.startswith("the reply was cut off after 20 tokens: raise --max_output_tokens, or lower")
     assert reply.error.endswith(" (asked 3 times)")
     assert (reply.input_tokens, reply.output_tokens) == (300, 60)
     assert [record["reply"]["finish"] for record in records] == [REFUSAL, STOP, LENGTH]
-    assert [record["request"]["attempt"] for record in records] == [0, 1, 2] and len(waits) == 2
+    assert [record["request"]["attempt"] for record in records] == [0, 1, 2]
     server.script.append(answer("Once more", "content_filter"))
-    other = Request("", (Message("user", "other"),))
-    (reply,), waits, _ = ask(make(llm, server), tmp_path, [other])
-    assert reply.finish == STOP and "compute_reward" in reply.text and len(waits) == 1 and reply.input_tokens == 200
+    (reply,), _ = ask(make(llm, server), tmp_path, [Request("", (Message("user", "other"),))])
+    assert reply.finish == STOP and "compute_reward" in reply.text and reply.input_tokens == 200
 
 
 def test_openai_refusals_are_recognized(server):
     server.script.append(answer(None, refusal="I will not"))
-    reply = make("openai:m", server).complete(REQUEST)
+    (reply,) = make("openai:m", server).complete(REQUEST)
     assert reply.finish == REFUSAL and "I will not" in reply.error
     server.script.append(status(400, "flagged", code="content_filter"))
-    assert make("openai:m", server).complete(REQUEST).finish == REFUSAL
+    assert make("openai:m", server).complete(REQUEST)[0].finish == REFUSAL
 
 
-def test_content_may_be_a_list_of_parts(server):
+def test_content_may_be_a_list_of_parts_or_nothing(server):
     parts = [{"type": "reasoning", "id": "r"}, {"type": "text", "text": "def compute_reward(x):\n"}, "    return x"]
-    server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": parts}}]}))
-    assert make("openai:m", server).complete(REQUEST).text == "def compute_reward(x):\n    return x"
+    for content, text in ((parts, "def compute_reward(x):\n    return x"), (None, "")):
+        choice = {"index": 0, "finish_reason": "stop", "message": {"content": content}}
+        server.script.append(raw({"choices": [choice]}))
+        (reply,) = make("openai:m", server).complete(REQUEST)
+        assert (reply.text, reply.finish) == (text, STOP)
 
 
 def test_reply_without_choices_is_named_and_its_tokens_count(server, tmp_path):
     server.script.extend([raw({"choices": [], "usage": {"prompt_tokens": 70, "completion_tokens": 7}})] * 3)
-    (reply,), _, records = ask(make("openai:m", server), tmp_path)
-    assert "sent a reply without any choice (asked 3 times)" in reply.error and "list index" not in reply.error
+    (reply,), records = ask(make("openai:m", server), tmp_path)
+    assert "sent a reply without any choice (asked 3 times)" in reply.error
     assert (reply.input_tokens, reply.output_tokens) == (210, 21) and [r["type"] for r in records] == ["reply"] * 3
 
 
-def test_null_reply_has_no_code(server):
-    server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": None}}]}))
-    reply = make("openai:m", server).complete(REQUEST)
-    assert (reply.text, reply.finish) == ("", STOP)
-
-
-@pytest.mark.parametrize("model", ["o1", "o3-mini", "o4-mini-2025-04-16", "gpt-5-mini", "gpt-6.2-sol"])
+@pytest.mark.parametrize("model", ["o1", "o4-mini-2025-04-16", "gpt-6.2-sol"])
 def test_reasoning_models_get_their_own_parameters(model, server):
     make(f"openai:{model}", server).complete(REQUEST)
     (body,) = server.bodies
@@ -363,68 +306,47 @@ def test_temperature_without_effect_is_warned_of_once(server, caplog):
             server.script.append(status(400, "`temperature` is deprecated for this model."))
         for temperature in (0.7, 0.7, 0.7, None):
             provider.complete(replace(REQUEST, temperature=temperature))
-        assert [f"{provider.name} does not support --temperature: 0.7 has no effect"] == caplog.messages
+        assert [f"{provider.name} does not support --temperature: 0.7 has no effect"] == [
+            line for line in caplog.messages if "--temperature" in line
+        ]
+        assert "temperature" not in server.bodies[-1] and "temperature" not in server.bodies[-2]
         caplog.clear()
-        server.script.clear()
 
 
 def test_openai_models_get_max_completion_tokens_and_temperature(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", " sk-1\n")
-    provider = make_provider("gpt-4o")
-    monkeypatch.setattr(provider._client, "base_url", server.root + "/v1")
-    provider.complete(REQUEST)
+    make_provider("gpt-4o").complete(REQUEST)
     (body,) = server.bodies
     assert body["max_completion_tokens"] == 4096 and "max_tokens" not in body and body["temperature"] == 0.7
-    assert body["headers"]["authorization"] == "Bearer sk-1"
-
-
-@pytest.mark.parametrize("llm", MODELS)
-def test_unsupported_parameter_is_left_out(llm, server):
-    provider = make(llm, server)
-    server.script.append(status(400, "`temperature` is deprecated for this model."))
-    assert provider.complete(REQUEST).finish == STOP
-    assert provider.complete(REQUEST).finish == STOP
-    assert ["temperature" in body for body in server.bodies] == [True, False, False]
+    assert body["headers"]["authorization"] == "Bearer sk-1" and body["headers"]["host"] == "api.openai.com"
 
 
 def test_rejected_token_limit_parameter_is_renamed(server):
     provider = make("openai:m", server)
-    server.script.append(
-        status(400, "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'.")
-    )
+    server.script.append(status(400, "Unsupported parameter: 'max_tokens' is not supported."))
     provider.complete(REQUEST)
     provider.complete(REQUEST)
     names = [[name for name in body if name.startswith("max_")] for body in server.bodies]
     assert names == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]
     server.script.extend([status(400, "Unsupported parameters: 'max_tokens', 'max_completion_tokens'")] * 9)
-    with pytest.raises(UserError, match="takes neither"):
+    with pytest.raises(UserError, match="does not take max_completion_tokens, max_tokens"):
         provider.complete(REQUEST)
 
 
 @pytest.mark.parametrize(
     ("llm", "kind"),
     [
-        ("gpt-4-turbo-preview", "openai"),
-        ("gpt-6.2-sol", "openai"),
-        ("o1", "openai"),
-        ("o4-mini", "openai"),
-        ("GPT-4o", "openai"),
-        ("chatgpt-4o-latest", "openai"),
-        ("Claude-Opus-5", "anthropic"),
+        *[(llm, "openai") for llm in ("gpt-4-turbo-preview", "o1", "o4-mini", "GPT-4o", "chatgpt-4o-latest")],
         ("openai:Qwen/Qwen3-8B:free", "openai"),
-        ("claude-opus-5-5", "anthropic"),
-        ("anthropic:x", "anthropic"),
-        ("replay:runs/a:b.jsonl", "replay"),
-        ("evolve", "evolve"),
+        *[(llm, "anthropic") for llm in ("claude-opus-5-5", "Claude-Opus-5", "anthropic:x")],
+        *[("replay:runs/a:b.jsonl", "replay"), ("evolve", "evolve")],
     ],
 )
 def test_kind_of_maps_llm_names_to_providers(llm, kind):
     assert kind_of(llm) == kind
 
 
-@pytest.mark.parametrize(
-    ("llm", "model"), [("GPT-4o", "gpt-4o"), ("chatgpt-4o-latest", "chatgpt-4o-latest"), ("openai:My/GPT", "My/GPT")]
-)
+@pytest.mark.parametrize(("llm", "model"), [("GPT-4o", "gpt-4o"), ("openai:My/GPT", "My/GPT")])
 def test_models_of_openai_have_lower_case(llm, model, server):
     make_provider(llm, f"{server.root}/v1").complete(REQUEST)
     assert server.bodies[0]["model"] == model
@@ -459,11 +381,11 @@ def test_missing_key_is_reported_before_requests(llm, variable, server, monkeypa
 def test_base_url_is_read_from_the_variables_of_the_sdks(server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", server.root + "/v1/")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.root)
-    for llm in ("openai:m", "anthropic:m"):
+    for llm in MODELS:
         provider = make_provider(llm)
         provider.complete(REQUEST)
         assert provider.name.startswith(f"{llm}@{server.root}")
-    assert len(server.bodies) == 2
+    assert {body["headers"]["host"] for body in server.bodies} == {"fake.invalid"}
 
 
 @pytest.mark.parametrize(("llm", "package"), [("gpt-4o", "openai"), ("claude-opus-5", "anthropic")])
@@ -475,10 +397,11 @@ def test_missing_sdk_has_a_remedy(llm, package, server, monkeypatch):
         make_provider(llm)
 
 
+@pytest.mark.smoke
 def test_choosing_a_provider_imports_no_sdk():
     code = """
 import sys
-from envcoder_bench.search.providers import budget, choice, code, complete, replay, transcript
+from envcoder_bench.search.providers import budget, choice, code, complete, transcript
 choice.kind_of("gpt-4o")
 print([name for name in ("openai", "anthropic", "httpx", "httpx2", "torch") if name in sys.modules])
 """
@@ -490,23 +413,12 @@ def test_dated_versions_have_the_price_of_their_model():
     assert price_of("gpt-4o-2024-11-20", prices) is prices["gpt-4o"]
     assert price_of("claude-haiku-4-5-20251001", prices) is prices["claude-haiku-4-5"]
     assert price_of("gpt-4-turbo-preview", prices) is prices["gpt-4-turbo"]
-    assert price_of("gpt-4o-mini-2024-07-18", prices) is prices["gpt-4o-mini"]
     for unknown in ("gpt-5.9", "claude-opus-5-9", "gpt-4o-realtime", "llama3"):
         assert price_of(unknown, prices) is None
     assert all(price.output >= price.input > 0 for price in prices.values())
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "models: 3",
-        "[]",
-        "models: {m: 3}",
-        "models: {m: {input: -1, output: 2}}",
-        "models: {m: {input: .inf, output: 2}}",
-        "{",
-    ],
-)
+@pytest.mark.parametrize("text", ["models: 3", "[]", "models: {m: 3}", "models: {m: {input: -1, output: 2}}", "{"])
 def test_invalid_price_file_is_reported(text, tmp_path):
     path = tmp_path / "prices.yaml"
     path.write_text(text)

@@ -4,16 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from envcoder_bench.report.points import Point
+from envcoder_bench.report.logs import Point
 from envcoder_bench.report.results import FAILED as ROW_FAILED
 from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import screen
-from envcoder_bench.search.attempt_words import history_line, summary
-from envcoder_bench.search.feedback import feedback
-from envcoder_bench.search.folder import Round, SearchFolder
-from envcoder_bench.search.records import (
+from envcoder_bench.search.archive import (
     FAILED,
     FAILED_AT_LOAD,
     NO_CODE,
@@ -24,6 +21,8 @@ from envcoder_bench.search.records import (
     read_archive,
     write_archive,
 )
+from envcoder_bench.search.folder import Round, SearchFolder
+from envcoder_bench.search.prompt.feedback import feedback, history_line, summary
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 
 

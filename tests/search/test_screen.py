@@ -6,10 +6,10 @@ import pytest
 
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.search import screen
+from envcoder_bench.search.archive import FAILED_AT_LOAD, NO_CODE, Archive, Attempt, Proposal
 from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.providers.budget import Spent
-from envcoder_bench.search.records import FAILED_AT_LOAD, NO_CODE, Archive, Attempt, Proposal
 
 
 def test_candidates_are_listed_with_status():

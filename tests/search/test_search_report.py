@@ -7,11 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from envcoder_bench.report.html import text
-from envcoder_bench.search.family import ancestry, family
-from envcoder_bench.search.records import Archive, Attempt
-from envcoder_bench.search.report import write_report
-from envcoder_bench.search.source_diff import diff
+from envcoder_bench.report.page.shell import visible
+from envcoder_bench.search.archive import Archive, Attempt
+from envcoder_bench.search.report import ancestry, diff, family, write_report
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(
@@ -41,7 +39,7 @@ def archive(*attempts, human=0.5):
 
 
 def failed(name, round, error="f.py:3: in compute_reward: raised", parents=("human",)):
-    return Attempt(name, round, "def f(", parents, status="failed_at_load", error=error)
+    return Attempt(name, round, "def f(", parents, status="failed at load", error=error)
 
 
 class Reader(HTMLParser):
@@ -189,11 +187,11 @@ def test_each_candidate_has_its_source_and_a_diff_to_its_parent(tmp_path):
     assert "def compute_terminal" not in words.split("Differences to human")[1].split("Source")[0]  # not its concern
     data = json.loads(words[words.index('{"candidates"') :].split(" /* ")[0])
     assert data["curves"]["metrics"]["fitness"] == {"r1_00": {"mean": [0.5, 0.6]}}
-    assert ("class", "l fault") in reader.attributes
+    assert ("class", "hll") in reader.attributes
 
 
 def test_invisible_characters_are_shown_as_codes():
-    assert text("a\u200bb\x07\n\t<&>\U000e0041") == "a\\u200bb\\u0007\n\t&lt;&amp;&gt;\\U000e0041"
+    assert visible("a\u200bb\x07\n\t<&>\U000e0041") == "a\\u200bb\\u0007\n\t<&>\\U000e0041"
 
 
 @pytest.mark.slow
@@ -262,7 +260,7 @@ def test_invalid_source_is_compared_as_text():
 
 
 def test_report_of_a_loaded_archive_is_identical(tmp_path):
-    from envcoder_bench.search.records import read_archive, write_archive
+    from envcoder_bench.search.archive import read_archive, write_archive
 
     made = archive(Attempt("r1_00", 1, CHILD, ("human",), "x", fitness=0.7), failed("r1_01", 1))
     write_archive(tmp_path / "archive.json", made)

@@ -1,4 +1,4 @@
-"""Values that functions keep between calls in ways that their text does not show."""
+"""Values that functions keep between calls are found by a call."""
 
 import random
 import threading
@@ -161,6 +161,33 @@ def compute_reward(dof_pos):
     return NORM(dof_pos)[:, 0]
 """,
 }
+# (definition, an expression of one number that stores something)
+STORES = {
+    "list": ("SEEN = []", "(SEEN.append(1), len(SEEN))[1]"),
+    "dictionary": ("CACHE = {}", "CACHE.setdefault('x', 2.0)"),
+    "default argument": ("def add(seen=[]):\n    seen.append(1)\n    return len(seen)", "add()"),
+    "global": ("n = 0\ndef add():\n    global n\n    n += 1\n    return n", "add()"),
+    "closure": (
+        "def made():\n    n = 0\n    def add():\n        nonlocal n\n        n += 1\n        return n\n    return add\n"
+        "ADD = made()",
+        "ADD()",
+    ),
+    "tensor in place": ("TOTAL = torch.zeros(1)", "TOTAL.add_(1.0)"),
+    "iterator": ("import itertools\nCOUNT = itertools.count()", "next(COUNT)"),
+    "lru_cache": ("import functools\n@functools.lru_cache(None)\ndef scale(x):\n    return x * 2.0", "scale(1.0)"),
+    "cached property": (
+        "import functools\nclass A:\n    @functools.cached_property\n    def x(self):\n        return 2.0\nOWN = A()",
+        "OWN.x",
+    ),
+    "attribute of a class": (
+        "class A:\n    n = 0\n    @classmethod\n    def add(cls):\n        cls.n += 1\n        return cls.n",
+        "A.add()",
+    ),
+    "attribute of an enumeration": (
+        "import enum\nclass E(enum.Enum):\n    A = 1\ndef keep(x):\n    E.A.last = x\n    return 1.0",
+        "keep(2.0)",
+    ),
+}
 # (definition, a draw of one number)
 GENERATORS = {
     "numpy's generator": ("RNG = np.random.default_rng(0)", "RNG.normal()"),
@@ -198,10 +225,36 @@ GENERATORS = {
 KEEPING.update(
     {
         name: f"{before}\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] * {draw}\n"
-        for name, (before, draw) in GENERATORS.items()
+        for name, (before, draw) in {**STORES, **GENERATORS}.items()
     }
 )
 ORDINARY = {
+    "objects of one call": """
+import functools
+class Builder:
+    def __init__(self):
+        self.terms = {}
+    def add(self, name, x):
+        self.terms[name] = x
+        return self
+    @functools.cached_property
+    def weight(self):
+        return 0.5
+def compute_reward(dof_pos):
+    builder = Builder().add("a", dof_pos[:, 0])
+    parts = [builder.terms["a"] * builder.weight]
+    parts.append(parts[0])
+    return sum(parts)
+""",
+    "a cache that was filled while the file was loaded": """
+import functools
+@functools.lru_cache(None)
+def scale(x):
+    return x * 2.0
+scale(1.0)
+def compute_reward(dof_pos):
+    return dof_pos[:, 0] * scale(1.0)
+""",
     "generators of the process": """
 import random
 from random import gauss, uniform

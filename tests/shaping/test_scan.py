@@ -1,9 +1,11 @@
 import ast
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from envcoder_bench.shaping import redirect
+from envcoder_bench.shaping import scan as scan_module
 from envcoder_bench.shaping.scan import Scan
 
 
@@ -102,125 +104,6 @@ def test_line_of_a_random_call_is_reported():
 @pytest.mark.parametrize(
     "code",
     [
-        "n = 0\ndef f(x):\n    global n\n    n += 1\n    return x",
-        "cache = {}\ndef f(x):\n    cache['x'] = x\n    return x",
-        "history = []\ndef f(x):\n    history.append(x)\n    return x",
-        "def f(x):\n    f.last = x\n    return x",
-        "def f(x, seen=[]):\n    return x",
-        "total = torch.zeros(3)\ndef f(x):\n    total.add_(x)\n    return total",
-        "import itertools\ncount = itertools.count()\ndef f(x): return x * next(count)",
-        "from functools import lru_cache\n@lru_cache(None)\ndef g(): return 1\ndef f(x): return g()",
-        "class A:\n    def step(self, x): self.x = x; return x\na = A()\ndef f(x): return a.step(x)",
-        (
-            "class A:\n    def __init__(self): self.h = []\n    def step(self, x): self.h.append(x)\n"
-            "a = A()\ndef f(x): return a.step(x)"
-        ),
-        "def make():\n    h = []\n    def g(x):\n        h.append(x)\n        return x\n    return g\nf = make()",
-        "def f(x):\n    torch.backends.flag = x\n    return x",
-    ],
-)
-def test_memory_between_calls_is_found(code):
-    assert scan(code).stateful_line("f") is not None
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        (
-            "def f(x):\n    parts = []\n    parts.append(x)\n    y = x.clone()\n    y[:, 0] = 1\n"
-            "    y.mul_(2)\n    return y"
-        ),
-        "SCALE = {'a': 1.0}\ndef f(x): return x * SCALE['a']",
-        "def f(x):\n    terms = {}\n    terms['a'] = x\n    terms.update(b=x)\n    return terms",
-        "def f(x): return torch.relu_(x.clone())",
-        "class Config:\n    scale = 2.0\ndef f(x): return x * Config.scale",
-        (
-            "class A:\n    def __init__(self, w): self.w = w\n"
-            "    def __call__(self, x): return self.w * x\na = A(2)\ndef f(x): return a(x)"
-        ),
-        "log = []\ndef g(x): log.append(x)\ndef f(x): return x",
-        "W = torch.ones(3)\nW.mul_(2)\ndef f(x): return x * W",
-    ],
-)
-def test_no_memory_is_found_in_stateless_code(code):
-    assert scan(code).stateful_line("f") is None
-
-
-BUILDER = """
-class Builder:
-    def __init__(self):
-        self.terms, self.total = {}, 0.0
-    def add(self, name, x):
-        self.terms[name] = x
-        self.total = self.total + x
-        return self
-"""
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        BUILDER + "def f(x):\n    return Builder().add('a', x).total",
-        BUILDER + "class Other(Builder):\n    pass\ndef f(x):\n    b = Other()\n    return b.add('a', x).total",
-        BUILDER + "def g(x):\n    return Builder().add('a', x)\ndef f(x):\n    return g(x).total",
-        BUILDER + "def f(x):\n    return Builder().add('a', x).total\nif __name__ == '__main__':\n    Builder()",
-        "from dataclasses import dataclass, field\n@dataclass\nclass A:\n"
-        "    terms: dict = field(default_factory=dict)\n"
-        "    def add(self, x):\n        self.terms['a'] = x\ndef f(x):\n    a = A()\n    a.add(x)\n"
-        "    return a.terms['a']",
-        "from functools import cached_property\nclass A:\n    @cached_property\n    def x(self): return 3\n"
-        "def f(x): return x * A().x",
-        "def f(x):\n    parts = {}\n    def add(name, y):\n        parts[name] = y\n    add('a', x)\n    return parts",
-        "def f(x):\n    total = 0.0\n    def add(y):\n        nonlocal total\n        total = total + y\n"
-        "    add(x)\n    return total",
-        "W = {'a': 1.0}\ndef f(x):\n    w = W['a']\n    y = w * x\n    return y",
-        "W = {'a': 1.0}\ndef f(x):\n    w = dict(W)\n    w['a'] = 2.0\n    return w['a'] * x",
-        "TERMS = [('a', 1.0)]\ndef f(x):\n    parts = {}\n    for name, w in TERMS:\n        parts[name] = w * x\n"
-        "    return parts",
-    ],
-)
-def test_local_values_are_not_memory(code):
-    assert scan(code).stateful_line("f") is None
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        BUILDER + "b = Builder()\ndef f(x):\n    return b.add('a', x).total",
-        BUILDER + "def make():\n    b = Builder()\n    return lambda x: b.add('a', x).total\nf = make()",
-        BUILDER + "def f(x, b=Builder()):\n    return b.add('a', x).total",
-        BUILDER + "class Holder:\n    b = Builder()\ndef f(x):\n    return Holder.b.add('a', x).total",
-        BUILDER
-        + "def once(c): return c()\nclass Other(Builder): pass\nb = once(Other)\ndef f(x): return b.add('a', x)",
-        BUILDER.replace("class B", "def once(c): return c()\n@once\nclass B") + "def f(x): return Builder.add('a', x)",
-        BUILDER + "class Base:\n    all = []\n    def __init_subclass__(cls): cls.all.append(cls())\n"
-        "class Own(Base, Builder): pass\ndef f(x): return Base.all[0].add('a', x)",
-        BUILDER
-        + "b = eval('Builder()')\ndef f(x): return globals()['b'].add('a', x) if False else Builder().add('a', x)",
-        "from enum import Enum\nclass E(Enum):\n    A = 1\n    def keep(self, x):\n        self.last = x\n"
-        "        return x\n"
-        "def f(x): return E.A.keep(x)",
-        "class A:\n    terms = {}\n    def add(self, x): self.terms['a'] = x\ndef f(x): return A().add(x)",
-        "class A:\n    made = []\n    def __init__(self): self.made.append(self)\ndef f(x): return A()",
-        "CACHE = {}\nclass A:\n    def __init__(self): self.cache = CACHE\n    def add(self, x): self.cache['a'] = x\n"
-        "def f(x): return A().add(x)",
-        "class A:\n    count = 0\n    @classmethod\n    def add(cls): cls.count += 1\ndef f(x): return A.add()",
-        "CACHE = {}\ndef f(x):\n    c = CACHE\n    c['a'] = x\n    return x",
-        "CACHE = {'a': []}\ndef f(x):\n    c = CACHE['a'] if True else None\n    c.append(x)\n    return x",
-        "ALL = [[]]\ndef f(x):\n    for one in ALL:\n        one.append(x)\n    return x",
-        "class A: pass\ndef f(x):\n    a = A\n    a.last = x\n    return x",
-        "def make():\n    h = []\n    def g(x):\n        h.append(x)\n        return x\n    return g\n"
-        "TERMS = [make()]\n"
-        "def f(x): return TERMS[0](x)",
-    ],
-)
-def test_values_that_outlive_a_call_are_memory(code):
-    assert scan(code).stateful_line("f") is not None
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
         "class A:\n    def _a(self, x): return x\n    def run(self, x, name): return getattr(self, '_' + name)(x)\n"
         "def f(x): return A().run(x, 'a')",
         "from dataclasses import fields\ndef f(cfg): return [getattr(cfg, x.name) for x in fields(cfg)]",
@@ -269,3 +152,27 @@ def test_missing_module_has_no_random_calls():
 )
 def test_distributions_are_drawn_from_the_stream(code):
     assert scan(code).random_line("f") is not None and scan(code).generator_line("f") is None
+
+
+MARKS = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
+FILES = sorted(Path(scan_module.__file__).parent.glob("*.py"))
+TRICKY = """
+x: int = -1 if not 1 + 2 < 3 else None
+async def f(a, /, b=[*"c"], *args, d=..., **kw) -> "g":
+    async with open(b"1") as (y, z[0]), q: del y.k
+    match a:
+        case {"u": [1.5, *_]} | str() as w: yield (lambda: 2j)(), f"{a!r:>{b}}"
+class C(B, metaclass=M):
+    @property
+    def p(self): nonlocal_ = {**{1: {2}}}; return [i for i in range(3) if i and i or not i]
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [*(file.read_text() for file in FILES), TRICKY, ""], ids=[*map(str, range(len(FILES))), "tricky", "empty"]
+)
+def test_walk_is_that_of_ast_without_marks(text):
+    tree = ast.parse(text)
+    assert scan_module.walk(tree) == [node for node in ast.walk(tree) if not isinstance(node, MARKS)]
+    for node in scan_module.walk(tree):
+        assert scan_module.children(node) == [x for x in ast.iter_child_nodes(node) if not isinstance(x, MARKS)]

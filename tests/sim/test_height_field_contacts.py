@@ -13,7 +13,7 @@ import warp as wp
 from backends import ANYMAL
 
 from envcoder_bench.compat import mujoco_height_fields, mujoco_warp_contacts, warn_once
-from envcoder_bench.sim import Ground, HeightField, make_simulator, mujoco_warp
+from envcoder_bench.sim import Ground, HeightField, make_simulator, warp_device
 from envcoder_bench.sim.contacts import narrowphase, surface
 from envcoder_bench.sim.mujoco_ground import put_ground
 
@@ -98,7 +98,7 @@ def on_cpu(model, poses):
 def on_warp(model, poses):
     """The same by MuJoCo Warp, on Warp's CPU device."""
     with wp.ScopedDevice("cpu"):
-        device_model = mujoco_warp.put_model(model)
+        device_model = warp_device.put_model(model)
         data = mjw.make_data(model, nworld=len(poses), nconmax=8, njmax=64)
         data.qpos = wp.array(np.asarray(poses), dtype=float)
         mjw.kinematics(device_model, data)
@@ -306,7 +306,7 @@ def test_other_mujoco_warp_keeps_its_own_contacts_with_a_warning(monkeypatch, ca
     mujoco_warp_contacts.is_as_expected.cache_clear()
     try:
         with wp.ScopedDevice("cpu"):
-            device_model = mujoco_warp.put_model(model)
+            device_model = warp_device.put_model(model)
         assert "write_contact has the parameters" in caplog.text and "use mujoco-warp 4.0" in caplog.text
     finally:
         monkeypatch.undo()

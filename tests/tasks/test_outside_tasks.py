@@ -25,9 +25,9 @@ from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.search.archive import read_archive
 from envcoder_bench.search.launch import start
-from envcoder_bench.search.prompt import load_templates, system_prompt
-from envcoder_bench.search.records import read_archive
+from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
 from envcoder_bench.search.screen import View
 from envcoder_bench.tasks import outside, registry
 from envcoder_bench.tasks.contract import TaskContract, task_contract

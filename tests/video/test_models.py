@@ -16,7 +16,7 @@ from envcoder_bench.video.models import MOST_NODES, model_bytes
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.views import View
 
-TASKS = ["Cartpole", "Ant", "Humanoid", "Anymal", "FrankaCubeStack", "AllegroHand"]
+TASKS = ["Cartpole", "Humanoid", "Anymal", "FrankaCubeStack", "AllegroHand"]
 
 
 @pytest.mark.parametrize("task", TASKS)

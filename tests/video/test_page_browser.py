@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from page_fakes import HOSTILE, fake_page
 
-from envcoder_bench.report.page import render_page
+from envcoder_bench.report.page.run import render_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'envcoder-bench[dev]': no playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -25,7 +25,7 @@ def clip():
     import tempfile
     from pathlib import Path
 
-    from envcoder_bench.video.encode import Encoder
+    from envcoder_bench.video.draw import Encoder
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "clip.mp4"
@@ -106,9 +106,9 @@ def test_ranking_is_filtered_by_name_and_status(page):
 
 def test_link_opens_its_candidate(page):
     page.click("#ranking tbody tr:nth-child(3) a")
-    page.wait_for_selector("details#candidate-2[open] pre.code")
+    page.wait_for_selector("details#candidate-2[open] .code")
     assert "compute_reward" in page.inner_text("details#candidate-2")
-    assert page.locator("details#candidate-2 .added").count() > 0  # the differences
+    assert page.locator("details#candidate-2 .gi").count() > 0  # the differences
 
 
 def test_hovering_shows_the_name_of_the_line(page):

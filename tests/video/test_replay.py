@@ -5,19 +5,21 @@ import os
 import re
 import signal
 import subprocess
-import sys
+import threading
 import urllib.request
 from dataclasses import replace
 
 import numpy as np
+import psutil
 import pytest
 from helpers import PATIENCE
 
 import envcoder_bench
 from envcoder_bench.__main__ import main
 from envcoder_bench.cli.eval_shapers import main as eval_shapers
-from envcoder_bench.report.page import PAGE
+from envcoder_bench.report.page.shell import PAGE
 from envcoder_bench.run.folder.policies import open_run
+from envcoder_bench.video import page as page_of_run
 from envcoder_bench.video import render, viewer
 from envcoder_bench.video.models import model_bytes
 from envcoder_bench.video.page import player, write_page
@@ -96,32 +98,39 @@ def test_candidate_that_cannot_be_reloaded_is_omitted(folder, tmp_path):
     assert [own.name for own in made.episodes] == ["human"] and "OSError" in made.failed["calm"]
 
 
-@NEEDS_OPENGL
-@pytest.mark.parametrize("together", [False, True])
-def test_videos_have_expected_size_and_frames(folder, recording, tmp_path, together):
+def frames_of(file):
     import av
 
-    files = [tmp_path / f"{k}.mp4" for k in range(1 if together else 4)]
-    look = Look(96, 64, fps=5, seconds=0.4, together=together, columns=3)
-    assert draw(recording, model_bytes(open_run(folder).spec, recording), files, look) == pytest.approx(0.6)
-    for file in files:
-        with av.open(str(file)) as video:
-            assert video.streams.video[0].codec_context.name == "h264"
-            frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
-        assert len(frames) == 3 and frames[0].shape == ((128, 288, 3) if together else (64, 96, 3))
-        assert frames[0][20:44, :96].std() > 5  # something is there
-        assert not np.array_equal(frames[0], frames[-1])
+    with av.open(str(file)) as video:
+        assert video.streams.video[0].codec_context.name == "h264"
+        return [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
 
 
 @NEEDS_OPENGL
-def test_page_has_videos_of_the_best_and_the_baselines(folder):
+def test_video_of_all_policies_has_expected_size_and_frames(folder, recording, tmp_path):
+    three = replace(recording, episodes=recording.episodes[:3])
+    look = Look(96, 64, fps=5, seconds=0.4, together=True, columns=2)
+    files = [tmp_path / "all.mp4"]
+    assert draw(three, model_bytes(open_run(folder).cfg, three), files, look) == pytest.approx(0.6)
+    frames = frames_of(files[0])
+    assert len(frames) == 3 and frames[0].shape == (128, 192, 3)
+    assert frames[0][20:44, :96].std() > 5, "something is there"
+    assert frames[0][66:, 98:].std() < 5, "nothing in the fourth place"
+    assert not np.array_equal(frames[0], frames[-1])
+
+
+@NEEDS_OPENGL
+def test_page_has_videos_of_the_best_and_the_baselines(folder, monkeypatch):
+    monkeypatch.setattr(page_of_run, "CLIP", Look(96, 64, fps=5, seconds=0.4, fast=True))
     assert write_page(folder, 1) == folder / PAGE
     page = (folder / PAGE).read_text(encoding="utf-8")
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     shown = [own["name"] for own in data["videos"]["episodes"]]
     assert len(shown) == 3 and {"human", "unshaped"} < set(shown)
     assert all(len(own["mp4"]) > 1000 for own in data["videos"]["episodes"])
-    assert {path.stem for path in (folder / "videos").glob("*.mp4")} == set(shown)
+    files = {path.stem: frames_of(path) for path in (folder / "videos").glob("*.mp4")}
+    assert set(files) == set(shown)
+    assert all(len(frames) == 3 and frames[0].shape == (64, 96, 3) for frames in files.values())
     assert len(page) < 2e6
 
 
@@ -129,8 +138,8 @@ def test_renderer_crash_raises_no_video(folder, recording, tmp_path, monkeypatch
     monkeypatch.setattr(render, "missing", lambda: "")
     monkeypatch.setattr(render, "backend", lambda: "no_such_backend")
     with pytest.raises(NoVideo, match="OpenGL does not work"):
-        model = model_bytes(open_run(folder).spec, recording)
-        draw(recording, model, [tmp_path / f"{k}.mp4" for k in range(4)], Look(64, 64))
+        one = replace(recording, episodes=recording.episodes[:1])
+        draw(one, model_bytes(open_run(folder).spec, one), [tmp_path / "0.mp4"], Look(64, 64))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,8 +159,7 @@ def test_page_without_opengl_has_the_reason(folder, monkeypatch, capsys):
 def test_play_writes_a_video(folder, tmp_path, capsys):
     words = ["play", str(folder), "--candidate", "calm", "human", "--seconds", "0.2", "--size", "64x65"]
     assert main([*words, "--video", str(tmp_path / "out.mp4")]) == 0
-    out = capsys.readouterr().out
-    assert "calm (seed 0): fitness " in out and (tmp_path / "out.mp4").stat().st_size > 500
+    assert "calm (seed 0): fitness " in capsys.readouterr().out and frames_of(tmp_path / "out.mp4")
 
 
 @pytest.mark.parametrize(
@@ -189,29 +197,36 @@ def test_replay_in_mujoco_warp_matches_the_cpu(folder, recording):
         np.testing.assert_allclose(own.fitness, reference.fitness[: len(own.fitness)], atol=1e-3)
 
 
-def test_web_viewer_streams_the_recording_on_localhost_only(folder, tmp_path):
+def test_web_viewer_streams_the_recording_on_localhost_only(folder, monkeypatch):
     """Works without a display, streams model and poses to a browser, and ends with Ctrl-C."""
     pytest.importorskip("mujoco.studio.launch_web", reason="it needs MuJoCo 4")
-    import psutil
     from websockets.sync.client import connect
 
-    environment = {key: x for key, x in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    words = [sys.executable, "-m", "envcoder_bench", "play", str(folder), "--candidate", "calm", "--view"]
-    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        address = next(found[1] for line in process.stdout if (found := re.search(r"http://localhost:(\d+)/", line)))
-        (child,) = [own for own in psutil.Process(process.pid).children() if "viewing" in " ".join(own.cmdline())]
-        listening = {own.laddr.ip for own in child.connections() if own.status == psutil.CONN_LISTEN}
-        assert listening <= {"127.0.0.1", "::1"}
-        page = urllib.request.urlopen(f"http://127.0.0.1:{address}/", timeout=PATIENCE).read()
-        assert b"<html" in page.lower()
-        with connect(f"ws://127.0.0.1:{address}/state?sid=test") as states:
-            messages = {bytes(one) for one in (states.recv(PATIENCE) for _ in range(20)) if isinstance(one, bytes)}
-        assert len(messages) > 5  # it moves
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
-        process.stdout.close()
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    popen, seen = subprocess.Popen, {}
+
+    def watch(process):
+        try:
+            port = next(found[1] for line in process.stdout if (found := re.search(r"http://localhost:(\d+)/", line)))
+            sockets = psutil.Process(process.pid).connections()
+            seen["listening"] = {own.laddr.ip for own in sockets if own.status == psutil.CONN_LISTEN}
+            seen["page"] = urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE).read()
+            with connect(f"ws://127.0.0.1:{port}/state?sid=test") as states:
+                seen["states"] = {one for one in (states.recv(PATIENCE) for _ in range(20)) if isinstance(one, bytes)}
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def start(words, **more):
+        process = popen(words, stdout=subprocess.PIPE, text=True, **more)
+        threading.Thread(target=watch, args=(process,), daemon=True).start()
+        return process
+
+    with monkeypatch.context() as patch:
+        patch.setattr(viewer.subprocess, "Popen", start)
+        assert main(["play", str(folder), "--candidate", "calm", "--view"]) == 0
+    assert seen["listening"] <= {"127.0.0.1", "::1"} and seen["listening"]
+    assert b"<html" in seen["page"].lower() and len(seen["states"]) > 5, "it moves"
 
 
 def test_eval_shapers_writes_the_page_and_resume_keeps_it(tmp_path, capsys, monkeypatch):

@@ -12,7 +12,7 @@ examples:
   # two runs: prints the tables, writes compare.html
   COMMAND runs/Anymal_20260101-120000 runs/Anymal_20260102-120000
   # only the tables
-  COMMAND runs/ppo runs/elegantrl --output none
+  COMMAND runs/ppo runs/mine --output none
 
 Differences are to the first run. They are paired by seed where the runs have seeds in common. The runs must be of one
 task, and measure the same fitness.
@@ -40,8 +40,7 @@ def main(words: list[str]) -> int:
         raise UserError(f"--output {output}: there is no folder {output.parent}")
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.core.files import write_atomic
-    from envcoder_bench.tools.compare import compare, render
-    from envcoder_bench.tools.compare_page import comparison_page
+    from envcoder_bench.tools.compare import compare, comparison_page, render
 
     comparison = compare(args.runs)
     print(render(comparison, screen_width(), bold=sys.stdout.isatty()), end="")

@@ -44,6 +44,7 @@ def build_layout(
     for k, actor in enumerate(actors):
         surfaces += _add_actor(spec, k, actor, classes[k], assigned[k])
         friction += [shape.friction for shape in actor.shapes]
+    # the ground, then pairs of surfaces that may touch
     first_ground = len(surfaces)
     for number, plane in enumerate(planes):
         surfaces.append(_add_plane(spec, number, plane))
@@ -53,6 +54,7 @@ def build_layout(
         friction.append(terrain.friction)
     touching = contacts.touching(classes, len(surfaces) - first_ground)
     pair_names = contacts.add_pairs(spec, surfaces, touching, friction)
+    # sensors and attractors, by the names of bodies
     names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.body_names]
     sensors = [*_asset_sensors(actors), *force_sensors]
     _add_sensors(spec, names, sensors)
@@ -60,6 +62,7 @@ def build_layout(
         name = names[attractor.rigid_handle]
         joint = spec.add_equality(type=mujoco.mjtEq.mjEQ_CONNECT, objtype=_BODY, name1=name, name2="world")
         joint.data = np.r_[list(attractor.offset.p), np.zeros(len(joint.data) - 3)]
+    # what specifications cannot say
     model = spec.compile()
     _set_ranges(model, actors)
     for number, attractor in enumerate(attractors):

@@ -6,11 +6,8 @@
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
-from envcoder_bench.compat import mujoco_height_fields
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.isaacgym.api.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.isaacgym.engine.base import Engine
 from envcoder_bench.isaacgym.engine.cpu_outputs import VEL, CpuOutputs
@@ -18,10 +15,9 @@ from envcoder_bench.isaacgym.engine.cpu_properties import CpuProperties
 from envcoder_bench.isaacgym.engine.layout import ActorPlace, Layout
 from envcoder_bench.isaacgym.engine.numerics import first_state, position_limits, rotation_matrices
 from envcoder_bench.sim.base import PoseSource
-from envcoder_bench.sim.mujoco_batch import collected
+from envcoder_bench.sim.mujoco_batch import MAX_COMMAND, collected, make_batch, step_batch
 
 _NO_CONTACTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
-_MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
 
 
 class CpuEngine(Engine):
@@ -40,10 +36,7 @@ class CpuEngine(Engine):
         self.blown = torch.zeros(self.num_envs, dtype=torch.bool)
         self.dof_actors = torch.from_numpy(layout.dof_actors)
 
-        if model.nhfield:
-            mujoco_height_fields.install()
-        self._batch = batch = Batch(model, self.num_envs, num_threads or usable_cpus())
-        batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
+        self._batch = batch = make_batch(model, self.num_envs, num_threads)
         self._qpos, self._qvel, self._warmstart = (batch.bind(n) for n in ("qpos", "qvel", "qacc_warmstart"))
         self._ctrl, self._xfrc = batch.bind("ctrl"), batch.bind("xfrc_applied")
         self._mocap = (batch.bind("mocap_pos"), batch.bind("mocap_quat")) if model.nmocap else None
@@ -96,13 +89,11 @@ class CpuEngine(Engine):
                 if self._layout.link_damping.any():
                     self._compute_poses()
                     self._xfrc[:, self._layout.bodies] = loads + self._outputs.link_damping_forces()
-                try:
-                    self._batch.step()
-                except SimulationError as error:  # the other environments have been stepped
-                    bad[error.ids] = True
+                bad[step_batch(self._batch)] = True
                 if substep == self._layout.substeps - 1:
                     self._outputs.collect()
                 limit_velocities(self._layout, self._properties, self._qpos, self._qvel)
+            # failed environments go on in their first state
             inside = (np.abs(self._qpos) <= self._position_limits).all(axis=1)
             bad |= ~(inside & np.isfinite(self._qvel).all(axis=1))
             if bad.any():
@@ -110,6 +101,7 @@ class CpuEngine(Engine):
                 self.blow_ups += int(bad.sum())
             self.blown.copy_(torch.from_numpy(bad))
             self._outputs.clear(bad)
+        # efforts and forces act in one step, and readers get the state at its end
         self._stepped, self._derived = self._batch.state.copy(), False
         self.efforts.zero_()
         self.forces.zero_()
@@ -143,7 +135,7 @@ class CpuEngine(Engine):
         command = np.where(drives.mode == DOF_MODE_POS, drives.stiffness * position + damped, self.efforts.numpy())
         command = np.where(drives.mode == DOF_MODE_VEL, damped, command)
         bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(forces).all(axis=(1, 2)))
-        self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -_MAX_COMMAND, _MAX_COMMAND)
+        self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -MAX_COMMAND, MAX_COMMAND)
         self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
         return bad
 

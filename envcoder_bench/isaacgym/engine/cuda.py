@@ -19,7 +19,6 @@ import warp as wp
 from torch import Tensor
 
 from envcoder_bench.compat.warp_start import start_warp
-from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.warp_streams import TorchStream
 from envcoder_bench.isaacgym.engine import cuda_step_kernels as kernels
 from envcoder_bench.isaacgym.engine.base import Engine
@@ -28,9 +27,9 @@ from envcoder_bench.isaacgym.engine.cuda_properties import WarpProperties
 from envcoder_bench.isaacgym.engine.cuda_state import WarpState
 from envcoder_bench.isaacgym.engine.layout import Layout
 from envcoder_bench.isaacgym.engine.numerics import massless_roots, room
-from envcoder_bench.sim.mujoco_tensors import restore, save
-from envcoder_bench.sim.mujoco_warp import DROPPING, put_model
+from envcoder_bench.sim.base import restore, save
 from envcoder_bench.sim.mujoco_warp_loading import load_kernels
+from envcoder_bench.sim.warp_device import DROPPING, captured, put_model
 
 logger = logging.getLogger("envcoder_bench.isaacgym")
 
@@ -146,19 +145,18 @@ class WarpEngine(Engine):
             self._graph = None
 
     def _capture(self) -> None:
-        """Capture a step without running it. Warp can allocate in a capture only with its memory pool."""
+        """Capture a step without running it."""
         device = self._on_torch_stream.device
-        if not device.is_cuda or not wp.is_mempool_enabled(device):
-            return
-        wp.synchronize_device(device)
-        with wp.ScopedDevice(device), collection_paused(), wp.ScopedCapture(device) as capture:
-            self._advance()
-        self._graph: Any = capture.graph
+        if device.is_cuda:
+            wp.synchronize_device(device)
+            with wp.ScopedDevice(device):
+                self._graph: Any = captured(device, self._advance)
 
     def _advance(self) -> None:
         """Launch one ``simulate``: load commands, run the substeps, compute outputs."""
         model, data, properties, state = self._model, self._data, self._properties, self._state
         failed, blow_ups, overflows, dof_forces = self._counters
+        # commands and loads
         for name in ("mode", "stiffness", "damping"):
             setattr(self._drives, name, getattr(properties, name))
         wp.launch(
@@ -188,6 +186,7 @@ class WarpEngine(Engine):
                     outputs=[data.qpos, data.qvel],
                 )
             self._step()
+            # outputs that only the last substep has
             if substep == self._layout.substeps - 1:
                 self._outputs.collect()
             wp.launch(
@@ -199,6 +198,7 @@ class WarpEngine(Engine):
                 ],
                 outputs=[data.qpos, data.qvel],
             )
+        # resets of failed worlds, then what readers get
         wp.launch(
             kernels.finish,
             dim=self.num_envs,

@@ -128,11 +128,13 @@ def steadying(
     wanted = pulled + damping * target
     pull, push = np.minimum(np.abs(pulled), effort), wanted - damping * velocity
     spring = (velocity + step * wanted / inertia) / (1.0 + step * firm / inertia)  # its velocity at the end
+    # a drive that the clamp weakens now and not at the end of the step follows the implicit spring
     clamped = (np.abs(push) > effort) & (np.abs(wanted - firm * spring) <= effort)
     free = velocity + step * np.clip(push, -effort, effort) / inertia
     slowed = inertia / step * (np.abs(free) / np.maximum(np.abs(spring), 1e-9) - 1.0)
     follow = np.where(clamped, np.clip(slowed, 0.0, firm), 0.0)
 
+    # a drive that alone would be much faster than the limit is slowed down
     speed = np.where(np.abs(pulled) > effort, pull * step / inertia, np.minimum(pull * step / inertia, reach))
     strong = speed > OVERPOWERED * max_velocity
     brake = np.where(strong, pull / np.maximum(np.minimum(max_velocity / BRAKE, reach), 1e-9), 0.0)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.episodes import Evaluation, read_episodes
-from envcoder_bench.report.points import Point, read_points
+from envcoder_bench.report.logs import Evaluation, Point, read_episodes, read_points
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED

@@ -8,8 +8,8 @@ from typing import Any
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.csv_log import sort_rows
-from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.curves_plot import plot_learning_curves
+from envcoder_bench.report.logs import read_curves
 from envcoder_bench.report.race import plot_race, race_summary
 from envcoder_bench.report.ranking import RunInfo, summary, write_summary
 from envcoder_bench.report.ranking_plot import plot_ranking

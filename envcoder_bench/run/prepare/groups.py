@@ -145,7 +145,10 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
     with files.slow.step("checking", source.file):
         shaping = context.check(shaping)
     files.note_keepers(shaping.functions.values())
-    return context.tracer(replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)}), task)
+    shaping = replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)})
+    traced = context.tracer(shaping, task)
+    files.note_called(own for stage, own in shaping.functions.items() if stage not in traced.programs)
+    return traced
 
 
 def _groups(
@@ -214,6 +217,7 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     unshaped = check(unshaped, task.state, task.constants, task)
     files.note_keepers(unshaped.functions.values())
     unshaped = tracer(unshaped, task)
+    files.note_called(own for stage, own in unshaped.functions.items() if stage not in unshaped.programs)
     called = replace(unshaped, programs={})  # for one step compiling takes longer
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     before = computed(task)
@@ -262,7 +266,7 @@ def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed:
 
 
 def _warn_if_stateful(functions: Sequence[CandidateFunction]) -> None:
-    """Warn of functions that may keep values between calls, which a resumed run does not restore."""
+    """Warn of functions that keep values between calls, which a resumed run does not restore."""
     for function in functions:
         if function.stateful_line is not None:
             place = f"{function.file}:{function.stateful_line}: in {function.type}"

@@ -25,8 +25,10 @@ class RunFiles:
         shaper_types: the functions taken from candidates; None for all that they define.
         slow: names files that take long.
         jailed: results of the jail for untrusted files, by name.
-        loaded: stateless files by name and seed, which need not be loaded again. Groups never share a stateful module.
+        loaded: files by name and seed that need not be loaded again. Groups never share a stateful module.
         keeping: functions that stored something when they were checked, as (file, type).
+        called: files with functions that are called, not traced. They are loaded for each group, because a call may
+            store something that the check did not reach.
     """
 
     baselines: Mapping[str, CandidateSource]
@@ -37,12 +39,21 @@ class RunFiles:
     jailed: Mapping[str, Candidate | CandidateError] = field(default_factory=dict)
     loaded: dict[tuple[str, int], Candidate] = field(default_factory=dict)
     keeping: set[tuple[str, str]] = field(default_factory=set)
+    called: set[str] = field(default_factory=set)
 
     def note_keepers(self, functions: Iterable[CandidateFunction]) -> None:
         """Load the files of checked functions again from now on if these store something."""
-        found = {(own.file, own.type) for own in functions if own.stateful_line is not None} - self.keeping
-        self.keeping.update(found)
-        files = {file for file, _ in found}
+        keeping = {(own.file, own.type) for own in functions if own.stateful_line is not None} - self.keeping
+        self.keeping.update(keeping)
+        self._load_again({file for file, _ in keeping})
+
+    def note_called(self, functions: Iterable[CandidateFunction]) -> None:
+        """Load the files of functions that are called again from now on."""
+        files = {own.file for own in functions} - self.called
+        self.called.update(files)
+        self._load_again(files)
+
+    def _load_again(self, files: set[str]) -> None:
         for key, candidate in list(self.loaded.items()):
             if candidate.file in files:
                 del self.loaded[key]
@@ -55,7 +66,7 @@ def baseline_sources(task: TaskSpec) -> list[CandidateSource]:
 
 
 def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
-    """Load a file as a new module, or return an already loaded stateless one. Raises CandidateError."""
+    """Load a file as a new module, or return a loaded one that groups can share. Raises CandidateError."""
     judged = files.jailed.get(source.name)
     if isinstance(judged, CandidateError):
         raise judged
@@ -69,7 +80,8 @@ def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
                 candidate = load_fitness(source, seed, keeping)
             else:
                 candidate = load_candidate(source.name, source.source, source.file, seed, keeping=keeping)
-        if any(function.stateful_line is not None for function in candidate.functions.values()):
+        keeps = any(function.stateful_line is not None for function in candidate.functions.values())
+        if keeps or source.file in files.called:
             return candidate
         files.loaded[key] = candidate
     return files.loaded[key]

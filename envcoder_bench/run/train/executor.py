@@ -16,8 +16,7 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.run_log import note
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.report.breakdown import render_breakdown
-from envcoder_bench.report.episodes import read_episodes
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.logs import RunLogs, read_episodes
 from envcoder_bench.report.results import FAILED, STOPPED, Result
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, save_checkpoint
@@ -175,8 +174,6 @@ class Executor(JobHandler):
             return None
         self._end, self._num_done = end, 0 if self._cfg.race.enabled else self._saved.waves
         self._logs = self._open_logs()
-        if not self._head.is_local:
-            self._note_software()
         self._stopped_at, self._waves = None, {}
         jobs = [Job(tuple(map(_key, wave)), 0.0) for wave in waves]
         for job in jobs:
@@ -199,13 +196,15 @@ class Executor(JobHandler):
     def _plan_waves(self, end: int, groups: Sequence[GroupFacts]) -> list[list[GroupFacts]]:
         """Divide groups that have not reached ``end`` into waves, after those that were interrupted."""
         by_key = {_key(group): group for group in groups}
-        begun = [job.groups for job in self._saved.jobs if not job.parked]
-        begun = [wave for keys in begun if (wave := [by_key[key] for key in keys if key in by_key])]
-        interrupted = {_key(group) for wave in begun for group in wave}
+        interrupted = [job for job in self._saved.jobs if not job.parked]
+        in_training = {key for job in interrupted for key in job.groups}
+        if end < self._cfg.learning_iterations:  # a resumed race may have been interrupted beyond this rung
+            interrupted = [job for job in interrupted if job.iteration < end]
+        begun = [[by_key[key] for key in job.groups if key in by_key] for job in interrupted]
         waiting = [
-            group for key, group in by_key.items() if key not in interrupted and self._parked.iteration(key) < end
+            group for key, group in by_key.items() if key not in in_training and self._parked.iteration(key) < end
         ]
-        return self._head.planner.plan(waiting, begun, len(self._head.workers)).waves
+        return self._head.planner.plan(waiting, list(filter(None, begun)), len(self._head.workers)).waves
 
     def _where(self) -> str:
         """Return the place where training was stopped."""
@@ -286,7 +285,11 @@ class Executor(JobHandler):
         )
         checkpoint = self._checkpoint(job)
         if checkpoint is not None:
-            return replace(request, checkpoint=checkpoint.file.read_bytes(), checkpoint_file=str(checkpoint.file))
+            # a worker in this process reads the file itself: a request stays in memory while its wave trains
+            content = None if self._head.is_local else checkpoint.file.read_bytes()
+            return replace(request, checkpoint=content, checkpoint_file=str(checkpoint.file))
+        if self._parked.kept.issuperset(job.items):
+            return replace(request, checkpoint_file=str(self._folder.jobs), from_rung=True)
         if self._parked.iteration(job.items[0]):
             content = self._parked.pack(job.items)
             return replace(request, checkpoint=content, checkpoint_file=str(self._folder.jobs))
@@ -323,6 +326,7 @@ class Executor(JobHandler):
 
     def failed(self, job: Job, reason: str) -> None:
         self._discard(job)
+        self._num_done += 1
         error = f"its training crashed two workers: {reason}"
         for name, seed in job.items:
             log.warning("candidate %s (seed %s) failed: %s", name, seed, error)
@@ -364,8 +368,9 @@ class Executor(JobHandler):
     def _park(self, job: Job, message: RungReached) -> None:
         """Save a wave whose groups wait at a rung."""
         self._end_job(job, message)
-        self._parked.add(message.content)
         failed = [row for row in message.results if row.failed]
+        waiting = [row for row in message.results if not row.failed]
+        self._parked.add(self._end, waiting, message.content, message.policies)
         self._finish_wave(failed, {}, checkpoint=self._checkpoint(job))
         self._report()
 

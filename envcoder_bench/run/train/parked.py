@@ -1,6 +1,6 @@
 """The states of a race's groups between two rungs, in files of the folder ``jobs/``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,20 @@ from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.workers.jobs import Job
 
 
-def pack_rung(session: Session) -> bytes:
-    """Return rows, states and policies of a session's groups that have not failed, as the file of a parked job."""
+def rung_state(session: Session) -> dict[str, Any]:
+    """Return rows, states and policies of a session's groups that have not failed, as plain data."""
     alive = [(g, row, part) for g, (row, part) in enumerate(zip(trained(session), session.split())) if not row.failed]
-    state = {
+    return {
         "iteration": session.iteration,
         "results": [asdict(row) for _, row, _ in alive],
         "parts": [part for _, _, part in alive],
         "policies": [packed(session.trainer.export(g)) for g, _, _ in alive],
     }
-    return pack_job([(row.candidate, row.seed) for _, row, _ in alive], state, {})
+
+
+def keys_of(state: dict[str, Any]) -> list[GroupKey]:
+    """Return the groups of a ``rung_state``."""
+    return [(row["candidate"], row["seed"]) for row in state["results"]]
 
 
 class ParkedGroups:
@@ -31,28 +35,34 @@ class ParkedGroups:
 
     Attributes:
         rows: the last row of each group that waits.
+        kept: groups whose states the worker in this process has.
     """
 
     def __init__(self, folder: RunFolder, saved: Checkpoint) -> None:
         self._folder, self._saved = folder, saved
         self.rows: dict[GroupKey, Result] = {}
+        self.kept: set[GroupKey] = set()
+        self._policies: dict[GroupKey, bytes] = {}  # of ``kept``
         for job in sorted(saved.jobs, key=lambda job: job.iteration):
             if job.parked:
-                self._add_rows(load_job(job.file)[1])
+                self._add_rows([Result(**row) for row in load_job(job.file)[1]["results"]])
 
-    def _add_rows(self, state: dict[str, Any]) -> None:
-        rows = {(row["candidate"], row["seed"]): Result(**row) for row in state["results"]}
-        self.rows.update({key: row for key, row in rows.items() if key not in self._saved.done})
+    def _add_rows(self, rows: Sequence[Result]) -> list[GroupKey]:
+        keys = [(row.candidate, row.seed) for row in rows]
+        self.rows.update({key: row for key, row in zip(keys, rows) if key not in self._saved.done})
+        return keys
 
-    def add(self, content: bytes) -> None:
-        """Save a result of ``pack_rung``."""
-        job, state = load_job(self._folder.jobs, content)
+    def add(self, iteration: int, rows: Sequence[Result], content: bytes, policies: Mapping[GroupKey, bytes]) -> None:
+        """Save groups that have reached a rung; ``content`` and ``policies`` are as of ``RungReached``."""
+        keys = self._add_rows(rows)
         # a name of its own: the checkpoint of the same groups in training may be there
-        job.file = self._folder.job(f"{Job(tuple(job.groups), 0.0).name}_rung")
+        file = self._folder.job(f"{Job(tuple(keys), 0.0).name}_rung")
         self._folder.jobs.mkdir(exist_ok=True)
-        write_atomic(job.file, content)
-        self._saved.jobs = [*(saved for saved in self._saved.jobs if saved.file != job.file), job]
-        self._add_rows(state)
+        write_atomic(file, content)
+        others = [saved for saved in self._saved.jobs if saved.file != file]
+        self._saved.jobs = [*others, SavedJob(keys, iteration, {}, file, parked=True)]
+        self.kept.update(policies)
+        self._policies.update(policies)
 
     def _latest(self, key: GroupKey) -> SavedJob | None:
         """Return the file with the latest state of a group."""
@@ -71,6 +81,8 @@ class ParkedGroups:
 
     def policies(self, keys: Sequence[GroupKey]) -> list[bytes]:
         """Return the policy files of groups that wait."""
+        if self._policies.keys() >= set(keys):
+            return [self._policies[key] for key in keys]
         return self._read(keys, "policies")
 
     def _read(self, keys: Sequence[GroupKey], name: str) -> list[Any]:
@@ -92,6 +104,7 @@ class ParkedGroups:
         saved, done = self._saved, self._saved.done
         for key in done.intersection(self.rows):
             del self.rows[key]
+            self._policies.pop(key, None)
         for job in [job for job in saved.jobs if job.parked]:
             if all(key in done or self._latest(key) is not job for key in job.groups):
                 saved.jobs.remove(job)

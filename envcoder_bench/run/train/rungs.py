@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.logs import Evaluation
 from envcoder_bench.report.statistics import paired_table
 from envcoder_bench.run.spec import RunConfig
 

@@ -23,9 +23,8 @@ from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.logs import Point, RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
-from envcoder_bench.report.points import Point
 from envcoder_bench.report.words import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import build_env

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
-from envcoder_bench.core.run_log import note
+from envcoder_bench.core.run_log import muted, note
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import FAILED, Result
@@ -43,12 +43,13 @@ def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) ->
     """
     cfg, seeds = spec.config, [group.seed for group in groups]
     called = [replace(group.evaluation, programs={}) for group in groups]  # for one evaluation compiling takes longer
-    env = build_env(spec, called, seeds, cfg.evaluation.num_envs)
-    trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
-    rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
-    played = run_episodes(env, trainer.policy(env.layout), rounds, EVALUATION_STEP).cpu()
-    episodes = played.first(cfg.evaluation.final_episodes)
-    env.dispatch.poll()
+    with muted():  # in training these functions are compiled: that a CUDA graph cannot have a call of one is no news
+        env = build_env(spec, called, seeds, cfg.evaluation.num_envs)
+        trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
+        rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
+        played = run_episodes(env, trainer.policy(env.layout), rounds, EVALUATION_STEP).cpu()
+        episodes = played.first(cfg.evaluation.final_episodes)
+        env.dispatch.poll()
     overflows, failures = env.take_contact_overflows().tolist(), env.failures
     rows = []
     for g, seed in enumerate(seeds):

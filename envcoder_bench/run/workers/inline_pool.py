@@ -18,7 +18,7 @@ class InlinePool(Pool):
     is_local = True
 
     def __init__(self, spec: RunSpec, planner: MemoryPlanner, code: str) -> None:
-        self._worker = Worker(spec, planner)
+        self._worker = Worker(spec, planner, keeps_parked=True)
         self._ready: list[tuple[int, Any]] = [(0, Ready(planner, {"device": spec.config.device}, code, ""))]
 
     @property

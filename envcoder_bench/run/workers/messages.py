@@ -57,8 +57,9 @@ class Train:
         groups: the groups of the wave.
         untrained: those of the human baseline by which the untrained policy is evaluated first.
         number, total: it is the ``number``-th of ``total`` waves.
-        checkpoint: content of the job's checkpoint file, or None to start at iteration 0.
-        checkpoint_file: path of that file on the head's machine, for error messages.
+        checkpoint_file: path of the job's checkpoint on the head's machine; empty to start at iteration 0.
+        checkpoint: content of that file; None for a worker that can read it.
+        from_rung: whether the groups begin with the states that this worker kept of them at a rung.
         best: best candidate of the other jobs so far, and its fitness.
         until: iteration at which the groups wait for the decision of a race, or None to train to the end.
         seeds: number of seeds of the run, which may have been chosen after the worker started.
@@ -72,6 +73,7 @@ class Train:
     total: int = 1
     checkpoint: bytes | None = None
     checkpoint_file: str = ""
+    from_rung: bool = False
     best: tuple[str, float] | None = None
     until: int | None = None
     seeds: int = 1
@@ -181,12 +183,20 @@ class Trained:
 
 @dataclass(frozen=True)
 class RungReached:
-    """The job is done: its results, the packed states of groups that have not failed, and the rows not sent yet."""
+    """The job is done until the next rung.
+
+    Attributes:
+        results: the results so far.
+        content: the file with the states of the groups that have not failed.
+        rows: the rows not sent yet.
+        policies: their policy files, if the worker is in this process; else they are in ``content`` alone.
+    """
 
     job: str
     results: Sequence[Result]
     content: bytes
     rows: Rows
+    policies: Mapping[GroupKey, bytes]
 
 
 @dataclass(frozen=True)

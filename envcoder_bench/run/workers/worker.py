@@ -30,7 +30,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
-from envcoder_bench.run.train.parked import pack_rung
+from envcoder_bench.run.train.parked import keys_of, rung_state
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.session import Session, Wave, open_session
 from envcoder_bench.run.train.untrained import evaluate_untrained
@@ -60,13 +60,18 @@ Send = Callable[[Any], None]
 class Worker:
     """Checks candidates and trains waves on one device, one job after another.
 
+    Args:
+        keeps_parked: keep the states of groups that wait at a rung, for jobs ``from_rung``.
+
     Attributes:
         planner: of the device.
     """
 
-    def __init__(self, spec: RunSpec, planner: MemoryPlanner) -> None:
+    def __init__(self, spec: RunSpec, planner: MemoryPlanner, keeps_parked: bool = False) -> None:
         self._spec, self.planner = spec, planner
         self._groups: dict[GroupKey, Group] = {}  # prepared and not trained yet
+        self._keeps_parked = keeps_parked
+        self._parked: dict[GroupKey, dict[str, Any]] = {}
 
     def check(self, request: Check, send: Send) -> None:
         """Load, check and trace candidates; send ``Checked``."""
@@ -131,8 +136,10 @@ class Worker:
                 send(UntrainedEvaluated(job, rows, logs.take()))
                 release(cfg.device)
             session = open_session(spec, wave, logs, on_evaluation, save, profile, reporter, stop)
-            if request.checkpoint is not None:
-                file = Path(request.checkpoint_file)
+            file = Path(request.checkpoint_file)
+            if request.from_rung:
+                session.join([self._parked.pop(key) for key in keys], file)
+            elif request.checkpoint_file:
                 saved, state = load_job(file, request.checkpoint)
                 counts.update(saved.rows)
                 if saved.parked:
@@ -140,6 +147,7 @@ class Worker:
                 else:
                     session.restore(state, file)
                 del saved, state
+            began = session.iteration
             send(Opened(job))  # only now: the checkpoint fits the config
             if cfg.device == "cpu":
                 alone.close()  # CUDA graphs are captured, which other threads must not disturb
@@ -153,7 +161,15 @@ class Worker:
                         profile.time_candidates(groups, session.env)
             elif session.reached:
                 self._groups.update({(group.name, group.seed): group for group in groups})  # they go on from here
-                send(RungReached(job, results.trained(session), pack_rung(session), logs.take()))
+                state = rung_state(session)
+                alive, policies = keys_of(state), {}
+                if self._keeps_parked:
+                    policies = dict(zip(alive, state["policies"]))
+                    # without the groups that were stopped at an earlier rung
+                    waiting = {key: part for key, part in self._parked.items() if part["iteration"] >= began}
+                    self._parked = {**waiting, **dict(zip(alive, state["parts"]))}
+                content = pack_job(alive, state, {})
+                send(RungReached(job, results.trained(session), content, logs.take(), policies))
             else:
                 send(TrainingStopped(job, session.iteration))
 

@@ -1,7 +1,7 @@
 """Requests to language models, their replies, and the interface of providers."""
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 STOP = "stop"
 LENGTH = "length"
@@ -68,19 +68,15 @@ class Reply:
 
 
 class ProviderError(Exception):
-    """A request failed; a retry may succeed.
+    """There is no reply to a request, also after retries.
 
     Attributes:
-        kind: ``rate_limit``, ``timeout``, ``connection``, ``server``, ``malformed`` or ``request``.
-        retry_after: seconds that the server asks to wait; None if it does not.
-        again: whether a retry makes sense.
+        malformed: whether the server answered, but not with a reply of its protocol.
     """
 
-    def __init__(self, kind: str, message: str, retry_after: float | None = None, again: bool = True) -> None:
+    def __init__(self, message: str, malformed: bool = False) -> None:
         super().__init__(message)
-        self.kind = kind
-        self.retry_after = retry_after
-        self.again = again
+        self.malformed = malformed
 
 
 class Provider(Protocol):
@@ -91,7 +87,7 @@ class Provider(Protocol):
             transcript's keys.
         model: the model's name, by which prices are looked up.
         default_output_tokens: limit of a reply's tokens if the request has none.
-        recorded: whether it replays recorded replies, which need no waiting.
+        max_replies: known limit of replies per request, whose prompt is then paid once.
     """
 
     @property
@@ -104,34 +100,17 @@ class Provider(Protocol):
     def default_output_tokens(self) -> int: ...
 
     @property
-    def recorded(self) -> bool: ...
-
-    def complete(self, request: Request) -> Reply:
-        """Send a request once, without retries. The reply's ``cost`` may be None; ``complete_all`` sets it.
-
-        Raises:
-            ProviderError: if there is no reply; a retry may succeed.
-            UserError: if no request can succeed, for instance with a wrong key or an unknown model.
-        """
-        ...
-
-
-@runtime_checkable
-class SeveralReplies(Provider, Protocol):
-    """A provider that can return several replies to one request, whose prompt is then paid once.
-
-    Attributes:
-        max_replies: known limit of replies per request; 1 once it turned out that only one is returned.
-    """
-
-    @property
     def max_replies(self) -> int: ...
 
-    def complete_several(self, request: Request, count: int) -> list[Reply]:
-        """Send one request for ``count`` replies; otherwise as ``Provider.complete``.
+    def complete(self, request: Request, count: int = 1) -> list[Reply]:
+        """Return 1 to ``count`` replies to a request; retries failures, but not of requests for several replies.
 
         Returns:
-            1 to ``count`` replies, whose tokens add up to the provider's count.
+            Replies whose tokens add up to the provider's count. Their ``cost`` may be None; ``complete_all`` sets it.
+
+        Raises:
+            ProviderError: if there is no reply.
+            UserError: if no request can succeed, for instance with a wrong key or an unknown model.
         """
         ...
 

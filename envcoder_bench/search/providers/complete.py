@@ -1,19 +1,17 @@
-"""Send many requests concurrently, with transcript, budget and retries."""
+"""Send many requests concurrently, with transcript and budget."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TypeVar
 
-from envcoder_bench.search.providers.asking import Asker, Retry, Sleep
-from envcoder_bench.search.providers.base import LENGTH, Provider, Reply, Request
+from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, Provider, ProviderError, Reply, Request
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
 from envcoder_bench.search.providers.transcript import Transcript
 
-__all__ = ["Retry", "complete_all", "no_answer", "no_code"]
-
+ATTEMPTS = 3  # replies that are requested at most until one is usable
 NO_FUNCTION = "no Python code with a compute_* function in the reply"
 
 Item = TypeVar("Item")
@@ -42,10 +40,7 @@ def complete_all(
     budget: Budget | None = None,
     unusable: Callable[[Reply], str] = no_code,
     concurrency: int = 8,
-    retry: Retry | None = None,
     on_reply: Callable[[int, Reply], None] | None = None,
-    notify: Callable[[str], None] | None = None,
-    sleep: Sleep | None = None,
     replies_per_request: int = 16,
 ) -> list[Reply]:
     """Return a reply for every request, from the transcript or from the provider.
@@ -55,14 +50,11 @@ def complete_all(
     Args:
         provider: the model.
         requests: the requests.
-        transcript: records all replies and failures.
+        transcript: records all replies.
         budget: the search's budget; None for no limits.
         unusable: returns why a reply is not usable, in one line, or an empty string; unusable ones are requested again.
         concurrency: largest number of requests in flight.
-        retry: limits on retries.
         on_reply: called with a request's index and reply as they arrive, in this thread.
-        notify: called with one line when a request must be sent again, from any thread.
-        sleep: replaces waiting, for tests.
         replies_per_request: requests that differ only in ``sample`` are sent as one request for up to this many
             replies, if the provider supports it.
 
@@ -75,30 +67,133 @@ def complete_all(
     """
     budget = Budget() if budget is None else budget
     budget.check_price(provider)
-    cancelled = threading.Event()
-    refused: list[str] = []
-    asker = Asker(
-        provider, transcript, budget, unusable, retry or Retry(), notify, cancelled, sleep or cancelled.wait, refused
-    )
+    asker = _Asker(provider, transcript, budget, unusable, replies_per_request, threading.Event(), [])
     limit = provider.default_output_tokens
     complete = [r if r.max_output_tokens is not None else replace(r, max_output_tokens=limit) for r in requests]
     replies: list[Reply | None] = [None] * len(complete)
-
-    def answer_together(group: Sequence[Request]) -> None:
-        asker.answer_together(group, replies_per_request)
-
     try:
-        for _ in _in_threads(answer_together, _same_prompts(complete), concurrency, cancelled):
+        for _ in _in_threads(asker.answer_together, _same_prompts(complete), concurrency, asker.cancelled):
             pass
-        for index, reply in _in_threads(asker.answer, complete, concurrency, cancelled):
+        for index, reply in _in_threads(asker.answer, complete, concurrency, asker.cancelled):
             replies[index] = reply
             if on_reply is not None:
                 on_reply(index, reply)
     finally:
-        cancelled.set()
-    if refused:  # by a recorded search's budget; only now, because its requests came in another order
-        budget.stop(refused[0])
+        asker.cancelled.set()
+    if asker.refused:  # by a recorded search's budget; only now, because its requests came in another order
+        budget.stop(asker.refused[0])
     return [reply for reply in replies if reply is not None]
+
+
+class _Cancelled(Exception):
+    """The caller no longer waits for the replies."""
+
+
+@dataclass(frozen=True)
+class _Asker:
+    """What all requests of one ``complete_all`` share.
+
+    Attributes:
+        provider, transcript, budget, unusable, replies_per_request: arguments of ``complete_all``.
+        cancelled: set if the caller no longer waits.
+        refused: reasons why a replayed search did not send a request; filled in as replies arrive.
+    """
+
+    provider: Provider
+    transcript: Transcript
+    budget: Budget
+    unusable: Callable[[Reply], str]
+    replies_per_request: int
+    cancelled: threading.Event
+    refused: list[str]
+
+    def answer(self, request: Request) -> Reply:
+        """Request replies until one is usable; return it with tokens and cost of all attempts."""
+        answers: list[Reply] = []
+        reason = ""
+        for attempt in range(ATTEMPTS):
+            reply = self._ask(replace(request, attempt=attempt))
+            if reply.finish in (ERROR, BUDGET):
+                if not answers:
+                    return reply
+                break
+            answers.append(reply)
+            reason = self.unusable(reply)
+            if not reason:
+                break
+        times = f" (asked {len(answers)} times)" if reason and len(answers) > 1 else ""
+        costs = [reply.cost for reply in answers if reply.cost is not None]
+        return replace(
+            answers[-1],
+            input_tokens=sum(reply.input_tokens for reply in answers),
+            output_tokens=sum(reply.output_tokens for reply in answers),
+            cost=sum(costs) if len(costs) == len(answers) else None,
+            error=reason + times,
+        )
+
+    def answer_together(self, requests: Sequence[Request]) -> None:
+        """Get replies to one prompt with few requests, if the provider supports several replies, and record them.
+
+        Args:
+            requests: requests that differ only in ``sample``; ``answer`` sends the remaining ones.
+        """
+        limit = self.replies_per_request
+        keys = [self.transcript.key(self.provider.name, request) for request in requests]
+        with self.transcript.asking(*keys):
+            left = [pair for pair in zip(keys, requests) if self.transcript.find(pair[0]) is None]
+            while len(left) > 1 and not self.cancelled.is_set():
+                count = min(len(left), limit, self.provider.max_replies)
+                request = left[0][1]
+                count, reserved = self.budget.reserve_several(self.provider, request, count, self.transcript.spent_now)
+                if not count:
+                    return
+                try:
+                    replies = [self._with_cost(reply) for reply in self.provider.complete(request, count)]
+                    self.transcript.add_replies([(*pair, reply) for pair, reply in zip(left, replies)])
+                    left = left[len(replies) :]
+                except ProviderError:
+                    limit = count // 2  # their number may exceed a limit of the server
+                finally:
+                    self.budget.release(reserved)
+
+    def _ask(self, request: Request) -> Reply:
+        """Return the recorded reply, or a new one."""
+        key = self.transcript.key(self.provider.name, request)
+        with self.transcript.asking(key):
+            recorded = self.transcript.find(key)
+            if recorded is not None:
+                return recorded
+            reserved = self.budget.max_spending(self.provider, request)
+            if not self.budget.reserve(reserved, self.transcript.spent_now, self.cancelled.is_set):
+                if self.cancelled.is_set():
+                    raise _Cancelled
+                refused = Reply("", finish=BUDGET, error=self.budget.stopped)
+                self.transcript.add_replies([(key, request, refused)])  # so that a replay stops here, too
+                return refused
+            try:
+                reply = self._with_cost(self._send(request))
+                self.transcript.add_replies([(key, request, reply)])
+                if reply.finish == BUDGET:
+                    self.refused.append(reply.error)
+            finally:
+                self.budget.release(reserved)
+        return reply
+
+    def _send(self, request: Request) -> Reply:
+        fault = ""
+        for _ in range(ATTEMPTS):
+            if self.cancelled.is_set():
+                raise _Cancelled
+            try:
+                return self.provider.complete(request)[0]
+            except ProviderError as error:
+                fault = str(error)
+                if not error.malformed:
+                    break
+        return Reply("", cost=0.0, finish=ERROR, error=fault)
+
+    def _with_cost(self, reply: Reply) -> Reply:
+        return replace(reply, cost=self.budget.cost_of(self.provider, reply))
 
 
 def _same_prompts(requests: Sequence[Request]) -> list[list[Request]]:
@@ -139,8 +234,8 @@ def _in_threads(
         yield index, outcome
 
 
+@dataclass(frozen=True)
 class _Raised:
     """An exception in place of a result."""
 
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
+    error: BaseException

@@ -1,25 +1,36 @@
-"""Common code for the SDKs of OpenAI and Anthropic, which have the same structure and exceptions."""
+"""What the SDKs of OpenAI and Anthropic share: clients with limits and retries, keys, addresses and exceptions.
 
+The SDKs retry failed requests with growing waits, as long as servers ask for. What they cannot know is told to them in
+their own terms: a reply that takes too long, is too large or is no JSON becomes a response with an error status and the
+header ``x-should-retry``, which both obey.
+"""
+
+import base64
+import contextlib
 import html
 import importlib
+import json
 import logging
-import math
 import os
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any
+from urllib.parse import unquote
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.words import counted
-from envcoder_bench.search.providers.base import ProviderError
-from envcoder_bench.search.providers.secrets import Hide, without_login
-from envcoder_bench.search.providers.transport import TooLarge
+from envcoder_bench.search.providers.base import REFUSAL, ProviderError, Reply
 
-Result = TypeVar("Result")
+Hide = Callable[[str], str]
 _log = logging.getLogger(__name__)
+
+RETRIES = 6  # of a request, by the SDK: after 0.5, 1, 2, 4, 8 and 8 s, or what the server asks for
+TIMEOUTS = 3  # tries of a request that times out, which takes minutes and may be billed
+MAX_BYTES = 64 << 20  # of one response: about a hundred times what models write
+HIDDEN = "[hidden]"
+MIN_SECRET = 8  # shorter ones are mostly placeholders, and may be words of a model's code, such as "pass"
 
 _OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")  # parameters that some models do not support
 _TOO_LONG = ("context_length_exceeded", "prompt is too long", "maximum context length", "context window")
@@ -34,6 +45,7 @@ _FLAGS = {  # that set what a server refuses, and words of its message
 }
 _HTML = re.compile(r"<(!doctype html|html|head|body|title)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)<", re.IGNORECASE)
+_LOGIN = re.compile(r"(?<=//)[^/]*@")
 _DECLINED = ("content_filter", "content_policy_violation", "invalid_prompt")
 
 
@@ -43,21 +55,6 @@ class Refused(Exception):
 
 class UnsupportedParameter(Exception):
     """The model does not support a parameter; the message is its name."""
-
-
-class Ignored:
-    """Warns once that a model does not support ``--temperature``; thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._warned = False
-
-    def warn(self, who: str, temperature: float | None) -> None:
-        """Log the warning, unless no temperature was set or this is not the first call."""
-        with self._lock:
-            if temperature is not None and not self._warned:
-                self._warned = True
-                _log.warning("%s does not support --temperature: %g has no effect", who, temperature)
 
 
 def import_sdk(name: str) -> Any:
@@ -86,11 +83,6 @@ def read_key(variable: str, base_url: str) -> str:
     return key or "none"
 
 
-def provider_name(kind: str, model: str, base_url: str) -> str:
-    """Return ``openai:gpt-4.1`` or ``openai:qwen3@http://localhost:11434/v1``, without a password in the URL."""
-    return f"{kind}:{model}" + ("@" + without_login(base_url) if base_url else "")
-
-
 def read_base_url(base_url: str | None, variable: str) -> str:
     """Return the URL of ``--base_url``, else of the SDK's environment variable, else an empty string.
 
@@ -103,55 +95,154 @@ def read_base_url(base_url: str | None, variable: str) -> str:
     return url
 
 
-def call(
-    sdk: Any,
-    create: Callable[..., Any],
-    parameters: Mapping[str, Any],
-    read: Callable[[Any], Result],
-    who: str,
-    timeout: float,
-    hide: Hide,
-) -> Result:
-    """Call a method of an SDK once, read its response, and translate exceptions.
+def new_transport(http: Any) -> Any:
+    """Return what sends requests; ``http`` is httpx or its successor, whichever an SDK uses. Tests replace it."""
+    return http.HTTPTransport()
+
+
+def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None], hide: Hide) -> Any:
+    """Return an SDK's HTTP client that reads replies within limits, and reports failures that are sent again.
 
     Args:
         sdk: the SDK's module.
-        create: the method.
-        parameters: its arguments.
-        read: converts a response, which may be incomplete, to replies.
         who: model and URL, for messages.
-        timeout: time limit, s, for messages.
+        timeout: time limit of the whole reply, s.
+        notify: called with a line for each failure, from any thread.
         hide: removes secrets from what the server says.
-
-    Raises:
-        ProviderError: if there is no reply; a retry may succeed.
-        UserError: for a wrong key, an unknown model, an invalid request, or a web page instead of a reply.
-        Refused: if the provider declined to answer.
-        UnsupportedParameter: if the model does not support a parameter.
     """
+    http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
+    inner = new_transport(http)
+
+    class Transport(http.BaseTransport):
+        def handle_request(self, request: Any) -> Any:
+            tries = 1 + int(request.headers.get("x-stainless-retry-count", 0))
+            try:
+                response = self._whole_reply(request)
+            except http.TimeoutException:
+                response = self._failure(504, f"no reply within {timeout:g} s (--reply_timeout)", tries < TIMEOUTS)
+            except http.TransportError as error:
+                notify(f"no connection to {who}: {hide(str(error))}")
+                raise
+            if response.status_code in (408, 409, 429) or response.status_code >= 500:
+                notify(f"{who}: {response.status_code}: {_reason(response.text, hide)}")
+            return response
+
+        def _whole_reply(self, request: Any) -> Any:
+            """Return the response with its content, or a failure in its place."""
+            end, content = time.monotonic() + timeout, bytearray()
+            response = inner.handle_request(request)
+            try:
+                for chunk in response.stream:
+                    content += chunk
+                    if len(content) > MAX_BYTES:
+                        return self._failure(502, f"the reply is too large: more than {MAX_BYTES >> 20} MiB", False)
+                    if time.monotonic() > end:
+                        raise http.ReadTimeout("the reply took too long")
+            finally:
+                response.close()
+            whole = http.Response(
+                response.status_code, headers=response.headers, stream=http.ByteStream(bytes(content))
+            )
+            text = whole.read().decode("utf-8", "replace")
+            if whole.status_code == 200 and not _is_page(whole, text) and not _is_json(text):
+                return self._failure(502, f"the reply cannot be read: {hide(one_line(text)) or 'it is empty'}", True)
+            return whole
+
+        def _failure(self, status: int, message: str, again: bool) -> Any:
+            headers = {"x-should-retry": str(again).lower()}
+            return http.Response(status, headers=headers, json={"error": {"message": message}})
+
+    return sdk.DefaultHttpxClient(timeout=http.Timeout(timeout, connect=10.0), transport=Transport())
+
+
+def _is_page(response: Any, text: str) -> bool:
+    html_type = response.headers.get("content-type", "").startswith("text/html")
+    return (html_type and bool(_web_page(text))) or text.lstrip()[:20].lower().startswith("<!doctype html")
+
+
+def _is_json(text: str) -> bool:
     try:
-        response = create(**parameters)
-    except sdk.APITimeoutError as error:
-        raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s (--reply_timeout)") from error
-    except (sdk.APIConnectionError, TooLarge) as error:  # not every SDK wraps TooLarge
-        cause = error.__cause__ or error
-        if isinstance(cause, TooLarge):
-            raise ProviderError("malformed", f"the reply of {who} is too large: {cause}", again=False) from error
-        raise ProviderError("connection", f"no connection to {who}: {hide(str(cause))}") from error
-    except sdk.APIStatusError as error:
-        raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who, hide) from error
-    except (sdk.APIError, ValueError) as error:  # ValueError: the response is not JSON
-        text = str(getattr(error, "doc", ""))
-        if text.lstrip()[:20].lower().startswith("<!doctype html"):
-            raise _is_a_web_page(who, hide(text)) from error
-        raise ProviderError("malformed", f"the reply of {who} cannot be read: {one_line(hide(str(error)))}") from error
-    if isinstance(response, str) and _web_page(response):  # the SDK returns responses of other content types unchanged
-        raise _is_a_web_page(who, hide(response))
-    try:
-        return read(response)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        message = one_line(hide(str(getattr(response, "error", None) or error)))
-        raise ProviderError("malformed", f"the reply of {who} cannot be read: {message}") from error
+        return json.loads(text) is not ...
+    except (ValueError, RecursionError):
+        return False
+
+
+class Model:
+    """A model behind an SDK; providers derive from it.
+
+    Attributes:
+        name, model: see Provider.
+        url: URL of another server with the protocol; empty for the provider itself.
+        client: the arguments of the SDK's client that both have.
+    """
+
+    def __init__(
+        self, kind: str, model: str, base_url: str | None, timeout: float, notify: Callable[[str], None]
+    ) -> None:
+        """Prepare the client. Raises UserError if the key or the SDK is missing or the URL is invalid."""
+        self.model, self.url = model, read_base_url(base_url, f"{kind.upper()}_BASE_URL")
+        key = read_key(f"{kind.upper()}_API_KEY", self.url)
+        self.sdk = import_sdk(kind)
+        self.name = f"{kind}:{model}" + ("@" + without_login(self.url) if self.url else "")  # not the password
+        self.hide = hiding(key, self.url)
+        http = http_client(self.sdk, self.name, timeout, notify, self.hide)
+        self.client: dict[str, Any] = {"api_key": key, "max_retries": RETRIES, "http_client": http}
+        self.unsupported: set[str] = set()  # parameters that the model refused
+        self._warning = threading.Lock()
+        self._warned = False
+
+    def temperature(self, value: float | None) -> dict[str, float]:
+        """Return the parameter; warn once if the model does not support it."""
+        if value is None or "temperature" not in self.unsupported:
+            return {} if value is None else {"temperature": value}
+        with self._warning:
+            if not self._warned:
+                self._warned = True
+                _log.warning("%s does not support --temperature: %g has no effect", self.name, value)
+        return {}
+
+    def call(
+        self, create: Callable[..., Any], parameters: Callable[[], dict[str, Any]], read: Callable[[Any], list[Reply]]
+    ) -> list[Reply]:
+        """Call a method of the SDK until it takes the parameters, read its response, and translate exceptions.
+
+        Args:
+            create: the method.
+            parameters: returns its arguments, without those that are known to be unsupported.
+            read: converts a response, which may be incomplete, to replies.
+
+        Raises:
+            ProviderError: if there is no reply, also after the SDK's retries.
+            UserError: for a wrong key, an unknown model, an invalid request, or a web page instead of a reply.
+        """
+        for _ in range(len(_OPTIONAL) + 2):
+            try:
+                return self._call_once(create, parameters(), read)
+            except UnsupportedParameter as error:
+                self.unsupported.add(str(error))
+            except Refused as error:
+                return [Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")]
+        raise UserError(f"{self.name} does not take {', '.join(sorted(self.unsupported))}")
+
+    def _call_once(
+        self, create: Callable[..., Any], parameters: dict[str, Any], read: Callable[[Any], list[Reply]]
+    ) -> list[Reply]:
+        sdk, who, hide = self.sdk, self.name, self.hide
+        try:
+            response = create(**parameters)
+        except sdk.APIStatusError as error:
+            raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who, hide) from error
+        except sdk.APIConnectionError as error:
+            raise ProviderError(f"no connection to {who}: {hide(str(error.__cause__ or error))}") from error
+        except (sdk.APIError, ValueError) as error:  # ValueError: not JSON, but a page; others were sent again
+            raise _is_a_web_page(who, hide(str(getattr(error, "doc", "") or error))) from error
+        if isinstance(response, str) and _web_page(response):  # SDKs return other content types unchanged
+            raise _is_a_web_page(who, hide(response))
+        try:
+            return read(response)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            message = one_line(hide(str(getattr(response, "error", None) or error)))
+            raise ProviderError(f"the reply of {who} cannot be read: {message}", malformed=True) from error
 
 
 def _web_page(text: str) -> str:
@@ -173,13 +264,13 @@ def _is_a_web_page(who: str, text: str) -> UserError:
 
 def _of_status(error: Any, sent: Mapping[str, Any], who: str, hide: Hide) -> Exception:
     status: int = error.status_code
-    message = _message(error, hide)
+    message = _reason(error.body, hide) or _reason(error.message, hide)
     text = f"{getattr(error, 'code', None) or ''} {message}".lower()
     if status in (400, 413, 422):
         if any(word in text for word in _DECLINED):
             return Refused(message)
         if status == 413 or any(word in text for word in _TOO_LONG):
-            return ProviderError("request", f"{who}: the prompt is too long: {message}", again=False)
+            return ProviderError(f"{who}: the prompt is too long: {message}")
         limited = _RANGE.search(text) and not _UNSUPPORTED.search(text)
         for name in _OPTIONAL:  # "Unsupported parameter: 'max_tokens' ...", "`temperature` is deprecated ..."
             if name in sent and not limited and re.search(rf"['\"`]{name}['\"`]", text):
@@ -194,20 +285,21 @@ def _of_status(error: Any, sent: Mapping[str, Any], who: str, hide: Hide) -> Exc
     if status == 429 and "insufficient_quota" in text:
         return UserError(f"{who}: no credit left ({message})")
     if status in (408, 409, 425, 429) or status >= 500:
-        again = error.response.headers.get("x-should-retry") != "false"
-        kind = "rate_limit" if status == 429 else "server"
-        return ProviderError(kind, f"{who}: {status}: {message}", _retry_after(error.response.headers), again)
+        tries = 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
+        return ProviderError(f"{who}: {status}: {message}" + (f" (tried {tries} times)" if tries > 1 else ""))
     flag = next((flag for flag, words in _FLAGS.items() if any(word in text for word in words)), "")
     return UserError(f"{who} does not accept the request: {status}: {message}{f' (see {flag})' if flag else ''}")
 
 
-def _message(error: Any, hide: Hide) -> str:
-    """Return the server's message in one line, without secrets."""
-    body = error.body
+def _reason(body: Any, hide: Hide) -> str:
+    """Return the message of a response in one line, without secrets; ``body`` is JSON, as text or read."""
+    if isinstance(body, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            body = json.loads(body)
     if isinstance(body, dict):
         inner = body.get("error", body)
         body = inner.get("message") if isinstance(inner, dict) else inner
-    message = hide(str(body or error.message))  # before it is shortened
+    message = hide(str(body or ""))  # before it is shortened
     return _web_page(message) or one_line(message)
 
 
@@ -215,24 +307,6 @@ def one_line(text: object, limit: int = 300) -> str:
     """Return a text in one line of limited length, for messages."""
     line = " ".join(str(text).split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the wait in seconds that headers ask for, as a number or a date (RFC 9110); None if they do not."""
-    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) * unit
-        except ValueError:
-            try:
-                seconds = parsedate_to_datetime(value).timestamp() - time.time()
-            except (TypeError, ValueError, OverflowError):
-                continue
-        if math.isfinite(seconds):
-            return max(seconds, 0.0)
-    return None
 
 
 def count(tokens: object, upper_bound: int) -> int:
@@ -270,3 +344,30 @@ def shares(total: int, count: int) -> list[int]:
 def clean_text(text: str | None) -> str:
     """Replace lone surrogates, which cannot be encoded, by question marks."""
     return (text or "").encode("utf-8", "replace").decode("utf-8")
+
+
+def hiding(key: str, url: str = "") -> Hide:
+    """Return a function that replaces a key, and the user name and password of a URL, in a text by HIDDEN."""
+    login = login_of(url)
+    secrets = {key, login, login.partition(":")[2]}
+    secrets |= {unquote(secret) for secret in secrets}
+    secrets.add(base64.b64encode(unquote(login).encode()).decode())  # the header that a server may echo
+    longest_first = sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
+
+    def hide(text: str) -> str:
+        for secret in longest_first:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    return hide
+
+
+def login_of(url: str) -> str:
+    """Return ``USER:PASSWORD`` of ``https://USER:PASSWORD@host/v1``; empty without it."""
+    login = _LOGIN.search(url)
+    return login.group()[:-1] if login else ""
+
+
+def without_login(url: str) -> str:
+    """Return a URL without user name and password."""
+    return _LOGIN.sub("", url)

@@ -7,15 +7,14 @@ One JSON object a line::
      "request": {"system": "...", "messages": [{"role": "user", "text": "..."}], "temperature": 1.0,
                  "max_output_tokens": 4096, "sample": 0, "attempt": 0},
      "reply": {"text": "...", "input_tokens": 1234, "output_tokens": 567, "cost": 0.007, "finish": "stop", "error": ""}}
-    {"type": "failure", "time": "...", "label": "r1_00", "provider": "openai:gpt-4.1", "hash": "...",
-     "kind": "rate_limit", "message": "..."}
 
-If the writer is killed, the last line may be incomplete; it is skipped.
+If the writer is killed, the last line may be incomplete; it is skipped. ``--llm replay:FILE`` plays a transcript.
 """
 
 import hashlib
 import json
 import os
+import re
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from typing import Any
 
 from envcoder_bench import __version__
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.search.providers.base import BUDGET, ERROR, Message, ProviderError, Reply, Request
+from envcoder_bench.search.providers.base import BUDGET, ERROR, Message, Reply, Request
 from envcoder_bench.search.providers.budget import Spent
 
 _FORMAT = 1
@@ -95,6 +94,9 @@ class Transcript:
         with self._lock:
             return self._spent
 
+    def spent_now(self) -> Spent:
+        return self.spent
+
     @contextmanager
     def asking(self, *keys: Key) -> Iterator[None]:
         """Lock requests, so that other threads do not send the same ones but find the replies afterwards."""
@@ -127,11 +129,6 @@ class Transcript:
             self._append(*records)
             for key, _, reply in replies:
                 self._remember(key, reply)
-
-    def add_failure(self, key: Key, request: Request, error: ProviderError) -> None:
-        """Append that a request failed."""
-        with self._lock:
-            self._append({"type": "failure", **_who(key, request), "kind": error.kind, "message": str(error)})
 
     def _remember(self, key: Key, reply: Reply) -> None:
         self._spent = self._spent.plus(Spent(reply.input_tokens + reply.output_tokens, reply.cost or 0.0))
@@ -225,3 +222,93 @@ def different_keys(there: Mapping[str, Any], here: Mapping[str, Any], every: boo
 def _short(meta: Mapping[str, Any], key: str) -> str:
     text = json.dumps(meta[key], ensure_ascii=False) if key in meta else "missing"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+class ReplayProvider:
+    """Answers requests from a transcript.
+
+    A request is found by its content. If its prompt contains slightly different measurements, it is found by its label,
+    provided that the system prompt is the same.
+
+    Attributes:
+        meta: the inputs of the recorded search.
+        by_label: number of requests with other content that were found by their label.
+    """
+
+    max_replies = 1
+
+    def __init__(self, path: Path) -> None:
+        """Read a transcript, or the ``transcript.jsonl`` of a search's folder.
+
+        Raises:
+            UserError: if it does not exist, is damaged, or has no reply.
+        """
+        self.path = path / "transcript.jsonl" if path.is_dir() else path
+        try:
+            records, _ = read_records(self.path)
+        except UserError as error:
+            raise UserError(f"--llm replay:{path}: {error}") from error
+        replies = [record for record in records if record["type"] == "reply"]
+        if not replies:
+            raise UserError(f"--llm replay:{path}: there is no reply in this transcript")
+        self.meta: dict[str, Any] = records[0]["meta"]
+        self.name: str = replies[0]["provider"]
+        self.model: str = self.name.split("@")[0].split(":", 1)[-1]
+        self.default_output_tokens: int = replies[0]["request"]["max_output_tokens"]  # complete_all fills it in
+        self._system: str = replies[0]["request"]["system"]
+        self.by_label = 0
+        self._by_content: dict[str, Reply] = {}
+        self._by_label: dict[tuple[str, int], tuple[Request, Reply]] = {}
+        for record in replies:  # the last of several replies: after an error a resumed search repeats its requests
+            request = request_of(record)
+            self._by_content[record["hash"]] = reply_of(record)
+            self._by_label[request.label, request.attempt] = request, reply_of(record)
+
+    def check(self, meta: Mapping[str, Any], system: str | None = None) -> None:
+        """Raise UserError if the transcript is of a search with other inputs.
+
+        Args:
+            meta: the inputs of this search.
+            system: the system prompt of all requests; None to compare it with each request.
+        """
+        differences = different_keys(self.meta, as_json(meta), every=False)
+        if differences:
+            raise UserError(f"--llm replay:{self.path} is the transcript of another search: {differences}")
+        if system is not None:
+            self._check_system(self._system, system, "")
+
+    def _check_system(self, there: str, here: str, where: str) -> None:
+        if there != here:
+            raise UserError(
+                f"--llm replay:{self.path} was recorded with another system prompt{where}: "
+                f"{_first_difference(there, here)}"
+            )
+
+    def complete(self, request: Request, count: int = 1) -> list[Reply]:
+        """Return the recorded reply. Raises UserError if there is none, or if the system prompt is different."""
+        reply = self._by_content.get(content_hash(request))
+        if reply is not None:
+            return [reply]
+        recorded, reply = self._by_label.get((request.label, request.attempt), (None, None))
+        who = request.label or "a request without a label"
+        if recorded is None or reply is None or not request.label:
+            labels = sorted({label for label, _ in self._by_label if label}, key=_natural)
+            ends = f"it holds {labels[0]} to {labels[-1]}" if labels else "its requests have no labels"
+            again = f" (asked again, time {request.attempt + 1})" if request.attempt else ""
+            raise UserError(f"--llm replay:{self.path} has no reply for {who}{again}: {ends}")
+        self._check_system(recorded.system, request.system, f" for {who}")
+        self.by_label += 1
+        return [reply]
+
+
+def _natural(label: str) -> tuple[tuple[int, str], ...]:
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", label))
+
+
+def _first_difference(there: str, here: str) -> str:
+    lines = (there.splitlines(), here.splitlines())
+    for number in range(max(map(len, lines))):
+        one, other = (side[number] if number < len(side) else "" for side in lines)
+        if one != other:
+            return f"line {number + 1} is {one[:80]!r} there and {other[:80]!r} here"
+    return "their line ends differ"

@@ -100,6 +100,7 @@ def height_field_contacts(
         kind = geom_type[shape]
         if geom_type[field] != HFIELD or (kind != SPHERE and kind != CAPSULE):
             continue
+        # the shape in the field's frame
         world = collision_worldid[pair]
         ground = geom_dataid[world % geom_dataid.shape[0], field]
         extent = hfield_size[ground]
@@ -137,6 +138,7 @@ def height_field_contacts(
         radius, reach = size[0], margin + gap
         if center[2] - wp.abs(axis[2]) - radius - reach > extent[2]:
             continue
+        # the surface, and the contacts that all threads of the block find together
         s = Surface()
         s.heights = hfield_data
         s.ceiling = hfield_ceiling

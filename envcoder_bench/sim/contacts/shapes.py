@@ -127,6 +127,7 @@ def sphere_contacts(s: Surface, p: wp.vec3, radius: float, reach: float, most: i
     if inside:  # out through the face above the centre
         columns = cell_range(p[0], p[0], s.corner[0], s.cell[0], s.columns)
         rows = cell_range(p[1], p[1], s.corner[1], s.cell[1], s.rows)
+    # the deepest triangle that is not like one before, again and again
     triangles = 2 * cells_in(rows, columns)
     for _ in range(most):
         best = float(FAR)
@@ -231,6 +232,7 @@ def contacts_of_capsule(
     if lies_below(s, rows, columns, center[2] - wp.abs(axis[2]) - around):
         return contacts
 
+    # the two ends, as spheres
     ends = wp.vec2(FAR, FAR)
     for end in range(2):
         p = center + (2.0 * float(end) - 1.0) * axis
@@ -240,6 +242,7 @@ def contacts_of_capsule(
             if ends[end] < reach:
                 contacts = with_contact(contacts, ends[end], at_end.normal[0], p)
 
+    # in each half, the deepest edge that the axis passes and that is deeper than the line between the ends
     edges = 3 * cells_in(rows, columns)
     first = float(FAR)  # of each half of the axis
     second = float(FAR)

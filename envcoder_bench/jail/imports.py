@@ -1,0 +1,77 @@
+"""The modules that an untrusted file may import, and the remedies in messages about such files.
+
+The list is no security boundary, which is the confined process (``confine``): a file can reach other modules through
+the attributes of these. It gives clear messages, and keeps imports from searching for files that cannot be opened.
+"""
+
+import builtins
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from envcoder_bench.shaping.loading import GIVEN
+
+HELPERS = ("envcoder_bench.torch_utils", "isaacgym.torch_utils", "isaacgymenvs.utils.torch_jit_utils")
+MODULES = (
+    "__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "enum",
+    "functools", "heapq", "itertools", "logging", "math", "numbers", "numpy", "numpy.linalg", "numpy.typing",
+    "operator", "string", "textwrap", "time", "torch", "torch.cuda", "torch.distributions", "torch.jit",
+    "torch.linalg", "torch.nn", "torch.nn.functional", "torch.special", "types", "typing", "typing_extensions",
+    "warnings", *HELPERS,
+)  # fmt: skip
+
+_FILES = "a candidate cannot open files: write its numbers into the code"
+_CODE = "write plain code instead"
+# by module that may not be imported: what to do instead
+_INSTEAD = {
+    **dict.fromkeys(("os", "pathlib", "io", "json", "pickle", "yaml", "shutil", "glob", "tempfile"), _FILES),
+    **dict.fromkeys(("sys", "gc", "inspect", "ctypes", "importlib", "builtins", "ast", "traceback"), _CODE),
+    **dict.fromkeys(("threading", "multiprocessing", "subprocess", "socket", "asyncio"), "a candidate is one process"),
+    **dict.fromkeys(("random", "numpy.random"), "use torch.rand or similar"),
+    "datetime": "the time of an episode is progress_buf * dt",
+}
+_IMPORTABLE = "a candidate is one file; torch, numpy, math, typing, dataclasses and the like can be imported"
+# by words of a message: the remedy
+_REMEDIES = {
+    "control flow": "write torch.where(condition, a, b)",
+    "joins the environments": "reduce with dim=-1; NaN stops a candidate without an assert or if",
+    "an earlier call has kept": "read actions and progress_buf of the state; compute constants at the top of the file",
+    "single environments": "compare torch.arange(n) and use torch.where",
+    "library's generator": "use torch.rand or similar",
+    "out of torch": "use the torch function",
+    "raised PermissionError": "untrusted code has no files, network and other processes: write numbers into the code",
+}
+
+
+def names_given(modules: Iterable[str] = ()) -> dict[str, object]:
+    """Return the names that a file can use without importing them; its imports are restricted.
+
+    All allowed modules are imported, while files can still be opened.
+
+    Args:
+        modules: allowed modules beside MODULES.
+    """
+    allowed = {*MODULES, *modules}
+    for module in allowed:
+        importlib.import_module(module)
+    packages = {module[:end] for module in allowed for end, letter in enumerate(module) if letter == "."}
+
+    def restricted_import(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
+    ) -> Any:
+        by_c_code = isinstance(fromlist, list)  # torch or numpy, by PyImport_Import, on behalf of the file
+        if not by_c_code and (level or name not in allowed | packages):
+            instead = _INSTEAD.get(name) or _INSTEAD.get(name.split(".")[0]) or _IMPORTABLE
+            path = "." * level + name
+            raise ModuleNotFoundError(f"untrusted code may not import {path} ({instead})", name=name)
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+
+    # printing has no output, and would read a tensor's values
+    own_builtins = {**vars(builtins), "__import__": restricted_import, "print": lambda *_, **__: None}
+    return {**GIVEN, "__builtins__": own_builtins}
+
+
+def with_remedy(message: str) -> str:
+    """Return the message of an error with its remedy, if that is known."""
+    remedy = next((remedy for words, remedy in _REMEDIES.items() if words in message), "")
+    return f"{message}: {remedy}" if remedy else message

@@ -1,0 +1,150 @@
+"""The numbers of a run for the charts of its page, as plain data."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from envcoder_bench.report.figures import COLOURS
+from envcoder_bench.report.logs import over_seeds
+from envcoder_bench.report.page.content import PageVideos, RunPage
+from envcoder_bench.report.page.shell import plain_number, visible
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METRICS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
+BASELINE_COLOURS = {HUMAN: "#1b2330", UNSHAPED: "#8a94a2", UNTRAINED: "#b5a58a"}
+MOST_POINTS = 200  # of a curve
+MOST_NUMBERS = 25_000  # of a metric's curves of all candidates: a page of hundreds is thinned
+LEAST_POINTS = 50
+MOST_COMPONENTS = 60  # of a candidate
+SHOWN = len(COLOURS)  # candidates whose curves are on at first, besides the baselines
+
+
+def chart_data(run: RunPage) -> dict[str, Any]:
+    """Return all numbers that the page's script draws."""
+    trained = set() if run.curves is None else set(run.curves["candidate"])
+    lines = None if run.curves is None else curves(run.curves)
+    trained.update(add_untrained(lines, run.ranked))
+    order = [row.candidate for row in run.ranked]
+    return {
+        "candidates": candidates(run.ranked, trained),
+        "curves": lines,
+        "components": None if run.components is None else components(run.components, order),
+        "videos": videos(run.videos),
+    }
+
+
+def colours(ranked: Sequence[Ranked]) -> dict[str, str]:
+    """Return the colour of each candidate, as in the pictures; candidates behind the first ones repeat them."""
+    names = [row.candidate for row in ranked if not row.baseline]
+    return {**{name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}, **BASELINE_COLOURS}
+
+
+def candidates(ranked: Sequence[Ranked], trained: set[str]) -> list[dict[str, Any]]:
+    """Return name, colour and state of each candidate, best first."""
+    palette = colours(ranked)
+    plain = [row.candidate for row in ranked if not row.baseline]
+    on_at_first = set(plain[:SHOWN]) | {row.candidate for row in ranked if row.baseline}
+    return [
+        {
+            "name": visible(row.candidate),
+            "color": palette[row.candidate],
+            "trained": row.candidate in trained,
+            "shown": row.candidate in on_at_first & trained,
+        }
+        for row in ranked
+    ]
+
+
+def curves(table: pd.DataFrame) -> dict[str, Any] | None:
+    """Return the mean of each metric over the seeds by candidate, and the range of the seeds.
+
+    Returns:
+        ``x``: env-steps, thinned to MOST_POINTS; ``metrics``: by name and candidate lists for ``x``, with None for
+        missing values. None if there are no curves.
+    """
+    if table.empty:
+        return None
+    steps: list[int] = sorted(int(x) for x in table["env_steps"].unique())
+    evaluated: Any = table.loc[table["fitness"].notna(), "env_steps"]
+    measured = {int(step) for step in evaluated}
+    every = -(-len(steps) // _most_points(len(set(table["candidate"]))))
+    x = [step for k, step in enumerate(steps) if k % every == 0 or step in measured]
+    kept: Any = table[table["env_steps"].isin(x)]
+    several = len(set(table["seed"])) > 1
+    metrics: dict[str, Any] = {}
+    for metric in METRICS:
+        measured_rows: Any = kept[kept[metric].notna()]
+        points = over_seeds(measured_rows, metric) if len(measured_rows) else measured_rows
+        lines: dict[str, Any] = {}
+        for name in dict.fromkeys(measured_rows["candidate"]):
+            rows = points.loc[name]
+            columns = {"mean": "mean", "low": "min", "high": "max"} if several else {"mean": "mean"}
+            lines[visible(name)] = {key: _aligned(rows[column], x) for key, column in columns.items()}
+        if lines:
+            metrics[metric] = lines
+    return {"x": x, "metrics": metrics}
+
+
+def _most_points(candidates: int) -> int:
+    """Return the number of points of a curve."""
+    return max(LEAST_POINTS, min(MOST_POINTS, MOST_NUMBERS // max(1, candidates)))
+
+
+def add_untrained(curves: dict[str, Any] | None, ranked: Sequence[Ranked]) -> list[str]:
+    """Add the untrained policy's fitness to curves as a horizontal line; return its names, one for each run."""
+    fitness = {} if curves is None else curves["metrics"].get("fitness", {})
+    if curves is None or not fitness:
+        return []
+    rows = [row for row in ranked if row.candidate.split(": ")[-1] == UNTRAINED and row.rank is not None]
+    for row in rows:
+        fitness[visible(row.candidate)] = {"mean": [plain_number(row.fitness)] * len(curves["x"])}
+    return [row.candidate for row in rows]
+
+
+def components(table: pd.DataFrame, order: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Return the reward components of each candidate over its training, mean of the seeds."""
+    rows = dict(iter(table.groupby("candidate", sort=False)))
+    most, charts = _most_points(len(rows)), []
+    for name in (name for name in order if name in rows):
+        of_candidate: Any = rows[name]
+        # the same thinned steps for all components
+        steps = sorted(int(x) for x in of_candidate["env_steps"].unique())
+        x = steps[:: -(-len(steps) // most)]
+        of_candidate = of_candidate[of_candidate["env_steps"].isin(x)]
+        means = of_candidate.groupby(["component", "env_steps"])["mean"].mean()
+        names = list(dict.fromkeys(of_candidate["component"]))[:MOST_COMPONENTS]
+        series = [{"name": visible(part), "values": _aligned(means.loc[part], x)} for part in names]
+        charts.append({"name": visible(name), "x": x, "series": series})
+    return charts or None
+
+
+def _aligned(column: Any, x: Sequence[int]) -> list[float | None]:
+    values = dict(zip((int(step) for step in column.index), column))
+    return [plain_number(values.get(step)) for step in x]
+
+
+def videos(shown: PageVideos) -> dict[str, Any] | None:
+    """Return the episodes with their videos, and the values along each; None without any."""
+    if not shown.episodes:
+        return None
+    episodes = [
+        {
+            "name": visible(episode.name),
+            "mp4": None if episode.mp4 is None else base64.b64encode(episode.mp4).decode(),
+            "summary": visible(episode.summary),
+            "times": [round(t, 4) for t in episode.times],
+            "lines": [
+                {"name": visible(name), "values": list(map(plain_number, values))}
+                for name, values in episode.lines.items()
+            ],
+        }
+        for episode in shown.episodes
+    ]
+    end = max(float(episode.times[-1]) for episode in shown.episodes)
+    return {"length_s": shown.seconds, "end_s": end, "episodes": episodes}

@@ -1,0 +1,140 @@
+"""The ranking on the page of a run: a table that can be sorted and filtered, with a picture of each interval."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
+from envcoder_bench.report.page.charts import colours
+from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.words import fixed
+
+# title: kind, order of the first click; a column that is empty is left out
+COLUMNS = {
+    "#": ("number", "ascending"),
+    "candidate": ("text", "ascending"),
+    "score": ("number", "descending"),
+    "fitness": ("number", "descending"),
+    "95 % interval": ("", ""),
+    "vs human": ("number", "descending"),
+    "best": ("number", "descending"),
+    "steps to tie": ("number", "ascending"),
+    "episode, steps": ("number", "descending"),
+    "shaped return": ("number", "descending"),
+    "env-steps": ("number", "descending"),
+    "status": ("text", "ascending"),
+}
+
+
+class Cell(NamedTuple):
+    """A cell of the table: the value by which it is sorted, its text, and its CSS class."""
+
+    value: Any
+    text: str
+    kind: str = ""
+
+
+def ranking_values(
+    ranked: Sequence[Ranked], anchors: Mapping[str, str], scores: Mapping[str, float], folder: str
+) -> dict[str, Any]:
+    """Return what ``ranking.html`` needs.
+
+    Args:
+        anchors: the HTML id of each candidate's section, by its name.
+        scores: by which a search ranks its candidates, by name.
+        folder: the run's folder, for the command that adds seeds.
+    """
+    palette, decimals, axis = colours(ranked), fitness_decimals(ranked), Axis(ranked)
+    rows = [
+        {
+            "row": row,
+            "anchor": anchors[row.candidate],
+            "colour": palette[row.candidate],
+            "cells": _cells(row, decimals, axis, scores.get(row.candidate)),
+        }
+        for row in ranked
+    ]
+    used = {title for row in rows for title, cell in row["cells"].items() if cell} | {"candidate", "status"}
+    columns = [(title, *column) for title, column in COLUMNS.items() if title in used]
+    notes = " ".join(f"{note[0].upper()}{note[1:]}." for note in _notes(ranked, axis, bool(scores), folder))
+    return {"columns": columns, "rows": rows, "axis": axis, "notes": notes}
+
+
+def fitness_decimals(ranked: Sequence[Ranked]) -> int:
+    """Return the number of decimal places in which the fitness is shown."""
+    return decimal_places([row.fitness for row in ranked if row.rank is not None])
+
+
+def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None) -> dict[str, Any]:
+    """Return the cells by column; None where nothing is known."""
+
+    def number(value: float | None, text: str, kind: str = "") -> Cell | None:
+        return None if value is None or math.isnan(value) else Cell(value, text, kind)
+
+    sign = "" if not row.significant else "better" if row.vs_human > 0 else "worse"
+    difference = fixed(row.vs_human, decimals, "+") if math.isfinite(row.vs_human) else ""
+    measured = row.rank is not None
+    return {
+        "#": number(row.rank, str(row.rank)),
+        "score": None if score is None else number(score, fixed(score, decimals)),
+        "fitness": number(row.fitness, fixed(row.fitness, decimals)) if measured else None,
+        "95 % interval": axis.picture(row) if measured and not math.isnan(row.fitness_ci_low) else None,
+        "vs human": number(row.vs_human, difference, sign),
+        "best": number(row.p_best, f"{row.p_best:.0%}"),
+        "steps to tie": number(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
+        "episode, steps": number(row.episode_length, f"{row.episode_length:.0f}"),
+        "shaped return": number(row.shaped_return, f"{row.shaped_return:.4g}"),
+        "env-steps": number(row.env_steps or None, f"{row.env_steps:,}"),
+    }
+
+
+class Axis:
+    """The common scale of the intervals, in pixels.
+
+    Attributes:
+        human: position of the human baseline; None without one.
+    """
+
+    width, height = 200, 18
+
+    def __init__(self, ranked: Sequence[Ranked]) -> None:
+        measured = [row for row in ranked if row.rank is not None]
+        means = [row.fitness for row in measured]
+        ends = [x for row in measured for x in (row.fitness_ci_low, row.fitness_ci_high) if not math.isnan(x)]
+        low, high = (min(means), max(means)) if means else (0.0, 1.0)
+        # a wide interval of a bad candidate does not squeeze the rest
+        reach = 0.75 * max(high - low, 1e-9 + 0.05 * abs(high))
+        self._least = max(min([low, *ends]), low - reach)
+        self._most = min(max([high, *ends]), high + reach)
+        self.human = next((self._pixel(row.fitness) for row in measured if row.candidate == "human"), None)
+
+    def _pixel(self, x: float) -> float:
+        share = (x - self._least) / ((self._most - self._least) or 1.0)
+        return round(4 + (self.width - 8) * min(max(share, 0.0), 1.0), 1)
+
+    def picture(self, row: Ranked) -> dict[str, Any]:
+        """Return the pixels of an interval, and its title."""
+        ends = row.fitness_ci_low, row.fitness_ci_high
+        title = f"{row.fitness:.5g}, {ends[0]:.5g} to {ends[1]:.5g}"
+        return {"low": self._pixel(ends[0]), "high": self._pixel(ends[1]), "mean": self._pixel(row.fitness),
+                "title": title}  # fmt: skip
+
+
+def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str) -> list[str]:
+    """Return what the columns mean, and how sure the ranking is."""
+    over = {row.interval_over for row in ranked}
+    of = "seeds, their spread pooled over the candidates" if "seeds" in over else "the episodes of one seed"
+    notes = [f"the line of a fitness is its 95 % interval over {of}"] if over - {""} else []
+    notes += ["the dashed line is the human baseline"] if axis.human is not None else []
+    if scores:
+        notes += [
+            "score, by which a search ranks: the mean difference to the baseline, without the effects of seeds on that"
+            " baseline, and with the median candidate as one more seed, so that one good seed is not enough"
+        ]
+    if any(math.isfinite(row.vs_human) for row in ranked):
+        notes += ["vs human: mean difference to the human baseline with the same seeds"]
+    if any(row.significant for row in ranked):
+        notes += ["it is coloured where it differs from 0 (paired t-test, 5 %, corrected by Holm's method)"]
+    if any(math.isfinite(row.p_best) for row in ranked):
+        notes += ["best: probability that it is the best"]
+    return notes + first_place(ranked) + one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked)

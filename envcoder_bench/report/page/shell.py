@@ -1,0 +1,172 @@
+"""What all pages have in common: the shell, the parts, escaped texts, and sources in colour.
+
+A page is a Jinja template that extends ``report/page/shell.html``; templates are named by their paths in the package.
+Everything that a template prints is escaped, except ``Markup``. The content security policy allows only the page's own
+script, by its hash, and no request.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+import envcoder_bench
+
+PAGE = "report.html"
+PACKAGE = Path(envcoder_bench.__file__).parent
+MOST_LINES = 3000  # of a source on a page
+_ASSETS = PACKAGE / "report" / "assets"
+_INVISIBLE = ("Cc", "Cf", "Cs")  # Unicode categories: control, format, surrogate
+_LAYOUT = {ord("\n"): None, ord("\t"): None}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page.
+
+    Attributes:
+        anchor: its id.
+        body: its content; without one the section is left out.
+        first: on the page of a run, whether it is before the ranking; otherwise it is before the videos.
+    """
+
+    anchor: str
+    title: str
+    body: Markup
+    first: bool = False
+
+
+def render(
+    template: str,
+    title: str,
+    lead: Sequence[str] = (),
+    facts: Sequence[str] = (),
+    data: Mapping[str, Any] | None = None,
+    **values: Any,
+) -> str:
+    """Return a page as HTML.
+
+    Args:
+        template: a template that extends the shell and sets ``sections``.
+        lead: the first paragraphs, as plain text.
+        facts: short facts for the head of the page.
+        data: numbers of the charts; None for a page without a script.
+        values: what else the template needs.
+    """
+    script = ""
+    if data is not None:
+        script = f"/*\n{_asset('uplot-LICENSE.txt')}*/\n{_asset('uplot.js')}\n{_asset('page.js')}"
+    allowed = "'none'"
+    if script:
+        allowed = f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; media-src blob: data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+    style = f"{_asset('uplot.css') if script else ''}\n{_asset('page.css')}"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            {"title": title, "lead": lead, "facts": facts, "data": data, **values},
+            policy=policy,
+            style=Markup(style),
+            script=Markup(script),
+        )
+    )
+
+
+def macros(template: str) -> Any:
+    """Return the macros of a template as functions that return ``Markup``."""
+    return _environment().get_template(template).module
+
+
+def parts() -> Any:
+    """Return the parts that pages share: ``table``, ``fact_list``, ``picture``, ``notes``."""
+    return macros("report/page/parts.html")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if hasattr(value, "__html__") else visible(value),
+    )
+    environment.globals["section"] = lambda anchor, title, body: Section(anchor, title, Markup(body.strip()))
+    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    environment.filters["script_json"] = lambda value: Markup(script_json(value))
+    return environment
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def visible(value: object) -> str:
+    """Replace invisible characters, and those that change the text's direction, by their codes."""
+    shown = str(value)
+    if shown.translate(_LAYOUT).isprintable():  # nearly always, and far faster
+        return shown
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE else _code(c) for c in shown)
+
+
+def _code(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+def plain_number(value: Any) -> float | None:
+    """Return a number with five digits; None if it is missing or not finite."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{float(value):.5g}")
+
+
+def script_json(value: Any) -> str:
+    """Return JSON that cannot end the script element it is in."""
+    plain = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for char in "<>&\u2028\u2029":
+        plain = plain.replace(char, f"\\u{ord(char):04x}")
+    return plain
+
+
+def code(source: str, faults: Collection[int] = (), coloured: bool = True) -> Markup:
+    """Return a Python source with numbered lines; ``faults`` are the numbers of lines to mark."""
+    from pygments.lexers.python import PythonLexer
+    from pygments.lexers.special import TextLexer
+
+    lines = visible(source.rstrip("\n")).split("\n")
+    more = len(lines) - MOST_LINES
+    lexer = PythonLexer(stripnl=False) if coloured else TextLexer(stripnl=False)
+    shown = _coloured(lines[:MOST_LINES], lexer, linenos="inline", hl_lines=list(faults))
+    return shown + parts().notes([f"{more:,} more lines in the file"] if more > 0 else [])
+
+
+def difference(lines: Sequence[str]) -> Markup:
+    """Return a unified diff in colour, without the names of its files."""
+    from pygments.lexers.diff import DiffLexer
+
+    hunks = dropwhile(lambda line: not line.startswith("@@"), lines)
+    return _coloured(list(map(visible, hunks)), DiffLexer(stripnl=False))
+
+
+def _coloured(lines: Sequence[str], lexer: Any, **options: Any) -> Markup:
+    """Return lines as ``<div class="code">``; Pygments escapes them."""
+    from pygments import highlight
+    from pygments.formatters.html import HtmlFormatter
+
+    return Markup(highlight("\n".join(lines), lexer, HtmlFormatter(cssclass="code", **options)))

@@ -1,0 +1,260 @@
+"""The prompts of a search: the task, the contract of the functions, and the rules.
+
+Templates are text files, ``cfg/prompt/*.md``, with placeholders ``$name``.
+"""
+
+import inspect
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+
+from envcoder_bench import torch_utils
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.run.spec import RunConfig, RunSpec
+from envcoder_bench.search.archive import Archive
+from envcoder_bench.search.prompt.briefing import baseline_constants, robot, training
+from envcoder_bench.search.prompt.feedback import explain, feedback, history
+from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
+from envcoder_bench.tasks.base import Field
+from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
+from envcoder_bench.tasks.sim_task import SimTask, read
+
+SYSTEM, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
+    "system.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",
+)  # fmt: skip
+TEMPLATES = (*MAIN, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
+
+MIN_FEEDBACK = 2000  # characters that a prompt must leave for the feedback
+
+_HELPER = re.compile(r'^def ([a-z]\w*)\(([^)]*)\)( -> [^:]+)?:\n    """([^"\n]+)', re.MULTILINE)
+_NO_HELPERS = (  # functions of numpy arrays and lists, which candidates do not need, and aliases
+    "to_torch", "get_axis_params", "unscale_np", "my_quat_rotate", "get_basis_vector", "normalise_quat_in_pose",
+)  # fmt: skip
+
+
+class Prompts:
+    """The prompts of a search, each of at most ``max_chars`` characters including the system prompt.
+
+    Attributes:
+        system: the system prompt, see ``system_prompt``.
+    """
+
+    def __init__(
+        self, templates: Mapping[str, str], system: str, rounds: int, max_chars: int, description: str = ""
+    ) -> None:
+        """Check the templates; ``description`` is part of the system prompt.
+
+        Raises:
+            UserError: for invalid templates, or if ``max_chars`` leaves no room for feedback.
+        """
+        self.system = system
+        self._templates, self._rounds, self._max_chars = templates, rounds, max_chars
+        fixed = max(len(self._question(Archive(), 1, 0)), len(self._next(rounds, "")))
+        self._room = max_chars - len(system) - fixed
+        if self._room < MIN_FEEDBACK:
+            least = max_chars - self._room + MIN_FEEDBACK
+            share = f" ({len(description)} of them for --task_description)" if len(description) > MIN_FEEDBACK else ""
+            raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least{share}")
+        self.repair("", "")  # raises now if a template is invalid
+        self.duplicate(Archive(), {}, "", "")
+        self.missing(Archive(), 1, "", "")
+
+    def question(self, archive: Archive, round: int) -> str:
+        """Return the user's message for a round."""
+        return self._question(archive, round, self._room)
+
+    def _question(self, archive: Archive, round: int, room: int) -> str:
+        return self._next(round, feedback(archive, room)) if archive.attempts else fill(self._templates, FIRST)
+
+    def _next(self, round: int, text: str) -> str:
+        return fill(self._templates, NEXT, round=round, rounds=self._rounds, feedback=text)
+
+    def repair(self, error: str, source: str) -> str:
+        """Return the user's message for the repair of a file; empty if it would be too long."""
+        return self._if_short(fill(self._templates, REPAIR, error=explain(error, source), source=source.strip()))
+
+    def duplicate(self, archive: Archive, others: Mapping[str, str], twin: str, source: str) -> str:
+        """Return the user's message for a file that equals another; empty if it would be too long.
+
+        Args:
+            archive: the earlier rounds.
+            others: sources of this round's other candidates by name.
+            twin: name of the equal candidate.
+            source: the file.
+        """
+        values = {"twin": twin, "source": source.strip()}
+        room = self._max_chars - len(self.system) - len(fill(self._templates, DUPLICATE, tried="", **values))
+        return self._if_short(fill(self._templates, DUPLICATE, tried=history(archive, others, room), **values))
+
+    def missing(self, archive: Archive, round: int, error: str, reply: str) -> str:
+        """Return the user's message after a reply without a candidate; empty if it would be too long.
+
+        Args:
+            archive, round: as in ``question``, which the message repeats.
+            error: what the reply lacks.
+            reply: its beginning.
+        """
+        values = {"error": error, "reply": reply}
+        room = self._room - len(fill(self._templates, MISSING, question="?", **values))
+        question = self._question(archive, round, room).strip()
+        return self._if_short(fill(self._templates, MISSING, question=question, **values))
+
+    def _if_short(self, text: str) -> str:
+        return text if len(self.system) + len(text) <= self._max_chars else ""
+
+
+def load_templates(folder: Path | None = None) -> dict[str, str]:
+    """Read the templates by name; those in ``folder`` replace the shipped ones.
+
+    Raises:
+        UserError: if the folder does not exist, or a file in it is not a template or cannot be read.
+    """
+    shipped = project_folder("cfg") / "prompt"
+    places = {name: shipped / name for name in TEMPLATES}
+    if folder is not None:
+        if not folder.is_dir():
+            raise UserError(f"--prompt_dir {folder}: there is no such folder")
+        replacements = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.md"))}
+        for name, path in replacements.items():
+            if name not in TEMPLATES:
+                hint = near_matches(name, TEMPLATES)
+                raise UserError(f"{path} is not a template{hint}; there are {', '.join(TEMPLATES)}")
+        if not replacements:
+            raise UserError(f"--prompt_dir {folder} has no template; there are {', '.join(TEMPLATES)}")
+        places.update(replacements)
+    try:
+        return {name: _template(path) for name, path in places.items()}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--prompt_dir {folder}: a template cannot be read: {error}") from error
+
+
+def _template(path: Path) -> str:
+    """Return a template's text; for a function without a template, its entry in the table of kinds."""
+    if path.stem in KINDS and not path.exists():
+        kind = KINDS[path.stem]
+        return f"- `{kind.signature}` returns {kind.returns}. It is called {kind.called}.\n"
+    return path.read_text(encoding="utf-8")
+
+
+def fill(templates: Mapping[str, str], name: str, **values: object) -> str:
+    """Fill in a template.
+
+    Raises:
+        UserError: for an unknown ``$name`` or a lone ``$``, with the line.
+    """
+    text = templates[name]
+    try:
+        return Template(text).substitute(values).strip() + "\n"
+    except KeyError as error:
+        key = error.args[0]
+        line = text[: text.index(f"${key}" if f"${key}" in text else f"${{{key}")].count("\n") + 1
+        names = ", ".join(f"${name}" for name in values)
+        raise UserError(
+            f"template {name}:{line}: there is no ${key}{near_matches(key, values)}; there are {names}"
+        ) from None
+    except ValueError as error:
+        line = re.search(r"line (\d+)", str(error))
+        where = f":{line.group(1)}" if line else ""
+        raise UserError(f"template {name}{where}: a lone $: write $$") from None
+
+
+def system_prompt(
+    templates: Mapping[str, str],
+    run: RunSpec,
+    task_description: str,
+    fitness_meaning: str,
+    shaper_types: Sequence[str] | None,
+    show_baseline: bool = True,
+) -> str:
+    """Return the system prompt of a search, which does not depend on results.
+
+    Args:
+        templates: the templates by name.
+        run: the search's runs; their config is the source of all numbers.
+        task_description, fitness_meaning: the desired behaviour, and the meaning of the fitness.
+        shaper_types: the functions to write; None for all.
+        show_baseline: whether to include the baseline's source and the constants of its formulas.
+    """
+    spec, cfg = run.task, run.config
+    task, baseline = spec.name, cfg.baseline
+    fields, facts = spec.task_class.fields, task_contract(spec, cfg.task)
+    numbers = {key: shown(value) for key, value in facts.values.items()}
+    formula = spec.task_class.drive_formula
+    names = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
+    values = _contract_values(spec.task_class, cfg)
+    keys = {name: _keys(KINDS[name], facts, fields) for name in names}
+    names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
+    baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
+    if show_baseline:
+        baseline_values["baseline_source"] = spec.baseline_path(baseline).read_text(encoding="utf-8").strip()
+    section = fill(templates, BASELINE, **baseline_values)  # also if it is not used, so that errors are reported
+    return fill(
+        templates,
+        SYSTEM,
+        task=task,
+        summary=(spec.task_class.__doc__ or "").strip().splitlines()[0],
+        task_description=" ".join(task_description.split()),
+        fitness_meaning=fitness_meaning,
+        functions=_listed([f"`{kind}`" for kind in names]),
+        contract="\n".join(
+            fill(templates, f"functions/{name}.md", keys=keys[name], **values).rstrip() for name in names
+        ),
+        training=training(cfg, facts),
+        state=spec.state_table(numbers, () if show_baseline else baseline_constants(fields)),
+        robot=robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
+        helpers="\n".join(helper_lines()),
+        baseline_section=f"\n{section}" if show_baseline else "",
+        baseline_place=", printed below" if show_baseline else ", which is not shown to you",
+        **baseline_values,
+    )
+
+
+def helper_lines() -> list[str]:
+    """Return a line for each helper function with its signature and description."""
+    source = inspect.getsource(torch_utils)
+    rows = [row for row in _HELPER.findall(source) if row[0] not in _NO_HELPERS]
+    return [
+        f"- `{name}({' '.join(parameters.split())}){returned}`: {meaning.strip(' .')}"
+        for name, parameters, returned, meaning in rows
+    ]
+
+
+def _keys(kind: Kind, facts: TaskContract, fields: Mapping[str, Field]) -> str:
+    """Return the keys that a function may return, with their shapes; empty if it returns one tensor."""
+    keys = [key for key in (kind.keys(facts) if kind.keys else ()) if key in fields]
+    shapes = {key: ", ".join(["n", *map(str, fields[key].shape or ())]) for key in keys}
+    return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
+
+
+def _contract_values(task: type[SimTask], cfg: RunConfig) -> dict[str, object]:
+    """Return this task's values for the placeholders in the contracts of all functions."""
+    joints = (task.fields["dof_pos"].shape or (0,))[0] if "dof_pos" in task.fields else 0
+    width = task.default_action_dim
+    drives = ""
+    if width is not None:
+        drives = (
+            f"Where neither the file nor the baseline has one, the action is `(n, {width})` and moves the task's own"
+            " position drives."
+        )
+    seen, acted = float(read(cfg.task, "env.clipObservations", math.inf)), float(read(cfg.task, "env.clipActions"))
+    return {
+        "num_dofs": joints,
+        "joints": f"`(n, {joints})`",
+        "observation_clip": f", and before that clipped to +-{seen:g}: scale what gets larger"
+        if seen < math.inf
+        else "",
+        "action_range": f"between {-acted:g} and {acted:g}",
+        "drives": drives,
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return ``a`` or ``any of a, b and c``."""
+    if len(names) == 1:
+        return names[0]
+    both_actions = sum(any(kind in name for kind in ACTION_TYPES) for name in names) > 1
+    listed = f"any of {', '.join(names[:-1])} and {names[-1]}, as many as the idea needs"
+    return f"{listed} (of the two action functions one at most)" if both_actions else listed

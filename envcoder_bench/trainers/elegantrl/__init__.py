@@ -1,1 +1,0 @@
-"""ElegantRL's PPO as a trainer: one learner for each group."""
