@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.settings import Settings, dotted_keys, select
+from envcoder_bench.core.settings import Settings, dotted_keys, plain, select
 from envcoder_bench.core.yaml_files import overridden, read_yaml
 from envcoder_bench.tasks.base import BASELINE_FILES
 
@@ -93,7 +93,7 @@ def check_settings(settings: Settings) -> None:
     if not isinstance(settings.show_baseline, bool):
         raise UserError(f"show_baseline must be yes or no, got {settings.show_baseline}")
     if not isinstance(settings.parents, tuple) or not set(settings.parents) <= set(BASELINE_FILES):
-        raise UserError(f"parents must be a list of {' and '.join(BASELINE_FILES)}, got {settings.parents}")
+        raise UserError(f"parents must be a list of {' and '.join(BASELINE_FILES)}, got {plain(settings.parents)}")
     folder = settings.prompt.dir
     if folder is not None and not Path(str(folder)).is_dir():
         raise UserError(f"--prompt_dir {folder}: there is no such folder")

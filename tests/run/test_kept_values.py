@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import envcoder_bench
+from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.groups import prepare
