@@ -1,7 +1,15 @@
-"""Settings: nested mappings with attribute access that cannot be changed, and dotted keys."""
+"""Settings that cannot be changed: nested mappings with attribute access and dotted keys, and keys with types."""
+
+import math
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic.fields import FieldInfo
+
+from envcoder_bench.core.errors import UserError, near_matches
 
 
 class Settings(Mapping[str, Any]):
@@ -110,3 +118,125 @@ def dotted_keys(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, Mapping):
             keys += dotted_keys(value, f"{prefix}{key}.")
     return keys
+
+
+# keys with types
+
+
+class Expected(NamedTuple):
+    """The words for what a value must be, where its type does not say it."""
+
+    words: str
+
+
+def as_tuple(value: Any) -> Any:
+    """Take lists for tuples, which cannot be changed."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _mapping(value: Any) -> Settings:
+    if not isinstance(value, Mapping):
+        raise ValueError("not a mapping")
+    return value if isinstance(value, Settings) else Settings(value)
+
+
+Tree = Annotated[Settings, BeforeValidator(_mapping), PlainSerializer(plain)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
+Numbers = Annotated[tuple[int | float, ...], BeforeValidator(as_tuple)]
+Count = Annotated[int, Field(ge=1)]
+Number = int | float  # of a file: 2 remains 2
+
+
+class Keys(BaseModel):
+    """Keys of a config: frozen, with strict types; unknown ones are errors.
+
+    Attributes:
+        file: where the defaults are, for messages.
+    """
+
+    file: ClassVar[str] = ""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the keys as dicts and lists, in their order."""
+        return {key: value.plain() if isinstance(value, Keys) else plain(value) for key, value in self}
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> Self:
+        """Return the keys with these values, and defaults for absent ones. Raises UserError naming the key."""
+        try:
+            return cls.model_validate(plain(values))
+        except ValidationError as error:
+            raise UserError(_message(cls, values, error)) from error
+
+
+def fields(model: type[Keys], prefix: str = "") -> dict[str, FieldInfo]:
+    """Return the fields of a config by dotted keys, groups of keys before their own keys."""
+    flat: dict[str, FieldInfo] = {}
+    for key, info in model.model_fields.items():
+        flat[f"{prefix}{key}"] = info
+        group = _group(info)
+        if group is not None:
+            flat.update(fields(group, f"{prefix}{key}."))
+    return flat
+
+
+def _group(info: FieldInfo) -> type[Keys] | None:
+    """Return the model of a key that has keys of its own."""
+    kind = info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Keys) else None
+
+
+def _message(whole: type[Keys], values: Mapping[str, Any], error: ValidationError) -> str:
+    """Return what is wrong with the first invalid value: its key, what it must be, and the value."""
+    first, model = error.errors()[0], whole
+    path, value = "", values
+    for part in map(str, first["loc"]):
+        info = model.model_fields.get(part)
+        if info is None:
+            hint = near_matches(path + part, [*fields(whole)])
+            return f"unknown key '{path}{part}'{hint}; the keys are those of {whole.file}"
+        if part not in value:
+            return f"{path}{part} is missing"
+        value, group = value[part], _group(info)
+        if group is None or not isinstance(value, Mapping):
+            reason = first.get("ctx", {}).get("error")
+            if isinstance(reason, ValueError) and info.annotation is not Settings:
+                return str(reason)
+            return f"{path}{part} must be {words_for(info)}, got {plain(value)}"
+        model, path = group, f"{path}{part}."
+    return f"{path}: {first['msg']}"
+
+
+def words_for(info: FieldInfo) -> str:
+    """Return in words which values a key takes: ``a whole number of at least 1, or null``."""
+    annotation = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+    return ", or ".join(_phrases(annotation, ()))
+
+
+_BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
+_WORDS = {bool: "true or false", str: "a text", Settings: "a mapping of keys to values", NoneType: "null"}
+
+
+def _phrases(annotation: Any, metadata: tuple[Any, ...]) -> list[str]:
+    """Return a phrase for each kind of value in an annotation; ``metadata`` are those of the annotations around it."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _phrases(args[0], (*args[1:], *metadata))
+    words = next((one.words for one in metadata if isinstance(one, Expected)), None)
+    if words is not None:
+        return [words]
+    if annotation == Number or annotation in (int, float):
+        constraints = [x for one in metadata for x in getattr(one, "metadata", (one,))]
+        bounds = [(words, getattr(x, name)) for x in constraints for name, words in _BOUNDS.items() if hasattr(x, name)]
+        limits = " and ".join(f"{words} {bound:g}" for words, bound in bounds if math.isfinite(bound))
+        return [f"{'a whole number' if annotation is int else 'a number'} {limits}".strip()]
+    if origin in (Union, UnionType):
+        return [phrase for one in args for phrase in _phrases(one, metadata)]
+    if origin is Literal:
+        *others, last = map(str, args)
+        return [f"{', '.join(others)} or {last}" if others else last]
+    if isinstance(annotation, type) and issubclass(annotation, Keys):
+        return [f"a mapping with the keys {', '.join(annotation.model_fields)}"]
+    return [_WORDS.get(annotation, "a list")]

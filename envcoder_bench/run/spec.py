@@ -4,16 +4,14 @@ The defaults and comments of cfg/config.yaml are those of the fields here, which
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
-from pydantic.fields import FieldInfo
+from pydantic import BeforeValidator, Field, field_validator
 
-from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.core.settings import Settings, plain
+from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.settings import Count, Expected, Keys, Names, Number, Numbers, Tree, as_tuple, plain, words_for
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import get_spec
 
@@ -30,40 +28,6 @@ class CandidateSource(NamedTuple):
     name: str
     file: str
     source: str
-
-
-class Expected(NamedTuple):
-    """The words for what a value must be, where its type does not say it."""
-
-    words: str
-
-
-def _sequence(value: Any) -> Any:
-    """Take lists for tuples, which cannot be changed."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _mapping(value: Any) -> Settings:
-    if not isinstance(value, Mapping):
-        raise ValueError("not a mapping")
-    return value if isinstance(value, Settings) else Settings(value)
-
-
-Tree = Annotated[Settings, BeforeValidator(_mapping), PlainSerializer(plain)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_sequence)]
-Numbers = Annotated[tuple[int | float, ...], BeforeValidator(_sequence)]
-Count = Annotated[int, Field(ge=1)]
-Number = int | float  # of a file: 2 remains 2
-
-
-class Keys(BaseModel):
-    """Keys of a config: frozen, with strict types; unknown ones are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the keys as dicts and lists, in their order."""
-        return {key: value.plain() if isinstance(value, Keys) else plain(value) for key, value in self}
 
 
 class Evaluation(Keys):
@@ -102,7 +66,7 @@ class Race(Keys):
     enabled: bool = Field(default=False, description="--race")
     rungs: (
         Annotated[
-            Annotated[tuple[Any, ...], BeforeValidator(_sequence)], Expected("a list of iterations, such as [100, 200]")
+            Annotated[tuple[Any, ...], BeforeValidator(as_tuple)], Expected("a list of iterations, such as [100, 200]")
         ]
         | None
     ) = Field(
@@ -117,6 +81,8 @@ class Race(Keys):
 
 class RunConfig(Keys):
     """The config of a run: cfg/config.yaml with overrides, and the YAML files of its task."""
+
+    file: ClassVar[str] = FILE
 
     task: Tree = Field(description="the task's YAML, cfg/task/<Task>.yaml")
     train: Tree = Field(description="the trainer's YAML in the schema of rl_games, cfg/train/<Task>PPO.yaml")
@@ -159,7 +125,7 @@ class RunConfig(Keys):
     )
     devices: (
         Annotated[
-            str | int | Annotated[tuple[str | int, ...], BeforeValidator(_sequence)],
+            str | int | Annotated[tuple[str | int, ...], BeforeValidator(as_tuple)],
             Expected("all, GPU numbers such as 0,1, or cpu:N"),
         ]
         | None
@@ -219,16 +185,8 @@ class RunConfig(Keys):
     @classmethod
     def _ordered(cls, bounds: tuple[Number, ...] | None) -> tuple[Number, ...] | None:
         if bounds is not None and not (-math.inf < bounds[0] < bounds[1] < math.inf):
-            raise ValueError(f"fitness_bounds must be {expected(cls.model_fields['fitness_bounds'])}, got {[*bounds]}")
+            raise ValueError(f"fitness_bounds must be {words_for(cls.model_fields['fitness_bounds'])}, got {[*bounds]}")
         return bounds
-
-    @classmethod
-    def checked(cls, values: Mapping[str, Any]) -> "RunConfig":
-        """Return the config with these values, and defaults for absent ones. Raises UserError naming the key."""
-        try:
-            return cls.model_validate(plain(values))
-        except ValidationError as error:
-            raise UserError(_message(values, error)) from error
 
     @property
     def address(self) -> str:
@@ -267,75 +225,3 @@ class RunSpec:
     def changed(self, **keys: Any) -> "RunSpec":
         """Return the run with other values of keys of its config."""
         return replace(self, config=self.config.model_copy(update=keys))
-
-
-def fields(model: type[Keys] = RunConfig, prefix: str = "") -> dict[str, FieldInfo]:
-    """Return the fields of a config by dotted keys, groups of keys before their own keys."""
-    found: dict[str, FieldInfo] = {}
-    for key, info in model.model_fields.items():
-        found[f"{prefix}{key}"] = info
-        group = _group(info)
-        if group is not None:
-            found.update(fields(group, f"{prefix}{key}."))
-    return found
-
-
-def _group(info: FieldInfo) -> type[Keys] | None:
-    """Return the model of a key that has keys of its own."""
-    kind = info.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, Keys) else None
-
-
-def _message(values: Mapping[str, Any], error: ValidationError) -> str:
-    """Return what is wrong with the first invalid value: its key, what it must be, and the value."""
-    first = error.errors()[0]
-    model: type[Keys] = RunConfig
-    path, value = "", values
-    for part in map(str, first["loc"]):
-        info = model.model_fields.get(part)
-        if info is None:
-            known = [key for key in fields() if not key.startswith(("task", "train"))]
-            return f"unknown key '{path}{part}'{near_matches(path + part, known)}; the keys are those of {FILE}"
-        if part not in value:
-            return f"{path}{part} is missing"
-        value, group = value[part], _group(info)
-        if group is None or not isinstance(value, Mapping):
-            reason = first.get("ctx", {}).get("error")
-            if isinstance(reason, ValueError) and info.annotation is not Settings:
-                return str(reason)
-            return f"{path}{part} must be {expected(info)}, got {plain(value)}"
-        model, path = group, f"{path}{part}."
-    return f"{path}: {first['msg']}"
-
-
-def expected(info: FieldInfo) -> str:
-    """Return in words which values a key takes: ``a whole number of at least 1, or null``."""
-    annotation = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
-    return ", or ".join(_phrases(annotation, ()))
-
-
-_BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
-_WORDS = {bool: "true or false", str: "a text", Settings: "a mapping of keys to values", NoneType: "null"}
-
-
-def _phrases(annotation: Any, metadata: tuple[Any, ...]) -> list[str]:
-    """Return a phrase for each kind of value in an annotation; ``metadata`` are those of the annotations around it."""
-    origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _phrases(args[0], (*args[1:], *metadata))
-    words = next((one.words for one in metadata if isinstance(one, Expected)), None)
-    if words is not None:
-        return [words]
-    if annotation == Number or annotation in (int, float):
-        constraints = [x for one in metadata for x in getattr(one, "metadata", (one,))]
-        bounds = [(words, getattr(x, name)) for x in constraints for name, words in _BOUNDS.items() if hasattr(x, name)]
-        limits = " and ".join(f"{words} {bound:g}" for words, bound in bounds if math.isfinite(bound))
-        return [f"{'a whole number' if annotation is int else 'a number'} {limits}".strip()]
-    if origin in (Union, UnionType):
-        return [phrase for one in args for phrase in _phrases(one, metadata)]
-    if origin is Literal:
-        *others, last = map(str, args)
-        return [f"{', '.join(others)} or {last}" if others else last]
-    if isinstance(annotation, type) and issubclass(annotation, Keys):
-        return [f"a mapping with the keys {', '.join(annotation.model_fields)}"]
-    return [_WORDS.get(annotation, "a list")]
