@@ -215,7 +215,7 @@ def words_for(info: FieldInfo) -> str:
     return ", or ".join(_phrases(annotation, ()))
 
 
-_BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
+_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 _WORDS = {bool: "true or false", str: "a text", Settings: "a mapping of keys to values", NoneType: "null"}
 
 
@@ -231,6 +231,7 @@ def _phrases(annotation: Any, metadata: tuple[Any, ...]) -> list[str]:
         constraints = [x for one in metadata for x in getattr(one, "metadata", (one,))]
         bounds = [(words, getattr(x, name)) for x in constraints for name, words in _BOUNDS.items() if hasattr(x, name)]
         limits = " and ".join(f"{words} {bound:g}" for words, bound in bounds if math.isfinite(bound))
+        limits = f"of {limits}" if limits.startswith("at") else limits
         return [f"{'a whole number' if annotation is int else 'a number'} {limits}".strip()]
     if origin in (Union, UnionType):
         return [phrase for one in args for phrase in _phrases(one, metadata)]

@@ -68,10 +68,10 @@ def _leaves(tree: DictConfig, prefix: str = "") -> dict[str, Any]:
             value = tree[key]
         except OmegaConfBaseException:  # a reference to another file
             value = text
-        if isinstance(value, DictConfig):
+        if isinstance(value, DictConfig) and value:
             leaves.update(_leaves(value, f"{prefix}{key}."))
         else:
-            leaves[f"{prefix}{key}"] = OmegaConf.to_container(value) if OmegaConf.is_list(value) else value
+            leaves[f"{prefix}{key}"] = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
     return leaves
 
 

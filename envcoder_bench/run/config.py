@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested, plain, select
-from envcoder_bench.core.yaml_files import read_yaml
+from envcoder_bench.core.yaml_files import read_leaves, read_yaml
 from envcoder_bench.run.spec import FILE, RunConfig
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
@@ -96,8 +96,11 @@ def train_defaults(spec: TaskSpec) -> Tree:
 
 
 def _with_parents(path: Path) -> Settings:
-    """Return a file of cfg/train, merged into the file that its ``defaults`` name, as Hydra does."""
-    tree = plain(read_yaml(path))
+    """Return a file of cfg/train, merged into the file that its ``defaults`` name, as Hydra does.
+
+    References to the task's YAML remain text.
+    """
+    tree = nested(read_leaves(path))
     parents = [name for name in tree.pop("defaults", ()) if name != "_self_"]
     for parent in reversed(parents):
         tree = merged(_with_parents(path.with_name(f"{parent}.yaml")), tree)

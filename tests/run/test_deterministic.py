@@ -160,7 +160,7 @@ class Other(GroupedPPO):
 @pytest.mark.parametrize("trainer", ["a2c_continuous", f"{__name__}:Other"])
 def test_deterministic_refuses_other_trainers_on_cuda(trainer):
     cfg = compose_config("Cartpole", ["deterministic=true", f"train.params.algo.name={trainer}"])
-    check_deterministic(cfg.model_copy(update={"device": "cpu"}))
+    check_deterministic(RunSpec.of(cfg.model_copy(update={"device": "cpu"})))
     cfg = cfg.model_copy(update={"device": "cuda:0"})
     if trainer == "a2c_continuous":
         check_deterministic(RunSpec.of(cfg))
