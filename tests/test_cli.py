@@ -226,7 +226,7 @@ def test_ctrl_c_in_a_run_prints_the_resume_command(tmp_path, capsys, monkeypatch
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session_module, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(session_module, "build_env", interrupted)
     (path,) = write_candidates(tmp_path / "files", {"a": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
     output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", path, *size, expect=130)

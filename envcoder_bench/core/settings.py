@@ -1,7 +1,6 @@
 """Settings that cannot be changed: nested mappings with attribute access and dotted keys, and keys with types."""
 
 import math
-
 from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args, get_origin

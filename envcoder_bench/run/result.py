@@ -172,7 +172,8 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
-    meaning = _recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=folder.read_fitness(cfg)))
+    fitness = folder.read_fitness(cfg)
+    meaning = _recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
 
 

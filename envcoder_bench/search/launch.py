@@ -30,7 +30,7 @@ from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MO
 from envcoder_bench.search.providers.sdk import login_of, without_login
 from envcoder_bench.search.providers.transcript import ReplayProvider
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import check_settings, compose_settings, explain_unknown
+from envcoder_bench.search.settings import SearchSettings, compose_settings, explain_unknown
 from envcoder_bench.search.spec import SearchSpec
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
@@ -100,7 +100,7 @@ def start(
         files[FITNESS] = run.fitness.source
     config = {name: getattr(spec, name) for name in ("llm", "task_description")}
     config.update(task=address, **kept_address(base_url))
-    folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
+    folder = SearchFolder.create(path, {**config, "search": settings.plain(), "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
     return _run(folder, spec, spec.run(), provider, True, view, seeds_line)
 
@@ -139,7 +139,7 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
         config.llm,
         config.task_description,
         config.base_url if not left else whole_address(config, model.get("base_url")),
-        config.search,
+        SearchSettings.checked(config.search),
         [*config.overrides, *_fitness_override(folder)],
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
@@ -258,9 +258,8 @@ def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, An
     for key, value in raised.items():
         if old[key] is not None and not value > old[key]:
             raise UserError(f"--{key} {value}: the search has {old[key]}, which can only be raised")
-    settings = merged(old, raised)
-    check_settings(settings)
-    config = Settings({**config, "search": settings})
+    settings = SearchSettings.checked(merged(old, raised))
+    config = Settings({**config, "search": settings.plain()})
     rounds = [round for round in map(folder.read_round, range(1, old.num_iters + 1)) if round is not None]
     ended = next((round for round in rounds if round.stopped), None)
     if ended is not None and not any(f"--{key} " in ended.stopped for key in raised):
@@ -290,9 +289,8 @@ def change_model(config: Settings, changed: Mapping[str, Any]) -> Settings:
             flags = ", ".join(f"--{key}" for key in changed)
             raise UserError(f"{flags}: --llm {name} sends no requests, so the search cannot continue with it or with"
                             " another model: start a new one")  # fmt: skip
-    settings = config.search
-    settings = merged(settings, {key: changed[key] for key in MODEL if key in changed and key in settings})
-    check_settings(settings)
+    changes = {key: changed[key] for key in MODEL if key in changed and key in config.search}
+    settings = SearchSettings.checked(merged(config.search, changes)).plain()
     address = kept_address(changed["base_url"]) if "base_url" in changed else {}
     return Settings({**config, "search": settings, "llm": llm, **address})
 

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import Stopped, UserError
-from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.report.page.content import PageVideos
 from envcoder_bench.report.ranking import Ranked
@@ -27,6 +26,7 @@ from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.report import write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.screen import View
+from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.video import default_videos
 from envcoder_bench.video.page import read_videos, videos_of
 
@@ -66,7 +66,7 @@ class Search:
     def __init__(
         self,
         folder: SearchFolder,
-        settings: Settings,
+        settings: SearchSettings,
         spec: RunSpec,
         overrides: Sequence[str],
         proposer: Proposer | None,

@@ -1,36 +1,73 @@
 """The settings of a search: cfg/auto_shape.yaml with overrides."""
 
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.settings import Settings, dotted_keys, plain, select
+from envcoder_bench.core.settings import Count, Expected, Keys, Number, as_tuple, fields
 from envcoder_bench.core.yaml_files import overridden, read_yaml
-from envcoder_bench.tasks.base import BASELINE_FILES
 
-_INTEGERS: dict[str, int] = {  # key: least value
-    "num_iters": 1,
-    "shapers_per_iter": 1,
-    "repair": 0,
-    "concurrency": 1,
-    "replies_per_request": 1,
-    "final_seeds": 1,
-    "final_episodes": 1,
-    "prompt.max_chars": 1,
-}
-_GREATEST = {  # far above what can be trained; greater ones would keep lists of that length busy for hours
-    "num_iters": 10_000,
-    "shapers_per_iter": 10_000,
-    "repair": 1_000,
-    "final_seeds": 10_000,
-}
-_OPTIONAL_INTEGERS: dict[str, int] = {"max_output_tokens": 1, "max_tokens": 1}
+# far above what can be trained; greater ones would keep lists of that length busy for hours
+Rounds = Annotated[int, Field(ge=1, le=10_000)]
+Amount = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
 
 
-def compose_settings(words: Sequence[str]) -> tuple[Settings, list[str]]:
+class PromptSettings(Keys):
+    dir: str | None = Field(description="a folder with templates of your own in place of those in cfg/prompt")
+    max_chars: Count = Field(
+        description="of one request; what does not fit is left out, the oldest and least useful first"
+    )
+
+    @field_validator("dir")
+    @classmethod
+    def _there(cls, folder: str | None) -> str | None:
+        if folder is not None and not Path(folder).is_dir():
+            raise ValueError(f"--prompt_dir {folder}: there is no such folder")
+        return folder
+
+
+class SearchSettings(Keys):
+    """The keys of cfg/auto_shape.yaml, where their defaults are."""
+
+    file: ClassVar[str] = "cfg/auto_shape.yaml"
+
+    num_iters: Rounds = Field(description="rounds")
+    shapers_per_iter: Rounds = Field(description="candidates that are sampled in each round")
+    repair: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        description="attempts to mend a candidate that fails its check"
+    )
+    temperature: Amount | None = Field(description="of sampling; null: the model's own")
+    max_output_tokens: Count | None = Field(
+        description="of one reply, hidden reasoning included; null: the provider's default"
+    )
+    max_tokens: Count | None = Field(
+        description="of all requests and replies together; then the search ends with what it has"
+    )
+    max_cost: Amount | None = Field(description="US dollars, likewise")
+    reply_timeout: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = Field(
+        description="seconds until a request without a complete reply is given up and sent again, three times in all"
+    )
+    concurrency: Count = Field(description="requests at once")
+    replies_per_request: Count = Field(
+        description="most replies to one prompt that a request asks for (OpenAI's n); 1: a request for each"
+    )
+    show_baseline: bool = Field(description="whether the model reads the source of the baseline")
+    parents: Annotated[
+        tuple[Literal["human", "unshaped"], ...], BeforeValidator(as_tuple), Expected("a list of human and unshaped")
+    ] = Field(description="of evolve and random: baselines from which they start")
+    final_seeds: Rounds = Field(
+        description="new seeds, with which the best is trained again and held against both baselines"
+    )
+    final_episodes: Count = Field(description="of each of them in the final evaluation")
+    prompt: PromptSettings = Field(description="what a request says")
+
+
+def compose_settings(words: Sequence[str]) -> tuple[SearchSettings, list[str]]:
     """Apply the overrides of keys of cfg/auto_shape.yaml.
 
     Returns:
@@ -39,20 +76,19 @@ def compose_settings(words: Sequence[str]) -> tuple[Settings, list[str]]:
     Raises:
         UserError: if an override is malformed, names an unknown key, or has an invalid value.
     """
-    settings = _defaults()
+    settings, keys = read_yaml(project_folder("cfg") / "auto_shape.yaml"), fields(SearchSettings)
     others: list[str] = []
     for word in words:
         key = word.split("=")[0]
         if key.split(".")[0] not in settings:
             others.append(word)
             continue
-        if key not in dotted_keys(settings):
-            hint = near_matches(key, dotted_keys(settings))
-            raise UserError(f"unknown key '{key}'{hint}; the search's keys are those of cfg/auto_shape.yaml")
+        if key not in keys:
+            raise UserError(f"unknown key '{key}'{near_matches(key, keys)}; the search's keys are those of"
+                            f" {SearchSettings.file}")  # fmt: skip
         with user_input():
             settings = overridden(settings, word)
-    check_settings(settings)
-    return settings, others
+    return SearchSettings.checked(settings), others
 
 
 def explain_unknown(error: UserError) -> UserError:
@@ -60,40 +96,7 @@ def explain_unknown(error: UserError) -> UserError:
     match = re.match(r"unknown key '([^']+)'", str(error))
     if not match:
         return error
-    key, names = match[1], dotted_keys(_defaults())
+    key, names = match[1], fields(SearchSettings)
     same = [name for name in names if name.endswith(f".{key}")]
     hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, names)
-    return UserError(f"{error}; those of the search are in cfg/auto_shape.yaml{hint}")
-
-
-def _defaults() -> Settings:
-    return read_yaml(project_folder("cfg") / "auto_shape.yaml")
-
-
-def check_settings(settings: Settings) -> None:
-    """Raise UserError for a setting whose value has the wrong type or range."""
-    if not isinstance(settings.prompt, Settings):
-        raise UserError(f"prompt has the keys dir and max_chars, got prompt={settings.prompt}")
-    for key, least in {**_INTEGERS, **_OPTIONAL_INTEGERS}.items():
-        value = select(settings, key)
-        if key in _OPTIONAL_INTEGERS and value is None:
-            continue
-        if type(value) is not int or value < least:
-            raise UserError(f"{key} must be a whole number of at least {least}, got {value}")
-        if value > _GREATEST.get(key, value):
-            raise UserError(f"{key} must be at most {_GREATEST[key]:,}, got {value}")
-    for key in ("temperature", "max_cost"):
-        value = settings[key]
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if value is not None and not (is_number and 0 <= value < math.inf):
-            raise UserError(f"{key} must be a number of at least 0, got {value}")
-    timeout = settings.reply_timeout
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
-        raise UserError(f"reply_timeout must be a number of seconds above 0, got {timeout}")
-    if not isinstance(settings.show_baseline, bool):
-        raise UserError(f"show_baseline must be yes or no, got {settings.show_baseline}")
-    if not isinstance(settings.parents, tuple) or not set(settings.parents) <= set(BASELINE_FILES):
-        raise UserError(f"parents must be a list of {' and '.join(BASELINE_FILES)}, got {plain(settings.parents)}")
-    folder = settings.prompt.dir
-    if folder is not None and not Path(str(folder)).is_dir():
-        raise UserError(f"--prompt_dir {folder}: there is no such folder")
+    return UserError(f"{error}; those of the search are in {SearchSettings.file}{hint}")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.settings import Settings
 from envcoder_bench.jail.probing import confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
@@ -28,6 +27,7 @@ from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.choice import RANDOM, WITHOUT_MODEL, kind_of, make_provider
 from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript
 from envcoder_bench.search.screen import View
+from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
 
@@ -48,7 +48,7 @@ class SearchSpec:
     llm: str
     task_description: str
     base_url: str | None
-    settings: Settings
+    settings: SearchSettings
     overrides: list[str]
     templates: Mapping[str, str]
     starts: Mapping[str, str]

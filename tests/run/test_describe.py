@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from envcoder_bench.cli.eval_shapers import main
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.contract import shown
@@ -82,7 +83,7 @@ def test_describe_flag_prints_the_description_and_writes_no_files(capsys, monkey
 
 
 def test_unknown_task_is_reported_with_near_match():
-    with pytest.raises(ValueError, match="did you mean Humanoid"):
+    with pytest.raises(UserError, match="did you mean Humanoid"):
         describe("Humanoids")
 
 

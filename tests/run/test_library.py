@@ -299,7 +299,7 @@ def test_ctrl_c_between_waves_raises_stopped_with_the_run_folder(tmp_path, monke
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session_module, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(session_module, "build_env", interrupted)
     with pytest.raises(Stopped) as stop:
         cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False)
     assert stop.value.folder == tmp_path / "run" and isinstance(stop.value, KeyboardInterrupt)

@@ -111,7 +111,7 @@ def test_video_of_all_policies_has_expected_size_and_frames(folder, recording, t
     three = replace(recording, episodes=recording.episodes[:3])
     look = Look(96, 64, fps=5, seconds=0.4, together=True, columns=2)
     files = [tmp_path / "all.mp4"]
-    assert draw(three, model_bytes(open_run(folder).cfg, three), files, look) == pytest.approx(0.6)
+    assert draw(three, model_bytes(open_run(folder).spec, three), files, look) == pytest.approx(0.6)
     frames = frames_of(files[0])
     assert len(frames) == 3 and frames[0].shape == (128, 192, 3)
     assert frames[0][20:44, :96].std() > 5, "something is there"
