@@ -9,13 +9,17 @@ import argparse
 import ast
 import re
 import textwrap
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
 from envcoder_bench.cli import command_line
 from envcoder_bench.cli.verbs import VERBS
+from envcoder_bench.core.settings import Keys, fields, words_for
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
@@ -67,10 +71,11 @@ CONFIGS = {
     "cfg/eval_policies.yaml": "A comparison of policies: `eval-policies`",
     "cfg/train/PPO.yaml": "PPO",
 }
+MODELS: dict[str, type[Keys]] = {model.file: model for model in (RunConfig, SearchSettings)}
 CONFIG_HEADER = f"""\
 # Config
 
-{MARK.format("the comments in cfg/")}
+{MARK.format("cfg/ and the models of its files")}
 
 `key=value`, anywhere on a command line, overrides a key; keys within others are joined by dots
 (`evaluation.points=5`). An unknown key is an error that names near matches. Keys of a task, in `cfg/task/<Task>.yaml`,
@@ -216,8 +221,8 @@ def cli_page() -> str:
 # config
 
 
-def config_rows(text: str) -> list[str]:
-    """Return a table row for each key of a YAML file, with the comment behind it, or above it."""
+def config_rows(text: str, takes: Mapping[str, str]) -> list[str]:
+    """Return a table row for each key of a YAML file, with what it takes and the comment behind it, or above it."""
     rows, above, outer = [], [], []
     for line in text.splitlines():
         if line.strip().startswith("#"):
@@ -235,7 +240,12 @@ def config_rows(text: str) -> list[str]:
         words = " ".join([*above, comment.strip()]).strip().replace("|", "/")
         above = []
         if value.strip() or words:
-            rows.append(f"| `{name}` | {f'`{value.strip()}`' if value.strip() else ''} | {linked(words)} |")
+            cells = [
+                f"`{name}`",
+                f"`{value.strip()}`" if value.strip() else "",
+                *([takes.get(name, "")] if takes else []),
+            ]
+            rows.append(f"| {' | '.join([*cells, linked(words)])} |")
     return rows
 
 
@@ -246,9 +256,13 @@ def config_page() -> str:
         text = (ROOT / file).read_text(encoding="utf-8")
         body = re.sub(r"\A(?:#.*\n)+", "", text)  # what the file is
         body = re.sub(r"^defaults:\n(?:  .*\n)+", "", body, flags=re.MULTILINE)
-        rows = config_rows(body)
+        model = MODELS.get(file)
+        takes = {} if model is None else {key: words_for(info) for key, info in fields(model).items()}
+        rows, heads = config_rows(body, takes), ["key", "default", *["takes"] * bool(takes), "meaning"]
         parts.append(
-            "\n".join([f"## {title}", "", f"`{file}`", "", "| key | default | meaning |", "|---|---|---|", *rows])
+            "\n".join(
+                [f"## {title}", "", f"`{file}`", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows]
+            )
         )
     return "\n\n".join(parts) + "\n"
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from envcoder_bench.cli.command_line import (
     Parser,
+    add_baseline,
     add_files,
     add_fitness,
+    add_key,
     add_num_envs,
     add_training,
     add_wandb,
@@ -26,6 +28,7 @@ from envcoder_bench.cli.command_line import (
 )
 from envcoder_bench.cli.stdio import best_effort_output
 from envcoder_bench.core.errors import Stopped, UserError, user_input
+from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import check_task_name
 
@@ -70,9 +73,7 @@ def build_parser() -> Parser:
     what.add_argument(
         "--candidates", nargs="+", metavar="PATH", help="candidates to begin with: they train in the first round"
     )
-    what.add_argument(
-        "--baseline", choices=("human", "unshaped"), help="baseline that fills in missing functions (default: human)"
-    )
+    add_baseline(what)
 
     add_files(what)
 
@@ -84,29 +85,20 @@ def build_parser() -> Parser:
         " (a recorded transcript), evolve or random (no model)",
     )
     model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
-    model.add_argument("--temperature", type=float, metavar="T", help="of sampling (default: the model's own)")
-    model.add_argument(
-        "--max_output_tokens", type=int, metavar="N", help="of one reply (default: depends on the model)"
-    )
-    model.add_argument("--reply_timeout", type=float, metavar="S", help="seconds that a reply may take (default: 600)")
-    model.add_argument("--max_tokens", type=int, metavar="N", help="limit on the tokens of all requests and replies")
-    model.add_argument(
-        "--max_cost", type=float, metavar="USD", help="limit on the cost in US dollars; a limit ends the search"
-    )
-    model.add_argument(
-        "--show_baseline",
-        choices=("yes", "no"),
-        help="whether the prompt has the baseline's source (default: yes; Eureka's has not)",
-    )
+    for key, kind, metavar in (
+        ("temperature", float, "T"),
+        ("max_output_tokens", int, "N"),
+        ("reply_timeout", float, "S"),
+        ("max_tokens", int, "N"),
+        ("max_cost", float, "USD"),
+    ):
+        add_key(model, key, model=SearchSettings, type=kind, metavar=metavar)
+    add_key(model, "show_baseline", model=SearchSettings, choices=("yes", "no"))
     model.add_argument("--prompt_dir", metavar="DIR", help="your own templates instead of those in cfg/prompt")
 
     effort = parser.add_argument_group("effort")
-    effort.add_argument("--num_iters", type=int, metavar="N", help="rounds (default: 5)")
-    effort.add_argument("--shapers_per_iter", type=int, metavar="N", help="candidates in each round (default: 10)")
-    effort.add_argument(
-        "--repair", type=int, metavar="N", help="attempts to repair a candidate that fails its check (default: 1)"
-    )
-    effort.add_argument("--final_seeds", type=int, metavar="N", help="new seeds for the final evaluation (default: 5)")
+    for key in ("num_iters", "shapers_per_iter", "repair", "final_seeds"):
+        add_key(effort, key, model=SearchSettings, type=int, metavar="N")
     add_num_envs(effort)
     add_training(effort)
 

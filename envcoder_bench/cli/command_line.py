@@ -16,7 +16,9 @@ from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.repeats import RepeatHandler
 from envcoder_bench.core.run_log import LOGGERS
+from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation, quoted
+from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.trainers.registry import full_name
@@ -137,27 +139,30 @@ def _plain_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
+def add_key(group: Any, key: str, flag: str = "", model: type[Keys] = RunConfig, **options: Any) -> None:
+    """Add the flag for a key of the config, whose help is the key's description.
+
+    Args:
+        flag: by default that of the key's name.
+        options: arguments of ``add_argument``.
+    """
+    info = fields(model)[key]
+    default = "" if info.default is None or isinstance(info.default, (bool, Keys)) else f" (default: {info.default})"
+    text = f"{info.description}{default}".replace("; null: ", "; default: ").replace("%", "%%")
+    group.add_argument(flag or f"--{key}", help=text, **options)
+
+
 def add_training(group: Any) -> None:
     """Add the flags for the amount of training."""
-    group.add_argument("--learning_iterations", type=int, metavar="N", help="PPO iterations (default: 500)")
+    add_key(group, "learning_iterations", type=int, metavar="N")
     group.add_argument(
         "--trainer",
         metavar="NAME",
         help="ppo (default), or module:Class for one of your own (examples/elegantrl_trainer.py)",
     )
-    group.add_argument(
-        "--seeds",
-        type=_seeds,
-        metavar="K|auto",
-        help="replicas of each candidate (default: auto, 1 to 5, as many as a GPU trains in less than twice the time of"
-        " one; 1 on a CPU)",
-    )
-    group.add_argument("--seed", type=int, help="the first seed (default: 0)")
-    group.add_argument(
-        "--race",
-        action="store_true",
-        help="stop candidates that can no longer win before the end of the training (docs/racing.md)",
-    )
+    add_key(group, "seeds", type=_seeds, metavar="K|auto")
+    add_key(group, "seed", type=int)
+    add_key(group, "race", action="store_true")
 
 
 def _seeds(word: str) -> int | str:
@@ -172,42 +177,27 @@ def _seeds(word: str) -> int | str:
 
 def add_num_envs(group: Any) -> None:
     """Add --num_envs_per_candidate."""
-    group.add_argument(
-        "--num_envs_per_candidate", type=int, metavar="N", help="environments per candidate and seed (default: 256)"
-    )
+    add_key(group, "num_envs_per_candidate", type=int, metavar="N")
 
 
 def add_where(group: Any) -> None:
     """Add the flags for simulator, device and memory."""
-    group.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), help="simulator (default: auto)")
-    group.add_argument("--device", metavar="auto|cpu|cuda:N", help="torch device (default: auto)")
-    group.add_argument(
-        "--devices",
-        metavar="all|0,1|cpu:N",
-        help="several devices at a time: all GPUs of this machine, some, or N workers on its CPU: docs/scale.md",
-    )
-    group.add_argument(
-        "--ray",
-        metavar="auto|HOST:PORT",
-        help="a running Ray cluster, whose GPUs train (with --devices cpu:N: its CPUs)",
-    )
+    add_key(group, "sim", choices=("auto", "mujoco_cpu", "mujoco_warp"))
+    add_key(group, "device", metavar="auto|cpu|cuda:N")
+    add_key(group, "devices", metavar="all|0,1|cpu:N")
+    add_key(group, "ray", metavar="auto|HOST:PORT")
     group.add_argument("--gpu_id", type=int, metavar="N", help="short for --device cuda:N")
-    group.add_argument(
-        "--max_memory",
-        metavar="SIZE",
-        help="memory of the device to use, e.g. 24GiB; candidates that do not fit at once are trained in waves, one"
-        " after the other, with the same results (default: the free memory)",
-    )
+    add_key(group, "max_memory", metavar="SIZE")
+
+
+def add_baseline(group: Any) -> None:
+    """Add --baseline."""
+    add_key(group, "baseline", choices=("human", "unshaped"))
 
 
 def add_wandb(group: Any) -> None:
     """Add --wandb."""
-    group.add_argument(
-        "--wandb",
-        action="store_true",
-        help="log to Weights & Biases, a run for each candidate and seed; with wandb.project=NAME, wandb.mode=offline"
-        " (docs/reading_a_run.md)",
-    )
+    add_key(group, "wandb", action="store_true")
 
 
 def add_files(group: Any) -> None:
@@ -219,11 +209,7 @@ def add_files(group: Any) -> None:
 
 def add_fitness(group: Any) -> None:
     """Add --fitness."""
-    group.add_argument(
-        "--fitness",
-        metavar="FILE",
-        help="rank by this file's compute_fitness(state_dict) instead of the task's own fitness: docs/candidates.md",
-    )
+    add_key(group, "fitness", metavar="FILE")
 
 
 def take_config(args: argparse.Namespace) -> None:

@@ -4,8 +4,10 @@ import argparse
 
 from envcoder_bench.cli.command_line import (
     Parser,
+    add_baseline,
     add_files,
     add_fitness,
+    add_key,
     add_num_envs,
     add_training,
     add_wandb,
@@ -93,21 +95,10 @@ def build_parser() -> Parser:
         metavar="K",
         help="only the candidates at these positions, in sorted order, e.g. 0,2,5 or 0 2 5",
     )
-    what.add_argument(
-        "--baseline", choices=("human", "unshaped"), help="baseline that fills in missing functions (default: human)"
-    )
-    what.add_argument(
-        "--untrusted",
-        action="store_true",
-        help="for untrusted candidates: check and trace them in a confined process, and run only the traced programs",
-    )
+    add_baseline(what)
+    add_key(what, "untrusted", action="store_true")
     add_fitness(what)
-    what.add_argument(
-        "--isolate",
-        choices=("process",),
-        help="train each candidate in a separate process, one after the other: for tasks of Isaac Gym code that mix"
-        " environments (docs/isaacgym.md)",
-    )
+    add_key(what, "isolate", choices=("process",))
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines")
 
     add_files(what)
@@ -138,17 +129,8 @@ def build_parser() -> Parser:
         f" rendered, else 0; the environment variable {VIDEO_VARIABLE} is another default)",
     )
     add_wandb(where)
-    where.add_argument(
-        "--deterministic",
-        action="store_true",
-        help="on CUDA: the same command gives the same bits, and a candidate's do not depend on the others; slower"
-        " (docs/reading_a_run.md). On a CPU this always holds",
-    )
-    where.add_argument(
-        "--profile",
-        action="store_true",
-        help="profile the run: some early iterations are measured, two are traced; the results are the same",
-    )
+    add_key(where, "deterministic", action="store_true")
+    add_key(where, "profile", action="store_true")
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")
     where.add_argument(
         "--resume", metavar="DIR", help="resume the run in DIR; takes no other flag, but --devices, --ray and --video"

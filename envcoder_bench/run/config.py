@@ -1,15 +1,18 @@
 """Composition of a run's config from the YAML files of cfg/ and of its task, with Hydra; unknown keys are errors."""
 
+import contextlib
+import copy
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
@@ -54,10 +57,7 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
         spec = find_spec(task) if isinstance(task, str) else task
         if spec.digest:
             _store(spec)
-    try:
-        tree = _compose(spec, [_optional(spec, override) for override in overrides])
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(_explain(error, spec, overrides)) from error
+    tree = _overridden(spec, overrides)
     try:
         train = _count_minibatches(tree["train"])
     except ValueError as error:
@@ -113,16 +113,6 @@ def _only(tree: Tree, known: set[str], prefix: str = "") -> dict[str, Any]:
     return {k: _only(v, known, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in kept.items()}
 
 
-def _optional(spec: TaskSpec, override: str) -> str:
-    """Allow an override to add a key that has an effect, but is not in the files of cfg/."""
-    key = override.split("=")[0]
-    group, _, rest = key.partition(".")
-    adds = rest in OPTIONAL_TRAIN_KEYS if group == "train" else False
-    if group == "task":
-        adds = covers(used_keys(spec.task_class), rest)
-    return f"++{override}" if adds else override
-
-
 def _count_minibatches(train: Any) -> Any:
     """Return ``train`` with IsaacGymEnvs' ``minibatch_size`` converted to ``num_minibatches``.
 
@@ -162,35 +152,49 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
     return f"{spec.train}: {message}" if value is not None and value == select(train, match[1]) else message
 
 
-def _compose(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
+def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the files with overrides. Raises UserError."""
+    tree = copy.deepcopy(_composed_files(spec))
+    known = dict.fromkeys(dotted_keys(OmegaConf.to_container(tree, resolve=False)))
+    known.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
+    used = used_keys(spec.task_class)
+    try:
+        for override in OverridesParser.create().parse_overrides([*overrides]):
+            key = override.key_or_group
+            if override.is_sweep_override():
+                raise ValueError(f"{override.input_line}: give one value, or quote it: {key}='\"a,b\"'")
+            if key not in known and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):
+                known.update(dict.fromkeys(f"task.{name}" for name in used))
+                raise UserError(f"unknown key '{key}'{_near(key, known)}; the keys are those of {_files(spec)}")
+            with open_dict(tree) if OmegaConf.select(tree, key) is None else contextlib.nullcontext():
+                OmegaConf.update(tree, key, override.value(), merge=True)
+        return plain(OmegaConf.to_container(tree, resolve=True))
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise UserError(f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
+
+
+def _near(key: str, known: Iterable[str]) -> str:
+    """Return a hint at the key that was meant, of which the last part alone may have been given."""
+    same = [name for name in known if name.endswith(f".{key}")]
+    return f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+
+
+def _files(spec: TaskSpec) -> str:
+    """Return the names of the files that have the keys of a task's config."""
+    if spec.digest:
+        return f"{FILE}, {spec.config} and {spec.train or BASE_TRAIN}"
+    return f"{FILE}, cfg/task/{spec.name}.yaml and cfg/train/{spec.name}PPO.yaml"
+
+
+def _composed_files(spec: TaskSpec) -> DictConfig:
     folder = project_folder("cfg")
     files = [*sorted(folder.rglob("*.yaml")), *filter(None, (spec.config, spec.train))]
     state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files)]
-    return plain(_composed(spec.name, tuple(overrides), folder, (spec.source, spec.digest, *state)))
+    return _composed(spec.name, folder, (spec.source, spec.digest, *state))
 
 
-@functools.lru_cache(maxsize=64)
-def _composed(task: str, overrides: tuple[str, ...], folder: Path, state: tuple[Any, ...]) -> Any:
-    """Compose a config; Hydra takes 60 ms, and a run composes the same config several times.
-
-    ``state`` is what the result depends on in addition: the files.
-    """
+@functools.lru_cache(maxsize=16)
+def _composed(task: str, folder: Path, state: tuple[Any, ...]) -> DictConfig:
+    """Compose the files of cfg/, which takes Hydra 60 ms. ``state`` is what the result depends on in addition."""
     with initialize_config_dir(config_dir=str(folder), version_base="1.3"):
-        composed = compose(config_name=Path(FILE).stem, overrides=[f"task={task}", *overrides])
-    return OmegaConf.to_container(composed, resolve=True)
-
-
-def _explain(error: Exception, spec: TaskSpec, overrides: Sequence[str]) -> str:
-    """Convert Hydra's message about an override to one that names the key and its near matches."""
-    match = re.search(r"Could not override '([^']+)'", str(error))
-    if not match:
-        return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
-    key = match.group(1)
-    known = [*dotted_keys(_compose(spec, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
-    known = list(dict.fromkeys([*known, *(f"task.{used}" for used in used_keys(spec.task_class))]))
-    files = f"{FILE}, cfg/task/{spec.name}.yaml and cfg/train/{spec.name}PPO.yaml"
-    if spec.digest:
-        files = f"{FILE}, {spec.config} and {spec.train or BASE_TRAIN}"
-    same = [name for name in known if name.endswith(f".{key}")]  # only the last part of the key was given
-    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
-    return f"unknown key '{key}'{hint}; the keys are those of {files}"
+        return compose(config_name=Path(FILE).stem, overrides=[f"task={task}"])

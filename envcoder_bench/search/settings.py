@@ -18,9 +18,11 @@ Amount = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
 
 
 class PromptSettings(Keys):
-    dir: str | None = Field(description="a folder with templates of your own in place of those in cfg/prompt")
+    dir: str | None = Field(
+        default=None, description="a folder with templates of your own in place of those in cfg/prompt"
+    )
     max_chars: Count = Field(
-        description="of one request; what does not fit is left out, the oldest and least useful first"
+        default=60_000, description="of one request; what does not fit is left out, the oldest and least useful first"
     )
 
     @field_validator("dir")
@@ -32,39 +34,40 @@ class PromptSettings(Keys):
 
 
 class SearchSettings(Keys):
-    """The keys of cfg/auto_shape.yaml, where their defaults are."""
+    """The keys of cfg/auto_shape.yaml."""
 
     file: ClassVar[str] = "cfg/auto_shape.yaml"
 
-    num_iters: Rounds = Field(description="rounds")
-    shapers_per_iter: Rounds = Field(description="candidates that are sampled in each round")
+    num_iters: Rounds = Field(default=5, description="rounds")
+    shapers_per_iter: Rounds = Field(default=10, description="candidates that are sampled in each round")
     repair: Annotated[int, Field(ge=0, le=1_000)] = Field(
-        description="attempts to mend a candidate that fails its check"
+        default=1, description="attempts to mend a candidate that fails its check"
     )
-    temperature: Amount | None = Field(description="of sampling; null: the model's own")
+    temperature: Amount | None = Field(default=None, description="of sampling; null: the model's own")
     max_output_tokens: Count | None = Field(
-        description="of one reply, hidden reasoning included; null: the provider's default"
+        default=None, description="of one reply, hidden reasoning included; null: the provider's default"
     )
     max_tokens: Count | None = Field(
-        description="of all requests and replies together; then the search ends with what it has"
+        default=None, description="of all requests and replies together; then the search ends with what it has"
     )
-    max_cost: Amount | None = Field(description="US dollars, likewise")
+    max_cost: Amount | None = Field(default=None, description="US dollars, likewise")
     reply_timeout: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = Field(
-        description="seconds until a request without a complete reply is given up and sent again, three times in all"
+        default=600,
+        description="seconds until a request without a complete reply is given up and sent again, three times in all",
     )
-    concurrency: Count = Field(description="requests at once")
+    concurrency: Count = Field(default=8, description="requests at once")
     replies_per_request: Count = Field(
-        description="most replies to one prompt that a request asks for (OpenAI's n); 1: a request for each"
+        default=16, description="most replies to one prompt that a request asks for (OpenAI's n); 1: a request for each"
     )
-    show_baseline: bool = Field(description="whether the model reads the source of the baseline")
+    show_baseline: bool = Field(default=True, description="whether the model reads the source of the baseline")
     parents: Annotated[
         tuple[Literal["human", "unshaped"], ...], BeforeValidator(as_tuple), Expected("a list of human and unshaped")
-    ] = Field(description="of evolve and random: baselines from which they start")
+    ] = Field(default=("human", "unshaped"), description="of evolve and random: baselines from which they start")
     final_seeds: Rounds = Field(
-        description="new seeds, with which the best is trained again and held against both baselines"
+        default=5, description="new seeds, with which the best is trained again and held against both baselines"
     )
-    final_episodes: Count = Field(description="of each of them in the final evaluation")
-    prompt: PromptSettings = Field(description="what a request says")
+    final_episodes: Count = Field(default=256, description="of each of them in the final evaluation")
+    prompt: PromptSettings = Field(default=PromptSettings(), description="what a request says")
 
 
 def compose_settings(words: Sequence[str]) -> tuple[SearchSettings, list[str]]:

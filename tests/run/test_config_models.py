@@ -1,0 +1,101 @@
+"""The files of cfg/ and the models of their keys agree."""
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from envcoder_bench.cli.auto_shape import build_parser as auto_shape
+from envcoder_bench.cli.flags import build_parser as eval_shapers
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.settings import Keys, dotted, fields, plain, select
+from envcoder_bench.core.yaml_files import read_leaves
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.search.settings import SearchSettings, compose_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = [RunConfig, SearchSettings]
+
+
+def comments(text):
+    """Return the comment behind each key, by dotted keys, in their order."""
+    words, outer = {}, ""
+    for indent, key, rest in re.findall(r"^( *)(\w+):(.*)$", text, re.MULTILINE):
+        outer = outer if indent else key
+        words[f"{outer}.{key}" if indent else key] = rest.partition("#")[2].strip()
+    return words
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_defaults_order_and_comments_of_the_file_are_those_of_the_model(model):
+    keys = {key: info for key, info in fields(model).items() if key not in ("task", "train")}
+    defaults = {key: info.default for key, info in keys.items() if not isinstance(info.default, Keys)}
+    leaves = read_leaves(ROOT / model.file)
+    assert {key: value for key, value in leaves.items() if key != "defaults"} == {
+        k: plain(v) for k, v in defaults.items()
+    }
+    words = {key: text for key, text in comments((ROOT / model.file).read_text()).items() if key != "defaults"}
+    assert [*words] == [*keys]
+    described = {key: info.description for key, info in keys.items()}
+    assert {key: text for key, text in words.items() if text and text != described[key]} == {}
+
+
+@pytest.mark.parametrize("model, parser", [(RunConfig, eval_shapers), (SearchSettings, auto_shape)])
+def test_help_has_the_descriptions_of_the_keys(model, parser):
+    helps = {action.dest: action.help for action in parser()._actions if action.help != argparse.SUPPRESS}
+    flags = {key: info for key, info in fields(model).items() if key in helps and key not in ("task", "shaper_types")}
+    assert len(flags) >= 10
+    for key, info in flags.items():
+        assert helps[key].startswith(info.description.split(";")[0])
+
+
+@pytest.mark.parametrize(
+    "key, info",
+    [(k, i) for k, i in fields(RunConfig).items() if k not in ("task", "train", "task_source", "race.rungs")],
+)
+def test_a_value_of_another_type_is_refused_with_its_key(key, info):
+    wrong = "{a: 1}" if "text" in str(info.annotation) or info.annotation is str else "[[x]]"
+    if isinstance(info.default, Keys):
+        wrong = "7"
+    with pytest.raises(UserError, match=rf"^{re.escape(key)} must be "):
+        compose_config("Cartpole", [f"{key}={wrong}"])
+
+
+def test_composed_config_of_a_search_is_the_file():
+    settings, others = compose_settings(["repair=3", "seeds=2"])
+    assert others == ["seeds=2"] and settings.repair == 3
+    assert dotted(settings.plain()) == {**read_leaves(ROOT / SearchSettings.file), "repair": 3}
+
+
+@pytest.mark.parametrize(
+    "override, wanted",
+    [
+        ("train.params.network.mlp.units=[8,4]", [8, 4]),
+        ("evaluation.point_steps=null", None),
+        ("train.params.config.gamma=1e-3", 1e-3),
+        ("fitness='a, b=c.py'", "a, b=c.py"),
+        ("wandb.tags=[a,b]", ["a", "b"]),
+        ("train.params.config.weight_decay=0.1", 0.1),  # not in the files
+        ("task.env.resetDist=${evaluation.points}", 10),
+    ],
+)
+def test_override_sets_the_value(override, wanted):
+    cfg = compose_config("Cartpole", [override])
+    assert select(plain(cfg.plain()), override.partition("=")[0]) == wanted
+
+
+@pytest.mark.parametrize(
+    "override, words",
+    [
+        ("seeds=1,2", "give one value"),
+        ("seedz=1", r"unknown key 'seedz' \(did you mean seed"),
+        ("gamma=1", r"did you mean train\.params\.config\.gamma"),
+        ("seeds=[", "cannot read the overrides"),
+        ("evaluation={pints: 1}", "cannot read the overrides.*pints"),
+    ],
+)
+def test_bad_override_is_refused(override, words):
+    with pytest.raises(UserError, match=words):
+        compose_config("Cartpole", [override])
