@@ -19,11 +19,11 @@ from envcoder_bench.tasks.base import BASELINES  # noqa: E402
 MEASURED, STUDIED = (records.read(ROOT / "benchmarks" / name) for name in render.FILES)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
 RECORDS = {record["id"]: record for record in (*MEASURED, *STUDIED)}
-# a page with all that is written from records
+# pages with all that is written from measurements, and from studies
 KINDS = ("speed", "headline", "gap", "scaling", "run", "devices")
-TEMPLATE = "".join(f"<!-- {kind} any -->\n<!-- end -->\n" for kind in KINDS)
-TEMPLATE += "".join(f"<!-- quote {name} -->\n<!-- end -->\n" for name in quotes.QUOTES)
-TEMPLATE += "".join(f"<!-- study {name} -->\n<!-- end -->\n" for name in ("components", "lengths", "ranks"))
+MEASURES = "".join(f"<!-- {kind} any -->\n<!-- end -->\n" for kind in KINDS)
+MEASURES += "".join(f"<!-- quote {name} -->\n<!-- end -->\n" for name in quotes.QUOTES)
+STUDIES = "".join(f"<!-- study {name} -->\n<!-- end -->\n" for name in ("components", "lengths", "ranks"))
 ONCE = ("finer", "physics", "transfer", "devices")  # kinds of which pages have tables that no script writes any more
 
 
@@ -93,7 +93,7 @@ def changed(kind, change, **facts):
     ],
 )
 def test_newer_record_of_other_numbers_makes_a_page_stale(kind, change, facts):
-    now = render.render(TEMPLATE, MEASURED, STUDIED)
+    now = render.render(MEASURES, MEASURED, STUDIED)
     assert render.render(now, changed(kind, change, **facts), STUDIED) != now
 
 
@@ -101,7 +101,7 @@ def test_newer_training_makes_the_table_stale():
     last = next(r for r in reversed(STUDIED) if r["kind"] == "lengths" and r["task"] == "Ant")
     other = {name: [x + 1.0 for x in own] for name, own in last["fitness"].items()}
     later = {**last, "date": "2999-01-02 03:04", "fitness": other}
-    assert "2999-01-02" in render.render(TEMPLATE, MEASURED, [*STUDIED, later])
+    assert "2999-01-02" in render.render(STUDIES, MEASURED, [*STUDIED, later])
 
 
 def run(seconds, label="H100 80GB HBM3", day="01", **more):

@@ -179,6 +179,8 @@ def restore(before: dict[str, Any]) -> list[str]:
 
 
 def _restore_modules(before: dict[str, Any]) -> list[str]:
+    if sys.modules == before:  # as after most tests: there are thousands, and a comprehension takes milliseconds
+        return []
     for name in [name for name in sys.modules if name not in before and _is_of_a_test(name)]:
         del sys.modules[name]
     changed = [n for n, x in before.items() if sys.modules.get(n) is not x and not n.startswith(_CANDIDATES)]
