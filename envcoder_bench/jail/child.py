@@ -22,7 +22,8 @@ def main(control_fd: int) -> None:
 
     Standard input carries the arguments of ``Examiner`` (see ``_make_examiner``). The socket carries the requests
     ``{"run": job}``, with two descriptors to read the source from and to write the answer to, and ``{"kill": job}``,
-    and the replies ``{"ready": true}`` and ``{"ended": job, "status": as of waitpid, "cpu": seconds}``.
+    and the replies ``{"ready": true}``, ``{"began": job, "pid": process id}`` and
+    ``{"ended": job, "status": as of waitpid, "cpu": seconds}``.
     """
     control = socket.socket(fileno=control_fd)
     setup = wire.read_to_end(0)
@@ -117,7 +118,9 @@ def _serve(control: socket.socket, examiner: Any, limits: Limits) -> None:
             break
         request = json.loads(message)
         if "run" in request:
-            running[_fork(fds, examiner, limits)] = request["run"]
+            pid = _fork(fds, examiner, limits)
+            running[pid] = request["run"]
+            control.send(json.dumps({"began": request["run"], "pid": pid}).encode())
             for fd in fds:
                 os.close(fd)
         else:

@@ -60,12 +60,16 @@ class Limits(NamedTuple):
     Attributes:
         memory: bytes in addition to those in use when the process is confined.
         cpu: seconds of processor time.
-        wall: seconds of wall-clock time, which the client enforces.
+        wall: seconds of wall-clock time, which the client enforces, as the next two.
+        spare: seconds that all files together may take beyond ``wall``.
+        idle: seconds without processor time.
     """
 
     memory: int = 2 << 30
     cpu: int = 10
-    wall: float = 60.0
+    wall: float = 20.0
+    spare: float = 40.0
+    idle: float = 3.0
 
 
 def supported() -> str:

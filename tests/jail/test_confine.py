@@ -5,13 +5,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from attacks import GOOD
 from jail_fakes import judged
 
 from envcoder_bench.jail import confine, probing
 from envcoder_bench.jail.confine import Limits
+from envcoder_bench.shaping.contract import Candidate
 
 pytestmark = [
     pytest.mark.slow,
@@ -215,11 +218,32 @@ def test_system_calls_have_numbers_for_both_machines():
         assert len(set(numbers)) == len(numbers)
 
 
-def test_waiting_process_is_killed():
-    """It uses no processor time, so that only the wall-clock limit applies."""
-    waits = "_thread = torch.sys.modules['_thread']\nlock = _thread.allocate_lock()\nlock.acquire()\nlock.acquire()\n"
-    verdict = judged({"waits": waits}, Limits(memory=400 << 20, cpu=5, wall=2.0))["waits"]
-    assert "takes longer than 2 s" in str(verdict)
+LOCKED = "lock = torch.sys.modules['_thread'].allocate_lock()\nlock.acquire()\n"
+WAITING = {
+    "a lock": LOCKED + "lock.acquire()\n",
+    "a lock of another thread": "lock = torch.sys.modules['_thread'].RLock()\n"
+    "lock._acquire_restore((1, 7))\nlock.acquire()\n",
+    "again and again": LOCKED + "while True: lock.acquire(timeout=0.3)\n",
+}
+
+
+def test_waiting_processes_are_ended():
+    """They use next to no processor time, and the files after them are examined."""
+    began = time.monotonic()
+    verdicts = judged({**WAITING, "good": GOOD}, Limits(memory=400 << 20, cpu=5, wall=60.0, idle=1.5))
+    assert time.monotonic() - began < 40
+    assert isinstance(verdicts.pop("good"), Candidate)
+    for verdict in verdicts.values():
+        assert "waits: it used no processor time for 1.5 s" in str(verdict)
+
+
+def test_time_beyond_the_limit_is_shared_by_all_files():
+    """Five files that wait take ``wall`` each and ``spare`` in all."""
+    limits = Limits(memory=400 << 20, cpu=5, wall=1.0, spare=2.0, idle=60.0)
+    began = time.monotonic()
+    verdicts = judged({f"waits{k}": f"{WAITING['a lock']}# {k}\n" for k in range(5)}, limits)
+    assert all("takes longer than 1 s" in str(verdict) for verdict in verdicts.values())
+    assert time.monotonic() - began < 5 * 1 + 2 + 25  # the start of the jail included
 
 
 def test_all_attempts_are_refused():
