@@ -3,7 +3,6 @@
 import math
 import pickle
 import re
-import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.grid.torchscript import load_torchscript
 
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
 
@@ -41,12 +41,9 @@ def read_policy(name: str, path: Path) -> tuple[str, nn.Module, bool]:
     if path.suffix == ".onnx":
         return ("onnx", *_onnx(name, path))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return "torchscript", torch.jit.load(str(path), map_location="cpu"), True
-    except (RuntimeError, ValueError, zipfile.BadZipFile, EOFError):
-        pass
-    try:
+        module = load_torchscript(name, path)
+        if module is not None:
+            return "torchscript", module, True
         saved = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise UserError(
