@@ -337,6 +337,14 @@ def test_key_and_login_that_a_server_echoes_are_hidden(llm, server, tmp_path, mo
     assert server.bodies[0]["headers"]["authorization"] == f"Basic {SECRETS[-1]}"  # it is used
 
 
+@pytest.mark.parametrize(
+    "repeated",
+    ["sk-A/b+c=d9", "SK-A/B+C=D9", "sk-A%2Fb%2Bc%3Dd9", "sk-a%2fb%2bc%3dd9", "%73%6B-A/b+c%3Dd9", "sK-A%2fB+C=D9"],
+)
+def test_keys_are_hidden_in_every_spelling(repeated):
+    assert hiding("sk-A/b+c=d9")(f"no such key: {repeated}.") == f"no such key: {sdk.HIDDEN}."
+
+
 def test_placeholder_keys_are_not_hidden():
     assert hiding("EMPTY")("an EMPTY list") == "an EMPTY list"
     code = "def f():\n    pass\n"  # a password that is a word of Python must not change a model's code

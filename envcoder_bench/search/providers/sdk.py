@@ -433,13 +433,15 @@ def hiding(key: str, url: str = "") -> Hide:
     secrets |= {unquote(secret) for secret in secrets}
     secrets.add(base64.b64encode(unquote(login).encode()).decode())  # the header that a server may echo
     longest_first = sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
+    # servers repeat them in capital letters, or encoded for a URL, in whole or in part
+    pattern = re.compile("|".join(map(_spellings, longest_first)) or "(?!)", re.IGNORECASE)
+    return lambda text: pattern.sub(HIDDEN, text)
 
-    def hide(text: str) -> str:
-        for secret in longest_first:
-            text = text.replace(secret, HIDDEN)
-        return text
 
-    return hide
+def _spellings(secret: str) -> str:
+    """Return a pattern for a text in which each character may be encoded for a URL."""
+    pairs = ((re.escape(c), "".join(f"%{byte:02x}" for byte in c.encode())) for c in secret)
+    return "".join(f"(?:{plain}|{encoded})" for plain, encoded in pairs)
 
 
 def login_of(url: str) -> str:
