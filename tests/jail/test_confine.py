@@ -231,6 +231,23 @@ def test_calls_that_the_kernel_serves_before_the_filter_fail(number):
     assert done.returncode == -signal.SIGILL or json.loads(done.stdout)["told"] in ("EPERM", "ENXIO", "ENOSYS")
 
 
+def test_capabilities_that_stay_are_an_error(monkeypatch):
+    class Pretends:
+        def capset(self, *_):
+            return 0
+
+        def capget(self, header, data):
+            data[0] = b"\x01"
+            return 0
+
+        def prctl(self, *_):
+            return 0
+
+    monkeypatch.setattr(confine, "libc", Pretends)
+    with pytest.raises(OSError, match="capset had no effect"):
+        confine.drop_privileges()
+
+
 def test_close_all_but_keeps_given_descriptors():
     found = tried(
         """
