@@ -30,6 +30,7 @@ from yaml import YAMLError
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, write_atomic
 from envcoder_bench.core.folders import SEARCH, other_kind
+from envcoder_bench.core.plain_yaml import refuse_aliases
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.search.archive import Archive, Proposal, read_archive, write_archive
@@ -108,6 +109,7 @@ class SearchFolder:
         if other is not None:
             raise UserError(other)
         try:
+            refuse_aliases(folder.config.read_text("utf-8"))
             config = OmegaConf.load(folder.config)
             if not isinstance(config, DictConfig) or "llm" not in config:
                 raise ValueError("its config.yaml is not that of a search")

@@ -10,6 +10,7 @@ from yaml import MarkedYAMLError, YAMLError
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.plain_yaml import refuse_aliases
 from envcoder_bench.run.folder.provenance import Provenance
 
 PLACE = "task_source"  # key of config.yaml
@@ -121,6 +122,7 @@ def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
 
 def load_config(text: str) -> DictConfig:
     """Return the config of a run. Raises ValueError with a one-line message if the text is not one."""
+    refuse_aliases(text)
     try:
         cfg = OmegaConf.create(text)
     except MarkedYAMLError as error:

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 import envcoder_bench
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.plain_yaml import refuse_aliases
 from envcoder_bench.run.folder.checkpoint import FORMAT, refuse_newer
 from envcoder_bench.tasks.registry import outside_tasks
 
@@ -91,6 +92,8 @@ def read_provenance(path: Path) -> Provenance | None:
         dicts = [*record.software, record.sources]
         if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
             raise ValueError("it is not the record of a run")
+        for text in (record.config, *record.before):
+            refuse_aliases(text)
         return record
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{path.name} is damaged ({error})") from error
