@@ -46,6 +46,7 @@ def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
 
     import torch
 
+    from envcoder_bench.jail import clocks
     from envcoder_bench.jail.examiner import Examiner
     from envcoder_bench.tasks.contract import TaskContract
     from envcoder_bench.tasks.outside import mount
@@ -59,6 +60,7 @@ def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
     logging.disable()  # there is no output, and formatting would read a tensor's values
     warnings.simplefilter("ignore")
     _redirect_helpers()
+    clocks.install()
     buffer, offset = bytearray(content), 0
     inputs: dict[str, dict[str, Any]] = {"state": {}, "constants": {}}
     for section, tensors in inputs.items():
