@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.torchscript import load_torchscript
 
+INSTALL = "pip install 'envcoder-bench[export]'"
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
 
 
@@ -129,7 +130,7 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
     try:
         import onnx
     except ImportError as error:
-        raise UserError(f"policy {name}: an .onnx file needs the package onnx: pip install onnx onnxruntime") from error
+        raise UserError(f"policy {name}: an .onnx file needs the package onnx: {INSTALL}") from error
     try:
         model = onnx.load(str(path))
     except Exception as error:  # protobuf's errors have no common class
@@ -139,7 +140,7 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
     try:
         return OnnxSession(path), False
     except ImportError as error:
-        raise UserError(f"policy {name}: {path} needs the package onnxruntime: pip install onnxruntime") from error
+        raise UserError(f"policy {name}: {path} needs the package onnxruntime: {INSTALL}") from error
 
 
 # ONNX graphs of plain operators as PyTorch modules, so that they run on every device and in CUDA graphs
