@@ -146,7 +146,7 @@ def build_parser() -> Parser:
 
 def config_overrides(args: argparse.Namespace) -> list[str]:
     """Return the flags as overrides of cfg/config.yaml, followed by the user's key=value overrides."""
-    own = {
+    flags = {
         "baseline": args.baseline,
         "untrusted": "true" if args.untrusted else None,
         "baselines": "false" if args.no_baselines else None,
@@ -154,4 +154,4 @@ def config_overrides(args: argparse.Namespace) -> list[str]:
         "deterministic": "true" if args.deterministic else None,
         "profile": "true" if args.profile else None,
     }
-    return [*as_words({**common_overrides(args), **own}), *args.overrides]
+    return [*as_words({**common_overrides(args), **flags}), *args.overrides]

@@ -27,8 +27,8 @@ class BestEffort:
                 self._stream.write(text)
             except UnicodeEncodeError:
                 encoding = self._stream.encoding or "ascii"
-                known = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
-                self._attempt(lambda: self._stream.write(known))
+                encodable = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+                self._attempt(lambda: self._stream.write(encodable))
             except (OSError, ValueError):  # ValueError: it is closed
                 self._abandon()
         return len(text)
@@ -62,12 +62,12 @@ def best_effort_output() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     opened = [_reopen(number) for number, stream in enumerate(before, 1) if stream is None]
     kept = iter(opened)
-    own = [BestEffort(next(kept) if stream is None else stream) for stream in before]
-    sys.stdout, sys.stderr = own  # type: ignore[assignment]
+    streams = [BestEffort(next(kept) if stream is None else stream) for stream in before]
+    sys.stdout, sys.stderr = streams  # type: ignore[assignment]
     try:
         yield
     finally:
-        for stream in own:
+        for stream in streams:
             stream.flush()
         sys.stdout, sys.stderr = before
 

@@ -1,15 +1,18 @@
 """Settings as YAML, in OmegaConf's dialect: 1e-3 is a number, and ``${key}`` refers to another key."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError, YAMLError
+from yaml import CollectionNode, MarkedYAMLError, Node, SafeLoader, YAMLError, compose
 
 from envcoder_bench.core.settings import Settings, plain
+
+_MOST_VALUES = 100_000  # of a text with aliases
 
 
 def read_yaml(path: Path) -> Settings:
@@ -48,7 +51,26 @@ def overridden(settings: Settings, word: str) -> Settings:
         raise ValueError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from error
 
 
+def refuse_bombs(text: str) -> None:
+    """Raise ValueError if aliases (``*name``) multiply the values of a text: 700 bytes may stand for a billion."""
+    if "&" not in text or "*" not in text:
+        return
+    sizes: dict[int, float] = {}
+
+    def size(node: Node | tuple[Node, Node]) -> float:
+        if id(node) not in sizes:
+            sizes[id(node)] = math.inf  # while its parts are counted: a part that is the whole has no end
+            parts = node if isinstance(node, tuple) else node.value if isinstance(node, CollectionNode) else ()
+            sizes[id(node)] = 1 + sum(map(size, parts))
+        return sizes[id(node)]
+
+    tree = compose(text, Loader=SafeLoader)
+    if tree is not None and size(tree) > _MOST_VALUES:
+        raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+
+
 def _load(text: str) -> DictConfig:
+    refuse_bombs(text)
     tree = OmegaConf.create(text)
     if not isinstance(tree, DictConfig):
         raise ValueError("it is not a YAML mapping of keys to values")
@@ -86,5 +108,7 @@ def _faults_of(path: Path | None) -> Iterator[None]:
             line = error.problem_mark.line + 1
             where = f"line {line}: " if path is None else f"{path}:{line}: "
         raise ValueError(f"{where}{error.problem}") from error
+    except RecursionError as error:
+        raise ValueError(f"{where}it is nested too deeply") from error
     except (YAMLError, OmegaConfBaseException, ValueError) as error:  # a UnicodeDecodeError is a ValueError
         raise ValueError(f"{where}{' '.join(str(error).split())}") from error

@@ -12,6 +12,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.folders import GRID, RUN, other_kind
 from envcoder_bench.core.settings import Settings, plain
+from envcoder_bench.core.yaml_files import refuse_bombs
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
@@ -220,7 +221,9 @@ def read_inputs(folder: Path) -> Inputs:
     if other is not None:
         raise UserError(other)
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        refuse_bombs(text)
+        data = yaml.safe_load(text)
         cfg = Settings(data["settings"])
         robot = find_robot(data["robot"])
         arenas = [
@@ -232,7 +235,7 @@ def read_inputs(folder: Path) -> Inputs:
         policies = data["policies"]
     except FileNotFoundError as error:
         raise UserError(f"{folder}: there is no grid here (no {CONFIG})") from error
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error
     check_settings(cfg)
     for name, policy in policies.items():

@@ -3,7 +3,6 @@
 import math
 import pickle
 import re
-import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.grid.torchscript import load_torchscript
 
+INSTALL = "pip install 'envcoder-bench[export]'"
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
 
 
@@ -41,12 +42,9 @@ def read_policy(name: str, path: Path) -> tuple[str, nn.Module, bool]:
     if path.suffix == ".onnx":
         return ("onnx", *_onnx(name, path))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return "torchscript", torch.jit.load(str(path), map_location="cpu"), True
-    except (RuntimeError, ValueError, zipfile.BadZipFile, EOFError):
-        pass
-    try:
+        module = load_torchscript(name, path)
+        if module is not None:
+            return "torchscript", module, True
         saved = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise UserError(
@@ -132,7 +130,7 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
     try:
         import onnx
     except ImportError as error:
-        raise UserError(f"policy {name}: an .onnx file needs the package onnx: pip install onnx onnxruntime") from error
+        raise UserError(f"policy {name}: an .onnx file needs the package onnx: {INSTALL}") from error
     try:
         model = onnx.load(str(path))
     except Exception as error:  # protobuf's errors have no common class
@@ -142,7 +140,7 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
     try:
         return OnnxSession(path), False
     except ImportError as error:
-        raise UserError(f"policy {name}: {path} needs the package onnxruntime: pip install onnxruntime") from error
+        raise UserError(f"policy {name}: {path} needs the package onnxruntime: {INSTALL}") from error
 
 
 # ONNX graphs of plain operators as PyTorch modules, so that they run on every device and in CUDA graphs

@@ -36,12 +36,12 @@ def compose_settings(words: Sequence[str] = ()) -> Settings:
         UserError: an override is malformed, names an unknown key, or has an invalid value.
     """
     settings = _defaults()
-    known = set(dotted(settings))
-    known |= {key.rsplit(".", depth)[0] for key in list(known) for depth in (1, 2) if "." in key}
+    keys = set(dotted(settings))
+    keys |= {key.rsplit(".", depth)[0] for key in list(keys) for depth in (1, 2) if "." in key}
     for word in words:
         key = word.split("=")[0]
-        if key not in known and key.split(".")[0] not in _OPEN:
-            raise UserError(f"unknown key '{key}'{near_matches(key, known)}; the keys are those of {FILE}")
+        if key not in keys and key.split(".")[0] not in _OPEN:
+            raise UserError(f"unknown key '{key}'{near_matches(key, keys)}; the keys are those of {FILE}")
         with user_input():
             settings = overridden(settings, word)
     check_settings(settings)

@@ -22,7 +22,8 @@ def main(control_fd: int) -> None:
 
     Standard input carries the arguments of ``Examiner`` (see ``_make_examiner``). The socket carries the requests
     ``{"run": job}``, with two descriptors to read the source from and to write the answer to, and ``{"kill": job}``,
-    and the replies ``{"ready": true}`` and ``{"ended": job, "status": as of waitpid, "cpu": seconds}``.
+    and the replies ``{"ready": true}``, ``{"began": job, "pid": process id}`` and
+    ``{"ended": job, "status": as of waitpid, "cpu": seconds}``.
     """
     control = socket.socket(fileno=control_fd)
     setup = wire.read_to_end(0)
@@ -45,6 +46,7 @@ def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
 
     import torch
 
+    from envcoder_bench.jail import clocks
     from envcoder_bench.jail.examiner import Examiner
     from envcoder_bench.tasks.contract import TaskContract
     from envcoder_bench.tasks.outside import mount
@@ -58,6 +60,7 @@ def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
     logging.disable()  # there is no output, and formatting would read a tensor's values
     warnings.simplefilter("ignore")
     _redirect_helpers()
+    clocks.install()
     buffer, offset = bytearray(content), 0
     inputs: dict[str, dict[str, Any]] = {"state": {}, "constants": {}}
     for section, tensors in inputs.items():
@@ -117,7 +120,9 @@ def _serve(control: socket.socket, examiner: Any, limits: Limits) -> None:
             break
         request = json.loads(message)
         if "run" in request:
-            running[_fork(fds, examiner, limits)] = request["run"]
+            pid = _fork(fds, examiner, limits)
+            running[pid] = request["run"]
+            control.send(json.dumps({"began": request["run"], "pid": pid}).encode())
             for fd in fds:
                 os.close(fd)
         else:

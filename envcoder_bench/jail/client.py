@@ -30,6 +30,8 @@ from envcoder_bench.jail.rebuild import clean
 from envcoder_bench.tasks.contract import AnyTask, contract_of
 from envcoder_bench.tasks.registry import outside_tasks
 
+_SAMPLE = 0.5  # seconds between two looks at a process's clock
+_BUSY = 0.01  # processor time per second of a process that does not wait
 START_TIMEOUT = 300.0  # seconds until the jail's server process is ready, on a slow disk
 # the environment of the jail's processes; only the search path of libraries is inherited from the user's
 _INHERITED = ("LD_LIBRARY_PATH", "SYSTEMROOT")
@@ -51,7 +53,7 @@ Answer = bytes | Failure
 
 @dataclass
 class _Job:
-    """The state of one file in the jail; ``deadline`` is a time of the monotonic clock."""
+    """The state of one file in the jail; ``deadline`` and ``looked`` are times of the monotonic clock."""
 
     number: int
     index: int  # of its source
@@ -61,6 +63,9 @@ class _Job:
     open: bool = True  # whether the answer may continue
     status: int | None = None  # as of waitpid, once the process has ended
     cpu: float = 0.0  # seconds of processor time used
+    pid: int = 0  # 0 until the process has begun
+    looked: float = 0.0  # when its clock was read last
+    waits: float = 0.0  # seconds without processor time
     reason: str = ""  # why it was killed
 
     @property
@@ -140,6 +145,7 @@ class JailClient:
         Only the answers of the files that are in the jail at the same time are held in memory.
         """
         jobs: dict[int, _Job] = {}
+        self._spare = self.limits.spare
         waiting: deque[int] = deque(range(len(sources)))
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
@@ -151,7 +157,7 @@ class JailClient:
                     selector.register(fd, selectors.EVENT_READ, job)
                 for key, _ in selector.select(timeout=0.2):
                     if key.data is None:
-                        self._receive_exit(jobs)
+                        self._receive(jobs)
                     elif not _read(key.fd, key.data):
                         selector.unregister(key.fd)
                         os.close(key.fd)
@@ -197,24 +203,46 @@ class JailClient:
                 os.close(source_write)
         return answer_read, _Job(self._submitted, index, time.monotonic() + self.limits.wall)
 
-    def _receive_exit(self, jobs: dict[int, _Job]) -> None:
+    def _receive(self, jobs: dict[int, _Job]) -> None:
         message = self._control.recv(4096)
         if not message:
             raise UserError("the jail for untrusted code ended unexpectedly: is there enough memory?")
         report = json.loads(message)
-        job = jobs.get(report["ended"])
-        if job is not None:
+        job = jobs.get(report.get("ended") or report["began"])
+        if job is not None and "began" in report:
+            job.pid = report["pid"]
+        elif job is not None:
             job.status, job.cpu = report["status"], report["cpu"]
 
     def _enforce_limits(self, job: _Job) -> None:
-        """Request that a process be killed that takes too long or writes too much."""
+        """Request that a process be killed that takes too long, waits or writes too much."""
         if job.status is None and not job.reason:
-            if time.monotonic() > job.deadline:
+            now = time.monotonic()
+            if job.pid and job.open and now > job.looked + _SAMPLE:
+                _look(job, now)
+            late, job.deadline = max(now - job.deadline, 0.0), max(now, job.deadline)
+            self._spare -= late  # further time is taken from that of all files together
+            if late and self._spare < 0:
                 job.reason = f"takes longer than {self.limits.wall:g} s to load, check and trace, waiting included"
+            elif job.waits > self.limits.idle:
+                job.reason = f"waits: it used no processor time for {self.limits.idle:g} s"
             elif job.length > wire.MAX_ANSWER + 4:
                 job.reason = f"returns an answer of more than {wire.MAX_ANSWER >> 20} MiB"
             if job.reason:
                 self._control.send(json.dumps({"kill": job.number}).encode())
+
+
+def _look(job: _Job, now: float) -> None:
+    """Add to the time that a process waits. However long ago the last look, it counts once: the machine may pause."""
+    try:
+        cpu = time.clock_gettime(~job.pid << 3 | 2)  # Linux' number of the clock of another process
+    except OSError:  # it has ended
+        return
+    if job.looked and cpu - job.cpu < _BUSY * (now - job.looked):
+        job.waits += min(now - job.looked, 2 * _SAMPLE)
+    else:
+        job.waits = 0.0
+    job.cpu, job.looked = cpu, now
 
 
 def _read(fd: int, job: _Job) -> bool:
@@ -223,7 +251,7 @@ def _read(fd: int, job: _Job) -> bool:
     job.length += len(chunk)
     if job.length <= wire.MAX_ANSWER + 4:
         job.chunks.append(chunk)
-    job.open = bool(chunk)
+    job.open, job.waits = bool(chunk), 0.0
     return job.open
 
 

@@ -60,12 +60,16 @@ class Limits(NamedTuple):
     Attributes:
         memory: bytes in addition to those in use when the process is confined.
         cpu: seconds of processor time.
-        wall: seconds of wall-clock time, which the client enforces.
+        wall: seconds of wall-clock time, which the client enforces, as the next two.
+        spare: seconds that all files together may take beyond ``wall``.
+        idle: seconds without processor time.
     """
 
     memory: int = 2 << 30
     cpu: int = 10
-    wall: float = 60.0
+    wall: float = 20.0
+    spare: float = 40.0
+    idle: float = 3.0
 
 
 def supported() -> str:
@@ -131,6 +135,10 @@ def drop_privileges() -> None:
     c = libc()
     header = struct.pack("Ii", _CAPABILITY_VERSION, 0)
     check_result(c.capset(header, bytes(24)), "capset")
+    left = ctypes.create_string_buffer(24)
+    check_result(c.capget(header, left), "capget")
+    if any(left.raw):  # some sandboxes ignore the call
+        raise OSError(errno.EPERM, "capset had no effect")
     for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 0), (_PR_SET_PDEATHSIG, int(signal.SIGKILL))):
         check_result(c.prctl(option, value, 0, 0, 0), "prctl")
 

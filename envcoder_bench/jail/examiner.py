@@ -16,6 +16,7 @@ from envcoder_bench.compile.trace import Memo, SampleState, trace
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.env.compiled import disagreeing
+from envcoder_bench.jail import clocks
 from envcoder_bench.jail.imports import names_given, with_remedy
 from envcoder_bench.jail.wire import MAX_CHARACTERS
 from envcoder_bench.shaping.assemble import assemble
@@ -74,6 +75,7 @@ class Examiner:
 
     def examine(self, source: str) -> dict[str, Any]:
         """Return the functions of a file, given by its text, as plain data, or its error."""
+        clocks.start()
         try:
             return {"candidate": self._candidate(source)}
         except CandidateError as error:
@@ -115,7 +117,7 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
     """Raise CandidateError if a function and its program return different numbers."""
     state, action = sample.given(), sample.action.clone()
     try:
-        with torch.no_grad(), shared_settings():
+        with torch.no_grad(), shared_settings(), clocks.ahead():
             with stream.use(5, 3, kind.purpose), FromStream():
                 value = bind(function, state, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())
@@ -127,7 +129,8 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
     if not set(outputs) <= set(parts) or disagreeing(*_rows(parts, outputs, sample.rows), 1, sample.rows, exact):
         message = (
             f"untrusted code must be traceable: with {sample.rows} environments the function returned other numbers"
-            " than its trace: it must not depend on the number of environments (x.shape[0], len(x)) or on earlier calls"
+            " than its trace: it must not depend on the number of environments (x.shape[0], len(x)), on the time or on"
+            " earlier calls"
         )
         raise CandidateError(message, FILE, function.line, function.type)
 

@@ -50,8 +50,9 @@ def confinement() -> list[str]:
         f"Landlock (ABI {landlock}): no file can be opened (tested separately)"
         if landlock and refused.get("landlock alone")
         else "Landlock: not available here; seccomp alone protects files",
-        f"limits: {limits.memory >> 30} GiB of memory, {limits.cpu} s of processor time, {limits.wall:g} s in all; no"
-        " files, descriptors, processes or core dumps",
+        f"limits: {limits.memory >> 30} GiB of memory, {limits.cpu} s of processor time, {limits.idle:g} s of waiting,"
+        f" {limits.wall:g} s in all and {limits.spare:g} s more for all files together; no files, descriptors,"
+        " processes or core dumps",
         "no new privileges, no capabilities, no debugger; a fresh environment without keys, its own session, killed"
         " with its parent",
     ]

@@ -84,13 +84,13 @@ def train_defaults(spec: TaskSpec) -> Tree:
     if spec.train is None or shipped is not None:
         return base
     tree = read_yaml(spec.train)
-    known = [*dotted_keys(base), *OPTIONAL_TRAIN_KEYS]
+    keys = [*dotted_keys(base), *OPTIONAL_TRAIN_KEYS]
     foreign = not issubclass(spec.task_class, SimTask)
     if foreign:  # rl_games' own file: what has no effect here is left out
-        return merged(base, _only(tree, {*known} - {_MIXED}))
+        return merged(base, _only(tree, {*keys} - {_MIXED}))
     for key in dotted_keys(tree):
-        if key not in known:
-            hint = near_matches(key, known)
+        if key not in keys:
+            hint = near_matches(key, keys)
             raise ValueError(f"{spec.train}: unknown key '{key}'{hint}; for IsaacGymEnvs' files see --train_config")
     return merged(base, tree)
 
@@ -107,10 +107,10 @@ def _with_parents(path: Path) -> Settings:
     return Settings(tree)
 
 
-def _only(tree: Tree, known: set[str], prefix: str = "") -> dict[str, Any]:
-    """Return the known keys of nested mappings."""
-    kept = {key: value for key, value in tree.items() if f"{prefix}{key}" in known}
-    return {k: _only(v, known, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in kept.items()}
+def _only(tree: Tree, keys: set[str], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings without keys that are not in ``keys``."""
+    kept = {key: value for key, value in tree.items() if f"{prefix}{key}" in keys}
+    return {k: _only(v, keys, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in kept.items()}
 
 
 def _count_minibatches(train: Any) -> Any:
@@ -155,17 +155,18 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
     tree = copy.deepcopy(_composed_files(spec))
-    known = dict.fromkeys(dotted_keys(OmegaConf.to_container(tree, resolve=False)))
-    known.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
+    values: Any = OmegaConf.to_container(tree, resolve=False)
+    keys = dict.fromkeys(dotted_keys(values))
+    keys.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
     used = used_keys(spec.task_class)
     try:
         for override in OverridesParser.create().parse_overrides([*overrides]):
             key = override.key_or_group
             if override.is_sweep_override():
                 raise ValueError(f"{override.input_line}: give one value, or quote it: {key}='\"a,b\"'")
-            if key not in known and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):
-                known.update(dict.fromkeys(f"task.{name}" for name in used))
-                raise UserError(f"unknown key '{key}'{_near(key, known)}; the keys are those of {_files(spec)}")
+            if key not in keys and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):
+                keys.update(dict.fromkeys(f"task.{name}" for name in used))
+                raise UserError(f"unknown key '{key}'{_near(key, keys)}; the keys are those of {_files(spec)}")
             with open_dict(tree) if OmegaConf.select(tree, key) is None else contextlib.nullcontext():
                 OmegaConf.update(tree, key, override.value(), merge=True)
         return plain(OmegaConf.to_container(tree, resolve=True))
@@ -173,10 +174,10 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
         raise UserError(f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
 
 
-def _near(key: str, known: Iterable[str]) -> str:
+def _near(key: str, keys: Iterable[str]) -> str:
     """Return a hint at the key that was meant, of which the last part alone may have been given."""
-    same = [name for name in known if name.endswith(f".{key}")]
-    return f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    same = [name for name in keys if name.endswith(f".{key}")]
+    return f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, keys)
 
 
 def _files(spec: TaskSpec) -> str:

@@ -187,8 +187,8 @@ def _rows(run: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource]) ->
     except (OSError, ValueError) as error:
         raise UserError(f"{FLAG} {run.path}: {error}; restore a copy of results.csv") from error
     expected = {(source.name, seed) for source in sources for seed in range(cfg.seed, cfg.seed + seed_count(cfg))}
-    known = [(row.candidate, row.seed) for row in rows if row.candidate != UNTRAINED]
-    if len(known) != len(expected) or set(known) != expected:
+    trained = [(row.candidate, row.seed) for row in rows if row.candidate != UNTRAINED]
+    if len(trained) != len(expected) or set(trained) != expected:
         raise UserError(f"{run.results} is damaged: its rows are not those of the run; restore a copy")
     return rows
 
@@ -260,7 +260,7 @@ def _begin(run: RunFolder, extension: Extension) -> None:
 def _name_policies(run: RunFolder, rows: Sequence[Result]) -> None:
     """Copy policy.pth of a run with one seed to the name that policies have in a run with several."""
     for row in rows:
-        own = run.candidate(row.candidate)
-        named = own / f"policy_seed_{row.seed}.pth"
-        if row.measured and not named.exists() and (own / "policy.pth").is_file():
-            shutil.copyfile(own / "policy.pth", named)
+        home = run.candidate(row.candidate)
+        named = home / f"policy_seed_{row.seed}.pth"
+        if row.measured and not named.exists() and (home / "policy.pth").is_file():
+            shutil.copyfile(home / "policy.pth", named)

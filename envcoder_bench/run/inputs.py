@@ -89,18 +89,18 @@ def read_candidates(
     texts = _checked(candidates) if isinstance(candidates, Mapping) else None
     with user_input():
         if texts is not None:
-            found = [Path(f"{name}.py") for name in texts]
-            refuse_clashes(found)
+            files = [Path(f"{name}.py") for name in texts]
+            refuse_clashes(files)
         else:
             paths = [candidates] if isinstance(candidates, (str, Path)) else list(candidates or [])
-            found = find_candidates([Path(path) for path in paths], task, _candidates_root())
+            files = find_candidates([Path(path) for path in paths], task, _candidates_root())
         if candidate_idx is not None:
             words = candidate_idx if isinstance(candidate_idx, str) else ",".join(map(str, candidate_idx))
-            found = select(found, words)
+            files = select(files, words)
     try:
         return [
             CandidateSource(path.stem, str(path), load_source(path) if texts is None else texts[path.stem])
-            for path in found
+            for path in files
         ]
     except OSError as error:
         raise UserError(f"a candidate cannot be read: {error}") from error

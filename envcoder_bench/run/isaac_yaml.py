@@ -50,39 +50,39 @@ def file_overrides(task: TaskSpec, task_config: str | None, train_config: str | 
     Raises:
         UserError: a file cannot be read, is for another task, or has an unknown key or an invalid value.
     """
-    found: Leaves = {}
+    values: Leaves = {}
     num_envs = None
     if task_config is not None:
-        own = _leaves(task_config)
-        num_envs = own.get("env.numEnvs")
-        found.update({f"task.{key}": value for key, value in _task_values(task, task_config, own).items()})
+        leaves = _leaves(task_config)
+        num_envs = leaves.get("env.numEnvs")
+        values.update({f"task.{key}": value for key, value in _task_values(task, task_config, leaves).items()})
     if train_config is not None:
-        found.update({f"train.{key}": value for key, value in _train_values(task, train_config, num_envs).items()})
-    return {key: _word(value) for key, value in found.items()}
+        values.update({f"train.{key}": value for key, value in _train_values(task, train_config, num_envs).items()})
+    return {key: _word(value) for key, value in values.items()}
 
 
-def _task_values(task: TaskSpec, file: str, own: Leaves) -> Leaves:
-    if not own or any(key.startswith("params.") for key in own):
-        raise UserError(f"--task_config {file} is {'not a task YAML: see --train_config' if own else 'empty'}")
+def _task_values(task: TaskSpec, file: str, leaves: Leaves) -> Leaves:
+    if not leaves or any(key.startswith("params.") for key in leaves):
+        raise UserError(f"--task_config {file} is {'not a task YAML: see --train_config' if leaves else 'empty'}")
     task_class = task.task_class
     foreign = not issubclass(task_class, SimTask)  # it reads its YAML itself
     if foreign:
-        own = {key: value for key, value in own.items() if key != "name" and not _refers(value)}
-    if own.get("name", task.name) != task.name:
-        raise UserError(f"--task_config {file} is for {own['name']}, and --task is {task.name}")
-    if own.get("task.randomize") is True and not foreign:
+        leaves = {key: value for key, value in leaves.items() if key != "name" and not _refers(value)}
+    if leaves.get("name", task.name) != task.name:
+        raise UserError(f"--task_config {file} is for {leaves['name']}, and --task is {task.name}")
+    if leaves.get("task.randomize") is True and not foreign:
         raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
     used, ignored = used_keys(task_class), () if foreign else ignored_keys(task_class)
-    values = {key: value for key, value in own.items() if covers(used, key) and key != "name"}
-    without = [key for key in ignored if any(covers((key,), one) for one in own) and not covers(tuple(values), key)]
-    for key in own:
+    values = {key: value for key, value in leaves.items() if covers(used, key) and key != "name"}
+    without = [key for key in ignored if any(covers((key,), one) for one in leaves) and not covers(tuple(values), key)]
+    for key in leaves:
         if not covers(used + ignored, key):
-            raise _unknown("--task_config", file, key, own[key], used + ignored)
+            raise _unknown("--task_config", file, key, leaves[key], used + ignored)
     try:
-        check_only(nested(own), task_class.only)
+        check_only(nested(leaves), task_class.only)
     except ValueError as error:
         raise UserError(f"--task_config {file}: {error}") from error
-    if not foreign and any(covers(("physics_engine", "sim.physx"), key) for key in own) and "sim.substeps" in values:
+    if not foreign and any(covers(("physics_engine", "sim.physx"), key) for key in leaves) and "sim.substeps" in values:
         del values["sim.substeps"]
         without.append("sim.substeps (for PhysX; see task.sim.substeps)")
     _refuse_references(file, "--task_config", values)
@@ -95,14 +95,14 @@ def _task_values(task: TaskSpec, file: str, own: Leaves) -> Leaves:
 
 
 def _train_values(task: TaskSpec, file: str, num_envs: Any) -> Leaves:
-    own = _leaves(file)
-    if not any(key.startswith("params.") for key in own):
+    leaves = _leaves(file)
+    if not any(key.startswith("params.") for key in leaves):
         raise UserError(f"--train_config {file} is not a train YAML: it has no keys below 'params'")
     defaults = train_defaults(task)
-    known = (*OPTIONAL_TRAIN_KEYS, *dotted(defaults))
+    keys = (*OPTIONAL_TRAIN_KEYS, *dotted(defaults))
     values: Leaves = {}
     without: list[str] = []
-    for key, value in own.items():
+    for key, value in leaves.items():
         if covers(_OWN, key) or (key == _MIXED and value is False):
             continue
         if key == _MIXED:
@@ -113,11 +113,11 @@ def _train_values(task: TaskSpec, file: str, num_envs: Any) -> Leaves:
             continue  # a copy of the shipped file
         if listed:
             without.append(listed[0] + (f" ({_NO_EFFECT[listed[0]]})" if _NO_EFFECT[listed[0]] else ""))
-        elif key in known:
+        elif key in keys:
             values[key] = value
         else:
-            raise _unknown("--train_config", file, key, value, known)
-    actors = own.get("params.config.num_actors", _OUTSIDE)
+            raise _unknown("--train_config", file, key, value, keys)
+    actors = leaves.get("params.config.num_actors", _OUTSIDE)
     actors = num_envs if _refers(actors) else actors
     if actors is not None and not _refers(actors):
         values["params.config.num_actors"] = actors
@@ -132,11 +132,11 @@ def _train_values(task: TaskSpec, file: str, num_envs: Any) -> Leaves:
     return values
 
 
-def _unknown(flag: str, file: str, key: str, value: Any, known: Sequence[str]) -> UserError:
-    below = [name for name in known if name.startswith(f"{key}.")]
+def _unknown(flag: str, file: str, key: str, value: Any, keys: Sequence[str]) -> UserError:
+    below = [name for name in keys if name.startswith(f"{key}.")]
     if below:
         return UserError(f"{flag} {file}: {key} must hold keys, such as {below[0]}, got {value}")
-    return UserError(f"{flag} {file}: unknown key '{key}'{near_matches(key, known)}")
+    return UserError(f"{flag} {file}: unknown key '{key}'{near_matches(key, keys)}")
 
 
 def _leaves(file: str) -> Leaves:

@@ -109,8 +109,8 @@ class RunResult:
     @property
     def succeeded(self) -> bool:
         """Whether any candidate other than the baselines has a fitness; without candidates, whether a baseline has."""
-        own = [row for row in self.ranked if not row.baseline and row.status != SKIPPED] or self.ranked
-        return any(row.rank is not None for row in own)
+        candidates = [row for row in self.ranked if not row.baseline and row.status != SKIPPED] or self.ranked
+        return any(row.rank is not None for row in candidates)
 
     @cached_property
     def summary(self) -> dict[str, Any]:

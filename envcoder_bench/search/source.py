@@ -99,12 +99,14 @@ class Source:
 
     def _needed(self, statements: Iterable[ast.stmt]) -> set[int]:
         """Return the ids of statements and of all that they use."""
-        todo, needed = list(statements), set()
+        todo, needed, names = list(statements), set(), set()
         while todo:
             statement = todo.pop()
             if id(statement) not in needed:
                 needed.add(id(statement))
-                todo += [binder for name in _read(statement) for binder in self._binders.get(name, ())]
+                new = _read(statement) - names  # each name once: many statements may bind it and read it
+                names |= new
+                todo += [binder for name in new for binder in self._binders.get(name, ())]
         return needed
 
     def fingerprint(self) -> str:
@@ -124,10 +126,11 @@ class Source:
 
     def edited(self, *edits: Edit) -> Source:
         """Return a copy with the edits applied. Raises UnsupportedCode if the result is not valid."""
-        text = self._bytes
-        for start, end, new in sorted(set(edits), reverse=True):
-            text = text[:start] + new.encode() + text[end:]
-        return Source(text.decode())
+        parts, at = [], 0
+        for start, end, new in sorted(set(edits)):
+            parts += [self._bytes[at:start], new.encode()]
+            at = end
+        return Source(b"".join([*parts, self._bytes[at:]]).decode())
 
     def using(self, roots: Iterable[str]) -> Source:
         """Return a copy with the definitions ``roots``, what they use, and statements that do more than to define."""
@@ -397,7 +400,8 @@ def reduced(text: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...
 
 def _free(name: str, text: str) -> str:
     """Return a name like this one that a text does not have, and that is no shaping function."""
-    return next(new for k in itertools.count(1) if (new := f"{'_' * k}{name}") not in text)
+    longest = max(map(len, re.findall(rf"(?<!_)_*{name}", text)), default=len(name))
+    return "_" * (longest - len(name) + 1) + name
 
 
 def without_script(text: str) -> str:

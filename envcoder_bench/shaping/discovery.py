@@ -9,9 +9,9 @@ from pathlib import Path
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.base import BASELINES
 
-# a name is used for a folder and in file names, and must be valid on every system: it does not begin like an option or
-# a hidden file, and does not end in a dot
-_NAME = re.compile(r"(?![.-])[\w.+=-]+( [\w.+=-]+)*(?<!\.)")
+# a name is used for a folder and in file names, and must be valid on every system: it does not begin like an option,
+# a hidden file or a formula of a spreadsheet, and does not end in a dot
+_NAME = re.compile(r"(?![.=+-])[\w.+=-]+( [\w.+=-]+)*(?<!\.)")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # devices on Windows
 MAX_NAME = 100  # bytes of UTF-8; file names may have 255
 FOLDER = "user_functions"
@@ -106,7 +106,7 @@ def _refuse_name(path: Path) -> None:
     reason = ""
     if not _NAME.fullmatch(name):
         allowed = "letters, digits, - _ . + = and single spaces"
-        reason = f"a candidate's name consists of {allowed}, and must not begin with - or . or end with ."
+        reason = f"a candidate's name consists of {allowed}, and must not begin with - + = or . or end with ."
     elif _RESERVED.fullmatch(name):
         reason = f"{name} is a reserved name on Windows"
     elif len(name.encode("utf-8", "surrogateescape")) > MAX_NAME:

@@ -111,8 +111,8 @@ def _shape(task: type[SimTask], key: str) -> str:
 
 def _names(facts: TaskContract) -> list[tuple[str, tuple[str, ...]]]:
     """Return the names along the state's axes: joints, bodies, sensors and sites."""
-    found = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
-    return [(what, names) for what, names in found.items() if names]
+    axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
+    return [(what, names) for what, names in axes.items() if names]
 
 
 def _state(task: type[SimTask], width: int, values: Mapping[str, str]) -> str:

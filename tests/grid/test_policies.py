@@ -1,6 +1,7 @@
 """Policies from files of four kinds, their widths, and layouts."""
 
 import warnings
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import plain
 from envcoder_bench.grid.layouts import observe, read_layout
 from envcoder_bench.grid.policies import _action_scale, _layout_of_run, in_blocks, load_policy_file
-from envcoder_bench.grid.policy_files import RunPolicy
+from envcoder_bench.grid.policy_files import RunPolicy, read_policy
 from envcoder_bench.grid.settings import compose_settings
 
 
@@ -231,3 +232,72 @@ def test_invalid_layout_is_refused_by_name(given, message) -> None:
     with pytest.raises(UserError) as error:
         read_layout("mine", given, SPOT.dof_names, POINTS)
     assert str(error.value).startswith(message)
+
+
+class _Writes(torch.nn.Module):
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = file
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs[:, :12] + torch.from_file(self.file, True, 12)
+
+
+class _Saves(_Writes):
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        torch.save(obs, self.file)
+        return obs[:, :12]
+
+
+def _edited(path, old, new):
+    """Replace a part of the code in a TorchScript file; torch compares no checksums."""
+    with zipfile.ZipFile(path) as archive:
+        records = {name: archive.read(name) for name in archive.namelist()}
+    assert any(old in content for content in records.values())
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in records.items():
+            archive.writestr(name, content.replace(old, new) if name.endswith(".py") else content)
+
+
+_EDITS = {
+    "a default, which runs when the file is loaded": (b"input: Tensor)", b"input: Tensor, y: Tensor=CALL)"),
+    "a name with an escape": (b"Tensor:\n", b'Tensor:\n    _9 = getattr(torch, "from_\\146ile")("FILE", True, 9)\n'),
+    "a name in parts": (b"Tensor:\n", b'Tensor:\n    _9 = getattr(torch, "from_" "file")("FILE", True, 9)\n'),
+    "another name of torch": (b"Tensor:\n", b'Tensor:\n    t = torch\n    _9 = t.from_file("FILE", True, 9)\n'),
+    "spaces": (b"Tensor:\n", b'Tensor:\n    _9 = torch . from_file ("FILE", True, 9)\n'),
+    "other operators": (b"Tensor:\n", b"Tensor:\n    ops.c10d.barrier()\n"),
+    "classes": (b"Tensor:\n", b"Tensor:\n    _9 = __torch__.torch.classes.dist_c10d.FileStore()\n"),
+}
+
+
+@pytest.mark.parametrize("attack", [_Writes, _Saves, *_EDITS])
+def test_torchscript_that_could_write_files_is_refused(tmp_path, attack) -> None:
+    path, file = tmp_path / "policy.pt", tmp_path / "was_here"
+    if isinstance(attack, str):
+        old, new = _EDITS[attack]
+        _torchscript(network(48), path)
+        new = new.replace(b"CALL", b'torch.from_file("FILE", True, 9)').replace(b"FILE", str(file).encode())
+        _edited(path, old, new)
+    else:
+        torch.jit.script(attack(str(file))).save(str(path))
+    with pytest.raises(UserError, match=r"policy p: .* is refused: .* line [0-9]+: .*; export it as ONNX"):
+        read_policy("p", path)
+    assert not file.exists()
+
+
+def test_torchscript_with_branches_and_nested_modules_is_read(tmp_path) -> None:
+    class Branching(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(48, 12), torch.nn.ELU()))
+            self.memory = torch.nn.LSTM(48, 12)
+
+        def forward(self, obs: torch.Tensor) -> torch.Tensor:
+            if obs.dim() != 2:
+                raise ValueError("two dimensions\n")
+            return self.net(obs).clamp(-5.0, 5.0) + self.memory(obs[None])[0][0]
+
+    module = torch.jit.script(Branching())
+    module.save(str(tmp_path / "policy.pt"))
+    kind, loaded, _ = read_policy("p", tmp_path / "policy.pt")
+    assert kind == "torchscript" and torch.equal(loaded(torch.ones(2, 48)), module(torch.ones(2, 48)))

@@ -53,6 +53,15 @@ attack(
     spec="import importlib.util as u\nu.spec_from_file_location('secret', 'CANARY/secret').loader.exec_module(None)",
 )
 attack(
+    "waiting",
+    "waits: it used no processor time",
+    lock="lock = torch.sys.modules['_thread'].allocate_lock()\nlock.acquire()\nlock.acquire()",
+    lock_of_another_thread="import threading\nx = threading.RLock()\nx._acquire_restore((1, 7))\nx.acquire()",
+    condition="import threading\nx = threading.Condition()\nx.acquire()\nx.wait()",
+    queue="import queue\nqueue.SimpleQueue().get()",
+    in_a_function="import threading\ndef compute_goal(state_dict):\n    threading.Event().wait()",
+)
+attack(
     "attribute chains",
     subclasses="x = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
     code_object="f = lambda: 0\nf.__code__ = compile('1', '', 'eval')",

@@ -3,15 +3,20 @@
 import errno
 import json
 import os
+import signal
+import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from attacks import GOOD
 from jail_fakes import judged
 
 from envcoder_bench.jail import confine, probing
 from envcoder_bench.jail.confine import Limits
+from envcoder_bench.shaping.contract import Candidate
 
 pytestmark = [
     pytest.mark.slow,
@@ -188,6 +193,61 @@ found["dies with its parent"] = signal.value
     assert found["NoNewPrivs"] == "1" and found["dumpable"] == 0 and found["dies with its parent"] == 9
 
 
+def verdict(number, machine, arguments=()):
+    """Interpret the filter for a call."""
+    data = struct.pack("<iIQ6Q", number, machine, 0, *arguments, *[0] * (6 - len(arguments)))
+    steps, at, value = confine._filter(), 0, 0
+    while True:
+        code, yes, no, operand = steps[at]
+        if code == confine._RETURN:
+            return operand
+        if code == confine._LOAD:
+            value = struct.unpack_from("<I", data, operand)[0]
+            at += 1
+        else:
+            true = {confine._EQUAL: value == operand, confine._AT_LEAST: value >= operand}.get(code, value & operand)
+            at += 1 + (yes if true else no)
+
+
+def test_filter_refuses_every_number_that_it_does_not_list():
+    """Those included that the kernel does not know yet, or serves before it asks a filter (335 and 336 on x86-64)."""
+    machine, architecture = confine._ARCHITECTURES[confine.MACHINE]
+    listed = {pair[machine] for pair in (confine.SYSTEM_CALLS | confine.NOT_EXECUTABLE).values()}
+    conditional = {pair[machine] for pair, *_ in confine.WITH_ARGUMENT.values()}
+    for number in (*range(2000), 335, 336, 10**6, 2**30 - 1):
+        told = verdict(number, architecture)
+        assert told == confine._ALLOW if number in listed else number in conditional or told == confine._REFUSE
+    assert verdict(39, architecture ^ 1) == confine._KILL
+
+
+@pytest.mark.skipif(confine.MACHINE != "x86_64", reason="numbers of x86-64")
+@pytest.mark.parametrize("number", [335, 336, 337, 700])
+def test_calls_that_the_kernel_serves_before_the_filter_fail(number):
+    """335 and 336, of new kernels' probes, end the process or fail outside the code that the kernel itself maps."""
+    call = f"result(lambda: confine.check_result(confine.libc().syscall({number}, 0, 0, 0, 0, 0, 0), ''))"
+    body = f"confine.drop_privileges()\nconfine.seccomp()\nfound['told'] = {call}"
+    code = TRY.format(root=str(ROOT), body=body)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGILL or json.loads(done.stdout)["told"] in ("EPERM", "ENXIO", "ENOSYS")
+
+
+def test_capabilities_that_stay_are_an_error(monkeypatch):
+    class Pretends:
+        def capset(self, *_):
+            return 0
+
+        def capget(self, header, data):
+            data[0] = b"\x01"
+            return 0
+
+        def prctl(self, *_):
+            return 0
+
+    monkeypatch.setattr(confine, "libc", Pretends)
+    with pytest.raises(OSError, match="capset had no effect"):
+        confine.drop_privileges()
+
+
 def test_close_all_but_keeps_given_descriptors():
     found = tried(
         """
@@ -215,11 +275,32 @@ def test_system_calls_have_numbers_for_both_machines():
         assert len(set(numbers)) == len(numbers)
 
 
-def test_waiting_process_is_killed():
-    """It uses no processor time, so that only the wall-clock limit applies."""
-    waits = "_thread = torch.sys.modules['_thread']\nlock = _thread.allocate_lock()\nlock.acquire()\nlock.acquire()\n"
-    verdict = judged({"waits": waits}, Limits(memory=400 << 20, cpu=5, wall=2.0))["waits"]
-    assert "takes longer than 2 s" in str(verdict)
+LOCKED = "lock = torch.sys.modules['_thread'].allocate_lock()\nlock.acquire()\n"
+WAITING = {
+    "a lock": LOCKED + "lock.acquire()\n",
+    "a lock of another thread": "lock = torch.sys.modules['_thread'].RLock()\n"
+    "lock._acquire_restore((1, 7))\nlock.acquire()\n",
+    "again and again": LOCKED + "while True: lock.acquire(timeout=0.3)\n",
+}
+
+
+def test_waiting_processes_are_ended():
+    """They use next to no processor time, and the files after them are examined."""
+    began = time.monotonic()
+    verdicts = judged({**WAITING, "good": GOOD}, Limits(memory=400 << 20, cpu=5, wall=60.0, idle=1.5))
+    assert time.monotonic() - began < 40
+    assert isinstance(verdicts.pop("good"), Candidate)
+    for verdict in verdicts.values():
+        assert "waits: it used no processor time for 1.5 s" in str(verdict)
+
+
+def test_time_beyond_the_limit_is_shared_by_all_files():
+    """Five files that wait take ``wall`` each and ``spare`` in all."""
+    limits = Limits(memory=400 << 20, cpu=5, wall=1.0, spare=2.0, idle=60.0)
+    began = time.monotonic()
+    verdicts = judged({f"waits{k}": f"{WAITING['a lock']}# {k}\n" for k in range(5)}, limits)
+    assert all("takes longer than 1 s" in str(verdict) for verdict in verdicts.values())
+    assert time.monotonic() - began < 5 * 1 + 2 + 25  # the start of the jail included
 
 
 def test_all_attempts_are_refused():

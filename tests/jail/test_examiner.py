@@ -1,9 +1,12 @@
 """The jail's examiner, run in this process on trusted texts."""
 
+import time
+
 import pytest
 import torch
 from jail_fakes import baseline_of, make_task, state_of
 
+from envcoder_bench.jail import clocks
 from envcoder_bench.jail import examiner as examiner_module
 from envcoder_bench.tasks.contract import TaskContract
 
@@ -38,6 +41,23 @@ def test_values_kept_through_an_argument_are_refused(examiner):
     code = "BOX = [0.0]\ndef add(box):\n    box[0] = box[0] + 1.0\n"
     told = examiner.examine(f"{code}def compute_reward(dof_pos):\n    add(BOX)\n    return dof_pos[:, 0] * BOX[0]\n")
     assert told["error"]["message"].startswith("untrusted code must be traceable: may depend on what an earlier call")
+
+
+CLOCKS = ("time.time()", "time.perf_counter_ns() % 1000", "time.clock_gettime(0)", "time.monotonic() % 1.0")
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_results_that_depend_on_the_time_are_refused(examiner, monkeypatch, clock):
+    for name in dir(time):
+        monkeypatch.setattr(time, name, getattr(time, name))  # restores it
+    clocks.install()
+    told = examiner.examine(f"import time\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] + {clock}\n")
+    assert "on the time or on earlier calls" in told["error"]["message"]
+    code = f"import time\nT = {clock} + time.localtime().tm_year\n"
+    code += "def compute_reward(dof_pos):\n    began = time.time()\n    return dof_pos[:, 0] + T\n"
+    answers = [examiner.examine(code)]
+    time.process_time()  # other readings do not count
+    assert "candidate" in answers[0] and examiner.examine(code) == answers[0]
 
 
 def test_perturbed_state_differs(examiner):

@@ -1,6 +1,7 @@
 """checkpoint.pth and the files of jobs/ are plain data, and damaged ones are reported."""
 
 import os
+import zipfile
 
 import pytest
 import torch
@@ -85,6 +86,47 @@ def test_damaged_checkpoint_is_reported_with_its_path_and_remedy(tmp_path, monke
         " the beginning"
     )
     assert not (tmp_path / "made_by_a_pickle").exists()
+
+
+def with_pickle(path, pickled):
+    """Replace the pickle in a valid checkpoint, with a valid checksum."""
+    save_checkpoint(path, made())
+    with zipfile.ZipFile(path) as archive:
+        records = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in records.items():
+            archive.writestr(name, pickled if name.endswith("/data.pkl") else content)
+
+
+def text(word):
+    return b"\x8c" + bytes([len(word)]) + word.encode()
+
+
+COMMAND = "touch was_here"
+SYSTEM = text(COMMAND) + b"\x85R."
+IMPORT = text("os.system") + b"\x85R"
+PICKLES = {
+    "the name that torch imports": b"\x80\x02ctorch._utils\n_import_dotted_name\n" + IMPORT + SYSTEM,
+    "that name in protocol 4": b"\x80\x04" + text("torch._utils") + text("_import_dotted_name") + b"\x93" + IMPORT
+    + SYSTEM,
+    "a dotted name": b"\x80\x04" + text("torch") + text("os.system") + b"\x93" + SYSTEM,
+    "a dotted name of a module": b"\x80\x04" + text("torch._utils") + text("torch.os.system") + b"\x93" + SYSTEM,
+    "a dotted name in protocol 2": b"\x80\x02ctorch\nos.system\n" + SYSTEM,
+    "a module": b"\x80\x02cos\nsystem\n" + SYSTEM,
+    "a class": b"\x80\x02ctorch.hub\nload\n" + text("/tmp") + text("x") + b"\x86R.",
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol 4")
+@pytest.mark.parametrize("name", PICKLES)
+def test_checkpoint_runs_no_code(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "checkpoint.pth"
+    with_pickle(path, PICKLES[name])
+    for load in (load_checkpoint, load_job):
+        with pytest.raises(UserError, match="is damaged"):
+            load(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pth"]
 
 
 def test_checkpoint_of_a_newer_format_is_refused(tmp_path, monkeypatch):

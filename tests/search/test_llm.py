@@ -115,7 +115,7 @@ def test_reply_without_code_is_repaired_with_the_question_and_what_it_lacks(tmp_
         ),
         (Reply("x", finish=LENGTH, error="cut off: raise --max_output_tokens"), "the reply was cut off", "raise --max"),
         (Reply("", error="it has no choices"), "no reply", "it has no choices (asked 3 times)"),
-        (Reply("x" * 1_000_001), "the reply has 1,000,001 characters, more than 1,000,000 (asked 3 times)", ""),
+        (Reply("x" * 100_001), "the reply has 100,001 characters, more than 100,000 (asked 3 times)", ""),
     ],
 )
 def test_errors_of_servers_are_notes_for_the_user(reply, error, note, tmp_path):

@@ -1,11 +1,18 @@
 """The real SDKs on a transport in this process, including faults."""
 
+import contextlib
+import gzip
+import json
+import socket
 import subprocess
 import sys
+import threading
+import time
+import zlib
 from dataclasses import replace
 
 import pytest
-from fake_llm import answer, drip, no_connection, raw, silent, status, truncated
+from fake_llm import answer, drip, message, no_connection, raw, silent, status, truncated
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers import sdk
@@ -145,6 +152,105 @@ def test_endless_response_is_not_sent_again(llm, server, tmp_path, monkeypatch):
     assert reply.finish == ERROR and len(server.bodies) == 1 and "is too large: more than 1 MiB" in reply.error
 
 
+def drips_headers(connection):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.02)
+
+
+def continues(connection):
+    while True:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        time.sleep(0.02)
+
+
+def redirects(connection):
+    time.sleep(0.1)
+    connection.sendall(b"HTTP/1.1 307 Go on\r\nlocation: /v1/chat/completions\r\ncontent-length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize("endless", [drips_headers, continues, redirects])
+def test_time_limit_is_that_of_headers_and_redirects_too(endless, monkeypatch, tmp_path):
+    """Every single read is fast: only their sum exceeds the limit."""
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=answers, args=listener.accept()[:1], daemon=True).start()
+
+    def answers(connection):
+        with contextlib.suppress(OSError), connection:
+            connection.recv(1 << 16)
+            endless(connection)
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
+    monkeypatch.setattr(sdk, "TIMEOUTS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        provider = make_provider("openai:m", f"http://127.0.0.1:{listener.getsockname()[1]}/v1", 0.5)
+        began = time.monotonic()
+        (reply,), _ = ask(provider, tmp_path)
+    assert reply.finish == ERROR and "no reply within 0.5 s (--reply_timeout)" in reply.error
+    assert 0.4 < time.monotonic() - began < 5  # the import of the SDK included
+
+
+@both
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_packed_replies_are_read_and_limited_as_unpacked(llm, encoding, server, tmp_path, monkeypatch):
+    pack = gzip.compress if encoding == "gzip" else zlib.compress
+
+    def packed(text):
+        def act(llm, body):
+            whole = pack(json.dumps(message(llm, body, text, "stop")).encode())
+            return llm.http.Response(200, headers={"content-encoding": encoding}, stream=llm.http.ByteStream(whole))
+
+        return act
+
+    monkeypatch.setattr(sdk, "MAX_BYTES", 1 << 20)
+    server.script.append(packed("a short reply"))
+    assert make(llm, server).complete(REQUEST)[0].text == "a short reply"
+    server.script.append(packed("x" * (100 << 20)))
+    (reply,), _ = ask(make(llm, server), tmp_path)
+    assert reply.finish == ERROR and "is too large: more than 1 MiB" in reply.error
+
+
+@both
+def test_encodings_that_nobody_asked_for_are_refused(llm, server, tmp_path):
+    server.script.append(raw(b"{}", headers=[("content-encoding", "br")]))
+    (reply,), _ = ask(make(llm, server), tmp_path)
+    assert reply.finish == ERROR and "has the encoding br" in reply.error
+
+
+@both
+@pytest.mark.parametrize("depth", [60, 300, 900, 5000, 200_000])
+@pytest.mark.parametrize("code", [200, 400, 500])
+def test_deeply_nested_json_is_a_fault_of_the_server(llm, code, depth, server, tmp_path):
+    nested = b"[" * depth + b"]" * depth
+    server.script.extend([raw(b'{"choices": %b, "content": %b, "error": {"message": %b}}' % ((nested,) * 3), code)])
+    lines = []
+    (reply,), _ = ask(make(llm, server, notify=lines.append), tmp_path)
+    assert reply.finish == STOP and f"JSON of more than {sdk.MAX_DEPTH} levels" in lines[0]
+
+
+@both
+def test_waits_that_a_server_asks_for_are_limited_in_all(llm, server, tmp_path):
+    server.script.extend([status(429, headers=[("retry-after", "99")])] * 20)
+    (reply,), _ = ask(make(llm, server, timeout=250.0), tmp_path)
+    assert reply.finish == ERROR and server.waits == [99, 99] and "(tried 3 times)" in reply.error
+
+
+@both
+def test_all_tries_together_take_three_times_the_limit(llm, server, tmp_path, monkeypatch):
+    def slow(llm, body):
+        time.sleep(0.1)
+        return status(500)(llm, body)
+
+    server.script.extend([slow] * 20)
+    (reply,), _ = ask(make(llm, server, timeout=0.12), tmp_path)
+    assert reply.finish == ERROR and len(server.bodies) <= 4
+
+
 @both
 def test_servers_say_how_long_to_wait(llm, server, tmp_path):
     server.script.extend([status(429, headers=[("retry-after", "17")]), status(503, headers=[("retry-after", "soon")])])
@@ -229,6 +335,14 @@ def test_key_and_login_that_a_server_echoes_are_hidden(llm, server, tmp_path, mo
         texts.append(str(caught.value))
     assert all(secret not in text for text in texts for secret in SECRETS) and "[hidden]" in texts[2]
     assert server.bodies[0]["headers"]["authorization"] == f"Basic {SECRETS[-1]}"  # it is used
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    ["sk-A/b+c=d9", "SK-A/B+C=D9", "sk-A%2Fb%2Bc%3Dd9", "sk-a%2fb%2bc%3dd9", "%73%6B-A/b+c%3Dd9", "sK-A%2fB+C=D9"],
+)
+def test_keys_are_hidden_in_every_spelling(repeated):
+    assert hiding("sk-A/b+c=d9")(f"no such key: {repeated}.") == f"no such key: {sdk.HIDDEN}."
 
 
 def test_placeholder_keys_are_not_hidden():

@@ -164,4 +164,4 @@ def test_too_long_reply_is_ignored():
     assert len(whole) == MAX_CHARS and extract_code(whole) == REWARD + "\n"
     assert extract_code(whole + "\n") is None
     assert no_code(Reply(whole)) == ""
-    assert no_code(Reply(whole + "\n")) == "the reply has 1,000,001 characters, more than 1,000,000"
+    assert no_code(Reply(whole + "\n")) == "the reply has 100,001 characters, more than 100,000"

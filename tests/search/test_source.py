@@ -1,6 +1,7 @@
 """Candidates' files by their syntax trees: reduced to some functions, edited, joined."""
 
 import ast
+import time
 from pathlib import Path
 
 import pytest
@@ -288,3 +289,28 @@ def test_statements_in_one_line_stay_together():
     text = "A = 1; B = 2\n\n\ndef compute_reward(a):\n    return A\n"
     assert whole(text).text == text
     assert Source(text).without(["compute_reward", "A"]).text == "A = 1; B = 2\n"
+
+
+CALLS = "def compute_reward(x):\n    return compute_goal(x) + a\ndef compute_goal(x):\n    return 1\n"
+
+
+@pytest.mark.parametrize(
+    "line, count",
+    [
+        ("a=a\n", 24_900),
+        ("a=a,a,a,a\n", 9_900),
+        ("[a,b,c]=a,b,c\n", 7_000),
+        ("compute_goal(a)\n", 5_800),
+        ("a=1;", 24_900),
+        ("#" + "_" * 30_000 + "compute_goal\n", 1),
+        ("#" + "_" * 99_000 + "\n", 1),
+    ],
+)
+def test_time_to_reduce_is_linear(line, count):
+    """A text of 100,000 characters takes less than 2 s on any machine; it took up to 35 s."""
+    text = CALLS + line * count
+    assert len(text) <= source_module.MAX_CHARACTERS
+    began = time.process_time()
+    _, left_out = reduced(text, ["compute_reward"])
+    assert time.process_time() - began < 2.0
+    assert left_out == ("compute_goal",)

@@ -99,7 +99,7 @@ def test_select_takes_positions(tmp_path):
 def test_names_with_other_characters_are_refused(tmp_path, name):
     touch(tmp_path, name)
     allowed = "letters, digits, - _ . + = and single spaces"
-    rule = f"a candidate's name consists of {allowed}, and must not begin with - or . or end with ."
+    rule = f"a candidate's name consists of {allowed}, and must not begin with - + = or . or end with ."
     with refuses(f"{name!r}: rename it: {rule}"):
         find_candidates([tmp_path / name], "Ant", tmp_path)
 

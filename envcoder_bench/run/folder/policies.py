@@ -48,8 +48,8 @@ class OpenedRun:
         if name == UNTRAINED:
             raise UserError(f"{self.folder.path}: {UNTRAINED} is the policy before the first iteration: it has no file")
         if name not in self.sources:
-            known = ", ".join(self.sources)
-            raise UserError(f"{self.folder.path}: no candidate '{name}'{near_matches(name, self.sources)}; {known}")
+            names = ", ".join(self.sources)
+            raise UserError(f"{self.folder.path}: no candidate '{name}'{near_matches(name, self.sources)}; {names}")
         return self.sources[name]
 
     def row(self, name: str, seed: int) -> Result | None:
@@ -133,11 +133,11 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
     seeds = list(run_seeds(run.cfg))
     if seed is not None and seed not in seeds:
         raise UserError(f"{run.folder.path}: no seed {seed}: the seeds of this run are {', '.join(map(str, seeds))}")
-    own = run.folder.candidate(candidate)
+    home = run.folder.candidate(candidate)
     measured = [row for row in run.rows if row.candidate == candidate and row.measured]
     best = max(measured, key=lambda row: (row.fitness, -row.seed)).seed if measured else seeds[0]
     chosen = best if seed is None else seed
-    file = own / (f"policy_seed_{chosen}.pth" if len(seeds) > 1 else "policy.pth")
+    file = home / (f"policy_seed_{chosen}.pth" if len(seeds) > 1 else "policy.pth")
     if not file.is_file():
         row = run.row(candidate, chosen)
         failed = f": it failed: {row.error}" if row is not None and row.failed else ""

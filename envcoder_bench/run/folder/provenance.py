@@ -138,27 +138,27 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
         return _recorded(f"config.yaml is damaged ({reason})", file, provenance, complete, notes)
     if provenance is None:
         return present
-    found = changes(plain(parse_yaml(provenance.config)), plain(present))
-    lost = [change for change in found if missing(change)]
+    changed = changes(plain(parse_yaml(provenance.config)), plain(present))
+    lost = [change for change in changed if missing(change)]
     if lost:
         return _recorded(f"config.yaml is damaged ({lost[0][0]} is missing)", file, provenance, complete, notes)
-    if found and complete:
+    if changed and complete:
         cfg = load_config(provenance.config)
-        if any(key == PLACE for key, *_ in found):  # the task was moved; the results are its own all the same
+        if any(key == PLACE for key, *_ in changed):  # the task was moved; the results are its own all the same
             cfg = merged(cfg, {PLACE: present[PLACE]})
-        other = [change for change in found if change[0] != PLACE]
+        other = [change for change in changed if change[0] != PLACE]
         if other:
             what = f"config.yaml was changed after the run ({shown(other)})"
             notes.append(f"{what}: these are results of the config in run.json")
         return cfg
-    fixed = [change for change in found if change[0] not in FREE_KEYS]
+    fixed = [change for change in changed if change[0] not in FREE_KEYS]
     if fixed:
         raise UserError(
             f"{file} was changed since the run began ({shown(fixed)}): undo that, or begin a new run;"
             f" to resume a run, only {', '.join(FREE_KEYS)} may be changed"
         )
-    if found:
-        notes.append(f"config.yaml was changed since the run began ({shown(found)}): using the new values")
+    if changed:
+        notes.append(f"config.yaml was changed since the run began ({shown(changed)}): using the new values")
     return present
 
 
@@ -182,10 +182,10 @@ def missing(change: Change) -> bool:
     return change[2] is _MISSING
 
 
-def shown(found: list[Change]) -> str:
+def shown(changed: list[Change]) -> str:
     """Return changes as text for the user: ``seeds: 1 -> 3, seed: 0 -> 5``."""
-    parts = [f"{key}: {_text(old)} -> {_text(new)}" for key, old, new in found[:_SHOWN]]
-    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    parts = [f"{key}: {_text(old)} -> {_text(new)}" for key, old, new in changed[:_SHOWN]]
+    more = [f"{len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
     return ", ".join(parts + more)
 
 

@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 
 def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[Ranked]:
     """Rank the rows of a run, with what its final evaluation and the course of its training say."""
-    known = bounds_of(cfg), final_evaluation(folder, cfg)
-    ranked = rank(rows, *known)
+    evaluated = bounds_of(cfg), final_evaluation(folder, cfg)
+    ranked = rank(rows, *evaluated)
     places = [row.rank for row in ranked if row.rank is not None]
     if len(set(places)) == len(places):
         return ranked
     try:
         status = folder.points.stat()
-        return rank(rows, *known, _points(folder.points, status.st_mtime_ns, status.st_size))
+        return rank(rows, *evaluated, _points(folder.points, status.st_mtime_ns, status.st_size))
     except (OSError, ValueError) as error:  # a ranking must not depend on it
         log.warning("%s cannot be read, so that ties are not told apart: %s", folder.points, error)
         return ranked
@@ -52,9 +52,9 @@ def final_evaluation(folder: RunFolder, cfg: RunConfig) -> Evaluation | None:
     Those of the untrained policy, which are of iteration 0, belong to it.
     """
     try:
-        found = read_episodes(folder.episodes)
-        final = found.get(cfg.learning_iterations)
-        return None if final is None else {**found.get(0, {}), **final}
+        by_iteration = read_episodes(folder.episodes)
+        final = by_iteration.get(cfg.learning_iterations)
+        return None if final is None else {**by_iteration.get(0, {}), **final}
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:  # a ranking must not depend on it

@@ -220,8 +220,8 @@ class RunFolder:
         except OSError as error:
             raise self._damaged(f"{file}: {error.strerror}") from error
         digests = self.provenance.sources if self.provenance is not None else {}
-        known = digests.get(file.relative_to(self.path).as_posix())
-        if known not in (None, digest(text)):
+        recorded = digests.get(file.relative_to(self.path).as_posix())
+        if recorded not in (None, digest(text)):
             if self._trains:
                 raise UserError(f"{file} was changed since the run began: undo that, or begin a new run")
             self.notes.append(

@@ -41,25 +41,25 @@ def hyperparameters(cfg: RunConfig, sources: Sequence[CandidateSource]) -> dict[
         **{key: config[key] for key in _PPO if isinstance(config.get(key), (int, float))},
         "units": "" if units is None else ",".join(map(str, units)),
     }
-    found = {}
+    rows = {}
     for source in sources:
-        own = [ALIASES.get(name, name) for name in defined_types(source.source)]
+        kinds = [ALIASES.get(name, name) for name in defined_types(source.source)]
         if cfg.shaper_types is not None and source.name not in BASELINES:
-            own = [name for name in own if name in cfg.shaper_types]
-        types = " ".join(sorted(own))
-        found[source.name] = {"candidate": source.name, "shaper_types": types, **shared}
-    return found
+            kinds = [name for name in kinds if name in cfg.shaper_types]
+        types = " ".join(sorted(kinds))
+        rows[source.name] = {"candidate": source.name, "shaper_types": types, **shared}
+    return rows
 
 
 def wandb_settings(folder: RunFolder, cfg: RunConfig) -> WandbSettings | None:
     """Return where a run's scalars go in W&B; None if it is not enabled."""
-    own = cfg.wandb
-    if not own.enabled:
+    wandb = cfg.wandb
+    if not wandb.enabled:
         return None
     begun = folder.provenance.begun if folder.provenance is not None else None
     key = hashlib.sha256(f"{folder.path.name} {begun}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
     return WandbSettings(
-        own.project, own.group or folder.path.name, folder.path, key, own.entity, own.mode, tuple(own.tags)
+        wandb.project, wandb.group or folder.path.name, folder.path, key, wandb.entity, wandb.mode, tuple(wandb.tags)
     )
 
 
@@ -68,10 +68,10 @@ def wandb_log(folder: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSour
     settings = wandb_settings(folder, cfg)
     if settings is None:
         return None
-    known = hyperparameters(cfg, sources)
+    by_candidate = hyperparameters(cfg, sources)
 
     def about(candidate: str, seed: int) -> dict[str, Any]:
-        return {**known[candidate], "seed": seed, "is_baseline": candidate in BASELINES}
+        return {**by_candidate[candidate], "seed": seed, "is_baseline": candidate in BASELINES}
 
     return WandbLog(settings, about)
 

@@ -36,9 +36,9 @@ class CachedCheck:
     def __call__(self, shaping: Shaping) -> Shaping:
         """Return the shaping with what ``check`` fills in. Raises CandidateError, as ``check`` does."""
         task, functions, device = self._task, list(shaping.functions.values()), self._task.device.type
-        found = self._load(functions, device)
-        if found is not None:
-            return replace(shaping, **{**found, "components": tuple(found["components"])})
+        checked = self._load(functions, device)
+        if checked is not None:
+            return replace(shaping, **{**checked, "components": tuple(checked["components"])})
         on_cpu = None if device == "cpu" else self._load(functions, "cpu")  # as the processes of ahead.py leave it
         cpu_action_dim = None if on_cpu is None else on_cpu["action_dim"]
         with _noticed_warnings() as warned:
@@ -50,8 +50,8 @@ class CachedCheck:
         return shaping
 
     def _load(self, functions: Sequence[CandidateFunction], device: str) -> dict[str, Any] | None:
-        found = self._cache.load_plain(functions, *self._parts(functions, device)) if _is_pure(functions) else None
-        return found if isinstance(found, dict) and set(found) == set(FOUND) else None
+        checked = self._cache.load_plain(functions, *self._parts(functions, device)) if _is_pure(functions) else None
+        return checked if isinstance(checked, dict) and set(checked) == set(FOUND) else None
 
     def _parts(self, functions: Sequence[CandidateFunction], device: str) -> tuple[object, ...]:
         """Return what the result depends on beside the code and the constants."""

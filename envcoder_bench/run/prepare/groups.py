@@ -181,12 +181,12 @@ def _groups(
 
 
 def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: RunFiles, seed: int) -> Group:
-    """Create a group with modules of its own, and the dimensions and programs that were found.
+    """Create a group with modules of its own, and the dimensions and programs that were kept.
 
     Args:
         checked, unshaped: checked and traced shapings, the candidate's and the unshaped baseline's.
     """
-    found = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
+    kept = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
     judged, alone = (load_and_assemble(own, files, seed) for own in (source, files.baselines[UNSHAPED]))
     functions = {
         kinds.CANDIDATE: judged.functions,
@@ -197,12 +197,12 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
     programs = {kinds.CANDIDATE: checked.programs, kinds.UNSHAPED: unshaped.programs, kinds.RUN: checked.programs}
 
     def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        own = {stage: by_source[kind.judged_with] for stage, kind in STAGES.items()}
-        return {stage: made[stage] for stage, made in own.items() if stage in made}
+        by_stage = {stage: by_source[kind.judged_with] for stage, kind in STAGES.items()}
+        return {stage: made[stage] for stage, made in by_stage.items() if stage in made}
 
     evaluation = {"functions": judging(functions), "programs": judging(programs), "components": ()}
-    training = replace(load_and_assemble(source, files, seed), **found)
-    return Group(source.name, seed, training, replace(judged, **{**found, **evaluation}))
+    training = replace(load_and_assemble(source, files, seed), **kept)
+    return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}))
 
 
 def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tuple[TaskSnapshot, Shaping]:

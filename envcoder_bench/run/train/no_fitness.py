@@ -58,9 +58,9 @@ class FitnessMonitor:
 
 def _place(evaluation: GroupedVecTask, group: int) -> str:
     """Return file, line and name of the function that measures fitness."""
-    own = evaluation.dispatch.shapings[group].functions.get("fitness")
-    if own is not None:
-        return f"{own.file}:{own.line}: in {own.type}"
+    function = evaluation.dispatch.shapings[group].functions.get("fitness")
+    if function is not None:
+        return f"{function.file}:{function.line}: in {function.type}"
     task = type(evaluation.task)
     code = getattr(task.fitness, "__code__", None)
     return f"{task.name}: in fitness" if code is None else f"{code.co_filename}:{code.co_firstlineno}: in fitness"

@@ -4,9 +4,9 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from envcoder_bench.search.source import Source, UnsupportedCode, loaded
+from envcoder_bench.search.source import MAX_CHARACTERS, Source, UnsupportedCode, loaded
 
-MAX_CHARS = 1_000_000  # longer replies are ignored; models write at most about half of it
+MAX_CHARS = MAX_CHARACTERS  # of a reply; nothing looks at longer ones
 
 # no pattern can match the same text in two ways, so that none needs more than linear time
 _THOUGHTS = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL)

@@ -13,9 +13,11 @@ import json
 import logging
 import os
 import re
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,7 +30,8 @@ _log = logging.getLogger(__name__)
 
 RETRIES = 6  # of a request, by the SDK: after 0.5, 1, 2, 4, 8 and 8 s, or what the server asks for
 TIMEOUTS = 3  # tries of a request that times out, which takes minutes and may be billed
-MAX_BYTES = 64 << 20  # of one response: about a hundred times what models write
+MAX_BYTES = 64 << 20  # of one response, unpacked: about a hundred times what models write
+MAX_DEPTH = 50  # levels of a response's JSON: replies have about eight
 HIDDEN = "[hidden]"
 MIN_SECRET = 8  # shorter ones are mostly placeholders, and may be words of a model's code, such as "pass"
 
@@ -46,6 +49,7 @@ _FLAGS = {  # that set what a server refuses, and words of its message
 _HTML = re.compile(r"<(!doctype html|html|head|body|title)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)<", re.IGNORECASE)
 _LOGIN = re.compile(r"(?<=//)[^/]*@")
+_OF_TRANSFER = ("content-encoding", "content-length", "transfer-encoding")
 _DECLINED = ("content_filter", "content_policy_violation", "invalid_prompt")
 
 
@@ -97,11 +101,14 @@ def read_base_url(base_url: str | None, variable: str) -> str:
 
 def new_transport(http: Any) -> Any:
     """Return what sends requests; ``http`` is httpx or its successor, whichever an SDK uses. Tests replace it."""
-    return http.HTTPTransport()
+    return http.HTTPTransport(limits=http.Limits(max_keepalive_connections=0))  # _cut_at sees every connection
 
 
 def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None], hide: Hide) -> Any:
     """Return an SDK's HTTP client that reads replies within limits, and reports failures that are sent again.
+
+    A try with its redirects takes ``timeout`` at most, and all tries of a request with the waits between them three
+    times as long, whatever a server does; the waits that a server asks for add up to ``timeout``.
 
     Args:
         sdk: the SDK's module.
@@ -112,39 +119,61 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
     """
     http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
     inner = new_transport(http)
+    call = threading.local()  # the SDK makes all tries of a call in its thread
 
     class Transport(http.BaseTransport):
         def handle_request(self, request: Any) -> Any:
             tries = 1 + int(request.headers.get("x-stainless-retry-count", 0))
+            now = time.monotonic()
+            if tries == 1 and "end" not in request.extensions:
+                call.end, call.waits = now + TIMEOUTS * timeout, 0.0
+            end = request.extensions.setdefault("end", min(now + timeout, call.end))  # redirects have a copy
+            late = self._failure(504, f"no reply within {timeout:g} s (--reply_timeout)", tries < TIMEOUTS)
+            if now > end:
+                return late
             try:
-                response = self._whole_reply(request)
-            except http.TimeoutException:
-                response = self._failure(504, f"no reply within {timeout:g} s (--reply_timeout)", tries < TIMEOUTS)
+                with _cut_at(end, request):
+                    response = self._whole_reply(request, end)
             except http.TransportError as error:
-                notify(f"no connection to {who}: {hide(str(error))}")
-                raise
+                if isinstance(error, http.TimeoutException) or time.monotonic() >= end:
+                    response = late
+                else:
+                    notify(f"no connection to {who}: {hide(str(error))}")
+                    raise
+            call.waits += _asked_wait(response)
+            if call.waits > timeout:
+                response.headers["x-should-retry"] = "false"
             if response.status_code in (408, 409, 429) or response.status_code >= 500:
                 notify(f"{who}: {response.status_code}: {_reason(response.text, hide)}")
             return response
 
-        def _whole_reply(self, request: Any) -> Any:
+        def _whole_reply(self, request: Any, end: float) -> Any:
             """Return the response with its content, or a failure in its place."""
-            end, content = time.monotonic() + timeout, bytearray()
+            request.headers["accept-encoding"] = "gzip, deflate"
             response = inner.handle_request(request)
+            encoding, content = response.headers.get("content-encoding", "identity").lower(), bytearray()
+            unpacker = zlib.decompressobj(47) if encoding in ("gzip", "deflate") else None
             try:
+                if unpacker is None and encoding != "identity":
+                    return self._failure(502, f"the reply has the encoding {hide(one_line(encoding, 40))}", False)
                 for chunk in response.stream:
-                    content += chunk
+                    content += unpacker.decompress(chunk, MAX_BYTES + 1 - len(content)) if unpacker else chunk
                     if len(content) > MAX_BYTES:
                         return self._failure(502, f"the reply is too large: more than {MAX_BYTES >> 20} MiB", False)
                     if time.monotonic() > end:
                         raise http.ReadTimeout("the reply took too long")
+            except zlib.error as error:
+                return self._failure(502, f"the reply cannot be read: {error}", True)
             finally:
                 response.close()
-            whole = http.Response(
-                response.status_code, headers=response.headers, stream=http.ByteStream(bytes(content))
-            )
-            text = whole.read().decode("utf-8", "replace")
-            if whole.status_code == 200 and not _is_page(whole, text) and not _is_json(text):
+            headers = [pair for pair in response.headers.multi_items() if pair[0].lower() not in _OF_TRANSFER]
+            kept = b"" if response.is_redirect else bytes(content)
+            whole = http.Response(response.status_code, headers=headers, content=kept)
+            text = kept.decode("utf-8", "replace")
+            depth = _json_depth(text)
+            if depth > MAX_DEPTH:
+                return self._failure(502, f"the reply cannot be read: it is JSON of more than {MAX_DEPTH} levels", True)
+            if whole.status_code == 200 and not _is_page(whole, text) and depth < 0:
                 return self._failure(502, f"the reply cannot be read: {hide(one_line(text)) or 'it is empty'}", True)
             return whole
 
@@ -155,16 +184,67 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
     return sdk.DefaultHttpxClient(timeout=http.Timeout(timeout, connect=10.0), transport=Transport())
 
 
+@contextlib.contextmanager
+def _cut_at(end: float, request: Any) -> Iterator[None]:
+    """Break a request's connection at a time of the monotonic clock: single reads have no limit in common."""
+    sockets: list[socket.socket] = []
+
+    def connected(event: str, info: Mapping[str, Any]) -> None:
+        if event.endswith("connect_tcp.complete"):
+            # a duplicate, which stays that of the connection when TLS takes it over
+            sockets.append(info["return_value"].get_extra_info("socket").dup())
+            if time.monotonic() >= end:
+                cut()
+
+    def cut() -> None:
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    request.extensions["trace"] = connected
+    timer = threading.Timer(end - time.monotonic(), cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # it does not shut down a descriptor that is used again
+        for each in sockets:
+            each.close()
+
+
+def _asked_wait(response: Any) -> float:
+    """Return the seconds that a response asks to wait; 0 if it does not, or gives a date."""
+    headers = response.headers
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(headers.get("retry-after") or float(headers.get("retry-after-ms") or 0) / 1000))
+    return 0.0
+
+
 def _is_page(response: Any, text: str) -> bool:
     html_type = response.headers.get("content-type", "").startswith("text/html")
     return (html_type and bool(_web_page(text))) or text.lstrip()[:20].lower().startswith("<!doctype html")
 
 
-def _is_json(text: str) -> bool:
+def _json_depth(text: str) -> int:
+    """Return how deep a JSON text is nested, not more than a level above MAX_DEPTH; -1 if it is not JSON."""
     try:
-        return json.loads(text) is not ...
-    except (ValueError, RecursionError):
-        return False
+        level = [json.loads(text)]
+    except ValueError:
+        return -1
+    except RecursionError:
+        return MAX_DEPTH + 1
+    for depth in range(MAX_DEPTH + 1):
+        level = [
+            x
+            for node in level
+            if isinstance(node, (dict, list))
+            for x in (node if isinstance(node, list) else node.values())
+        ]
+        if not level:
+            return depth
+    return MAX_DEPTH + 1
 
 
 class Model:
@@ -353,13 +433,15 @@ def hiding(key: str, url: str = "") -> Hide:
     secrets |= {unquote(secret) for secret in secrets}
     secrets.add(base64.b64encode(unquote(login).encode()).decode())  # the header that a server may echo
     longest_first = sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
+    # servers repeat them in capital letters, or encoded for a URL, in whole or in part
+    pattern = re.compile("|".join(map(_spellings, longest_first)) or "(?!)", re.IGNORECASE)
+    return lambda text: pattern.sub(HIDDEN, text)
 
-    def hide(text: str) -> str:
-        for secret in longest_first:
-            text = text.replace(secret, HIDDEN)
-        return text
 
-    return hide
+def _spellings(secret: str) -> str:
+    """Return a pattern for a text in which each character may be encoded for a URL."""
+    pairs = ((re.escape(c), "".join(f"%{byte:02x}" for byte in c.encode())) for c in secret)
+    return "".join(f"(?:{plain}|{encoded})" for plain, encoded in pairs)
 
 
 def login_of(url: str) -> str:

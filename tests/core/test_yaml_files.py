@@ -1,0 +1,42 @@
+"""Aliases of YAML are refused before anything multiplies them."""
+
+import time
+
+import pytest
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.settings import plain
+from envcoder_bench.core.yaml_files import parse_yaml, read_leaves, read_yaml
+from envcoder_bench.grid.inputs import read_inputs
+from envcoder_bench.run.folder.provenance import load_config
+from envcoder_bench.search.folder import SearchFolder
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]\n" for k in range(1, 9)
+)
+
+
+def test_a_few_aliases_are_read():
+    text = "a: 'x * y'\nb: &name {c: [1, 2]}\nd: *name\ne: {<<: *name, f: 2*3}\n"
+    assert plain(parse_yaml(text)) == {
+        "a": "x * y",
+        "b": {"c": [1, 2]},
+        "d": {"c": [1, 2]},
+        "e": {"c": [1, 2], "f": "2*3"},
+    }
+
+
+@pytest.mark.parametrize("text", [LAUGHS, "a: &a [*a, *a]\n", "a: &a {b: *a}\n"])
+def test_aliases_that_stand_for_billions_of_values_are_refused(text, tmp_path):
+    (file := tmp_path / "config.yaml").write_text(text)
+    began = time.process_time()
+    with pytest.raises(ValueError, match="aliases"):
+        load_config(text)
+    for read in (read_yaml, read_leaves):
+        with pytest.raises(ValueError, match=r"config\.yaml.*aliases"):
+            read(file)
+    file.write_text(f"llm: m\n{text}")
+    for read in (SearchFolder.open, read_inputs):
+        with pytest.raises(UserError):
+            read(tmp_path)
+    assert time.process_time() - began < 5
