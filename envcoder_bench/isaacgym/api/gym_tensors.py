@@ -46,15 +46,11 @@ class TensorMethods:
         return sim.tensor((count, 6), engine.read_force_sensors, "sensors")
 
     def acquire_jacobian_tensor(self, sim: Simulation, name: str) -> Tensor:
-        """Return ``(num_envs, links, 6, dofs)`` of the fixed-base actor ``name``."""
+        """Return ``(num_envs, links, 6, dofs)`` of the actor ``name``; with a free base, ``6 + dofs`` columns."""
         actor = _actor(sim, name, "acquire_jacobian_tensor")
         parts = sim.layout.places[actor]
-        if not parts.fixed:
-            raise NotImplementedError(
-                f"acquire_jacobian_tensor: {name!r} has a free base; only fixed ones are supported"
-            )
-        links, dofs = parts.bodies.stop - parts.bodies.start - 1, parts.dofs.stop - parts.dofs.start
-        shape = (sim.engine.num_envs, links, 6, dofs)
+        links, dofs = parts.bodies.stop - parts.bodies.start, parts.dofs.stop - parts.dofs.start
+        shape = (sim.engine.num_envs, links - 1, 6, dofs) if parts.fixed else (sim.engine.num_envs, links, 6, 6 + dofs)
         return sim.tensor(shape, lambda out: sim.engine.read_jacobian(actor, out), "jacobian", actor)
 
     def acquire_mass_matrix_tensor(self, sim: Simulation, name: str) -> Tensor:

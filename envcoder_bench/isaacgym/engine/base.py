@@ -132,7 +132,11 @@ class Engine(ABC):
 
     @abstractmethod
     def read_jacobian(self, actor: int, out: Tensor) -> None:
-        """Fill ``(num_envs, links, 6, dofs)`` for all links except a fixed root, at their centres of mass."""
+        """Fill ``(num_envs, links, 6, dofs)`` for all links except a fixed root, at their centres of mass.
+
+        Rows are the linear and the angular velocity. A free base has 6 more columns before the DOFs: the linear
+        velocity of its centre of mass, and its angular one, in the environment's frame.
+        """
 
     @abstractmethod
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:

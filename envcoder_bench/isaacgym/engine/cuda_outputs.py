@@ -127,10 +127,11 @@ class WarpOutputs:
 
     def read_jacobian(self, actor: int, out: Tensor) -> None:
         data, (links, columns, moved, _) = self._data, self._structure(actor)
+        base = 0 if self._layout.places[actor].fixed else 6
         wp.launch(
             read_jacobian,
-            dim=(data.nworld, len(links), len(columns)),
-            inputs=[links, columns, moved, self._model.body_rootid, data.xipos, data.subtree_com, data.cdof],
+            dim=(data.nworld, len(links), base + len(columns)),
+            inputs=[base, links, columns, moved, self._model.body_rootid, data.xipos, data.subtree_com, data.cdof],
             outputs=[wp.from_torch(out)],
         )
 
@@ -259,6 +260,7 @@ def read_sensors(
 
 @wp.kernel(enable_backward=False)
 def read_jacobian(
+    base: int,
     links: wp.array[wp.int32],
     columns: wp.array[wp.int32],
     moved: wp.array2d[wp.bool],
@@ -268,18 +270,23 @@ def read_jacobian(
     cdof: wp.array2d[wp.spatial_vector],
     out: wp.array4d[wp.float32],
 ):
-    """Fill a link's column for a DOF, one thread per world, link and DOF."""
-    env, link, dof = wp.tid()
-    if not moved[link, dof]:
-        for i in range(6):
-            out[env, link, i, dof] = 0.0
-        return
+    """Fill a link's column for a DOF, one thread per world, link and column; the first ``base`` are a free root's."""
+    env, link, column = wp.tid()
     body = links[link]
-    axis = cdof[env, columns[dof]]
-    linear = velocity_at(axis, xipos[env, body] - subtree_com[env, body_rootid[body]])
+    linear, spin = wp.vec3(), wp.vec3()
+    if column < base:
+        if column < 3:
+            linear[column] = 1.0
+        else:
+            spin[column - 3] = 1.0
+            linear = wp.cross(spin, xipos[env, body] - xipos[env, links[0]])
+    elif moved[link, column - base]:
+        axis = cdof[env, columns[column - base]]
+        linear = velocity_at(axis, xipos[env, body] - subtree_com[env, body_rootid[body]])
+        spin = wp.spatial_top(axis)
     for i in range(3):
-        out[env, link, i, dof] = linear[i]
-        out[env, link, 3 + i, dof] = wp.spatial_top(axis)[i]
+        out[env, link, i, column] = linear[i]
+        out[env, link, 3 + i, column] = spin[i]
 
 
 @wp.kernel(enable_backward=False)
