@@ -1,5 +1,6 @@
 """Tasks as other repositories write them: what differs from IsaacGymEnvs and legged_gym themselves."""
 
+import shutil
 import sys
 
 import isaac_helpers
@@ -13,9 +14,10 @@ from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.isaacgym.old_code import Missing
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.run_task import build_task
-from envcoder_bench.tasks.isaacgym_tasks import groups
+from envcoder_bench.tasks.isaacgym_tasks import groups, importing
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
+from envcoder_bench.tasks.isaacgym_tasks.probe import probe
 from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.describe import describe
@@ -42,6 +44,67 @@ def test_legged_gym_fork_is_found_by_its_package_name(fork):
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
     with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, keeper, settler"):
         find_source("legged_gym:run")
+
+
+def renamed_fork(folder, monkeypatch, walker=lambda text: text):
+    """A copy of the fork whose ``utils`` has another name, as in TWIST and smooth-humanoid-locomotion."""
+    shutil.copytree(CHECKOUT / "walker_gym", folder / "strider_gym")
+    (folder / "strider_gym" / "utils").rename(folder / "strider_gym" / "gym_utils")
+    shutil.copy(CHECKOUT.parent / "pendulum.urdf", folder)
+    for file in (folder / "strider_gym").rglob("*.py"):
+        text = (
+            file.read_text().replace("walker_gym.utils", "strider_gym.gym_utils").replace("walker_gym", "strider_gym")
+        )
+        text = text.replace('parents[3] / "pendulum.urdf"', 'parents[2] / "pendulum.urdf"')
+        file.write_text(walker(text))
+    monkeypatch.setenv("LEGGED_GYM_PATH", str(folder))
+    for name in [name for name in importing._kept if name.startswith("strider_gym")]:
+        del importing._kept[name]
+
+
+def test_registry_in_a_folder_of_another_name_and_a_config_without_clips(tmp_path, monkeypatch):
+    renamed_fork(tmp_path, monkeypatch, lambda text: text.replace("clip_actions=1.0, clip_observations=100.0", ""))
+    source = find_source(WALKER)
+    assert source.task_class.__module__ == "strider_gym.envs.walker"
+    assert get_spec(WALKER).task_class.default_action_dim == 1
+
+
+@pytest.mark.parametrize("weights", [(2.5, 0.5), ()])
+def test_reward_with_a_column_for_each_critic_is_summed_by_its_weights(tmp_path, monkeypatch, weights):
+    """As HoST's."""
+
+    changes = {
+        "self.normalization =": f"self.rewards = SimpleNamespace(reward_group_weights={weights})\n"
+        "        self.normalization =",
+        "self.rew_buf, self.reset_buf = torch.zeros(n),": "self.rew_buf, self.reset_buf = torch.zeros(n, 2),",
+        "self.rew_buf = torch.cos(self.dof_pos[:, 0])": "self.rew_buf = torch.cos(self.dof_pos.repeat(1, 2))",
+    }
+
+    def two_columns(text):
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        return text
+
+    renamed_fork(tmp_path, monkeypatch, two_columns)
+    if not weights:
+        with pytest.raises(ValueError, match=r"rew_buf has 2 columns.*reward_group_weights, and there are 0"):
+            probe(source := find_source(WALKER), source.config)
+        return
+    env = environment(WALKER)
+    env.reset()
+    reward = env.step(torch.zeros(env.actions.shape))[1]
+    assert torch.allclose(reward.flatten(), 3.0 * torch.cos(env.task.state["dof_pos"][:, 0]), atol=1e-5)
+
+
+def test_clone_of_rsl_rl_in_the_current_folder_does_not_hide_its_placeholder(tmp_path, monkeypatch):
+    (tmp_path / "rsl_rl" / "rsl_rl").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in importing._kept if name.startswith("rsl_rl")]:
+        monkeypatch.delitem(importing._kept, name)
+    with importing.isaac_imports():
+        from rsl_rl.modules.actor_critic import ActorCritic  # type: ignore[import-not-found]
+    with pytest.raises(ImportError, match="rsl_rl is not installed"):
+        ActorCritic()
 
 
 def test_config_values_keep_their_types_unless_overridden(fork):
