@@ -157,6 +157,23 @@ class TensorMethods:
             engine.forces[..., columns] = vectors.view(engine.num_envs, engine.num_bodies, 3)
         return True
 
+    def apply_rigid_body_force_at_pos_tensors(
+        self, sim: Simulation, forceTensor: Tensor, posTensor: Tensor, space: int = ENV_SPACE
+    ) -> bool:
+        """Apply forces at points of the bodies in the next ``simulate``; with LOCAL_SPACE, in the bodies' frames."""
+        engine = sim.engine
+        forces, points = forceTensor.reshape(-1, 3), posTensor.reshape(-1, 3)
+        if space == LOCAL_SPACE:
+            bodies = torch.zeros(engine.num_envs * engine.num_bodies, 13, device=engine.device)
+            engine.read_bodies(bodies)
+            forces = quat_apply(bodies[:, 3:7], forces)
+            points = bodies[:, :3] + quat_apply(bodies[:, 3:7], points)
+        centres = torch.zeros(engine.num_envs * engine.num_bodies, 3, device=engine.device)
+        engine.read_centres(centres)
+        torques = torch.linalg.cross(points - centres, forces)
+        engine.forces[...] = torch.cat([forces, torques], dim=1).view(engine.forces.shape)
+        return True
+
 
 def _actor(sim: Simulation, name: str, method: str) -> int:
     names = [actor.name for actor in sim.envs[0].actors]

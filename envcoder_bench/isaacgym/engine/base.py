@@ -119,6 +119,10 @@ class Engine(ABC):
         """Fill ``(num_envs * num_bodies, 13)``."""
 
     @abstractmethod
+    def read_centres(self, out: Tensor) -> None:
+        """Fill ``(num_envs * num_bodies, 3)`` with the positions of the centres of mass."""
+
+    @abstractmethod
     def read_contact_forces(self, out: Tensor) -> None:
         """Fill ``(num_envs * num_bodies, 3)`` with the net contact force of the last substep."""
 

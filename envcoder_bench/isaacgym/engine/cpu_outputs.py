@@ -78,6 +78,10 @@ class CpuOutputs:
         states[..., 3:7] = self._xquat[:, ids][..., [1, 2, 3, 0]]
         states[..., 7:10], states[..., 10:13] = self._velocities()
 
+    def read_centres(self, centres: np.ndarray) -> None:
+        """Fill ``(num_envs, num_bodies, 3)``."""
+        centres[...] = self._xipos[:, self._layout.bodies]
+
     def _velocities(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the velocities of the bodies' centres of mass, and the angular ones, ``(num_envs, num_bodies, 3)``."""
         ids = self._layout.bodies

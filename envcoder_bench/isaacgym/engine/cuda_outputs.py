@@ -35,7 +35,7 @@ class WarpOutputs:
 
     def __init__(self, model: mjw.Model, data: mjw.Data, layout: Layout, device: torch.device) -> None:
         self._model, self._data, self._layout = model, data, layout
-        self._wanted = {"bodies"} if layout.sensors else set()
+        self._wanted: set[str] = set()
         n, host = data.nworld, layout.model
         self.contacts = torch.zeros(n, 3 * len(layout.bodies), device=device)
         self.sensors = torch.zeros(n, len(layout.sensors), 6, device=device)
@@ -95,7 +95,7 @@ class WarpOutputs:
     def refresh(self, failed: wp.array) -> None:
         """Launch the computation of body states, mass matrix and sensors from the state at the end of a step."""
         model, data = self._model, self._data
-        if "bodies" in self._wanted:
+        if "bodies" in self._wanted or self._layout.sensors:
             mjw.kinematics(model, data)
             mjw.com_pos(model, data)
             mjw.com_vel(model, data)
@@ -124,6 +124,10 @@ class WarpOutputs:
             ],
             outputs=[wp.from_torch(out.view(-1, 13))],
         )
+
+    def centres(self) -> Tensor:
+        """Return the bodies' centres of mass, ``(num_envs, num_bodies, 3)``."""
+        return wp.to_torch(self._data.xipos)[:, wp.to_torch(self._bodies).long()]
 
     def read_jacobian(self, actor: int, out: Tensor) -> None:
         data, (links, columns, moved, _) = self._data, self._structure(actor)
