@@ -370,18 +370,70 @@ def test_robot_without_its_own_config_class_is_refused(tmp_path):
         find_source(f"{tmp_path}/walk.py:Walk")
 
 
-def test_task_of_an_older_interface_is_refused_by_its_constructor(tmp_path):
-    (tmp_path / "ase" / "env" / "tasks").mkdir(parents=True)  # "env" has no __init__.py
-    tasks = tmp_path / "ase" / "env" / "tasks"
+OLD = """
+import torch
+from env.tasks.base import Base
+from isaacgym import gymapi
+
+class Old(Base):
+    def __init__(self, cfg, sim_params, physics_engine, device_type, device_id, headless, is_multi_agent=False):
+        self.gym, self.cfg, self.sim_params = gymapi.acquire_gym(), cfg, sim_params
+        self.num_envs, self.num_actions, self.device = cfg["env"]["numEnvs"], 1, device_type
+        self.max_episode_length, self.begun = 50, []
+        self.sim = self.gym.create_sim(0, -1, physics_engine, sim_params)
+        ball = self.gym.create_sphere(self.sim, 0.1, gymapi.AssetOptions())
+        for k in range(self.num_envs):
+            env = self.gym.create_env(self.sim, gymapi.Vec3(), gymapi.Vec3(), 4)
+            self.gym.create_actor(env, ball, gymapi.Transform(), "ball", k, 0)
+        self.gym.prepare_sim(self.sim)
+        self.roots = self.gym.acquire_actor_root_state_tensor(self.sim)
+        zeros = torch.zeros(self.num_envs)
+        self.rew_buf, self.obs_buf = zeros.clone(), torch.zeros(self.num_envs, 1)
+        self.progress_buf, self.reset_buf = zeros.long(), zeros.long() + 1
+
+    def reset(self, env_ids, goal_env_ids):
+        self.roots[env_ids] = 0.0
+        self.roots[env_ids, 6] = 1.0
+        self.roots[env_ids, 2] = 1.0
+        self.gym.set_actor_root_state_tensor(self.sim, self.roots)
+        self.progress_buf[env_ids] = 0
+
+    def pre_physics_step(self, actions):
+        env_ids = self.reset_buf.nonzero().flatten()
+        if len(env_ids):
+            self.reset(env_ids, env_ids)
+
+    def compute_observations(self):
+        self.gym.refresh_actor_root_state_tensor(self.sim)
+        self.obs_buf[:, 0] = self.roots[:, 2]
+
+    def post_physics_step(self):
+        self.progress_buf += 1
+        self.compute_observations()
+        self.rew_buf = self.roots[:, 2].clone()
+"""
+
+
+def test_task_from_before_isaacgymenvs_is_built_by_its_constructor(tmp_path):
+    """As in Bi-DexHands: ``reset(env_ids, goal_env_ids)`` begins episodes."""
+    tasks = tmp_path / "old" / "env" / "tasks"  # "env" has no __init__.py
+    tasks.mkdir(parents=True)
     (tasks / "__init__.py").touch()
-    (tasks / "base.py").write_text("class Base:\n    def post_physics_step(self):\n        pass\n")
-    (tasks / "old.py").write_text(
-        "from env.tasks.base import Base\nclass Old(Base):\n"
-        "    def __init__(self, cfg, sim_params, physics_engine, device_type, device_id, headless):\n        pass\n"
-    )
-    told = r"Old\(cfg, sim_params, physics_engine, device_type, device_id, headless\) is a task of Isaac Gym before"
-    with pytest.raises(ValueError, match=told):
-        find_source(f"{tasks}/old.py:Old")
+    (tasks / "base.py").write_text("class Base:\n    pass\n")
+    (tasks / "old.py").write_text(OLD)
+    (tasks / "old.yaml").write_text("env:\n  numEnvs: 4\nsim:\n  substeps: 2\n  gravity: [0.0, 0.0, -9.81]\n")
+    task = f"{tasks}/old.py:Old"
+    env = environment(task)
+    env.reset()
+    for _ in range(3):
+        reward = env.step(torch.zeros(env.actions.shape))[1]
+    h, n = 1 / 120, 6  # two substeps of 1/120 s in each of three steps
+    assert reward.flatten()[0].item() == pytest.approx(1 - 9.81 * h * h * n * (n + 1) / 2, rel=1e-5)
+    (tasks / "old.py").write_text(OLD.replace("def reset(", "def begin(").replace("self.reset(", "self.begin("))
+    with pytest.raises(
+        ValueError, match=r"Old\(cfg, sim_params, .*is a task of Isaac Gym before IsaacGymEnvs, and has no"
+    ):
+        find_source(task)
 
 
 def test_folder_with_finds_packages_with_and_without_init_py(tmp_path):
