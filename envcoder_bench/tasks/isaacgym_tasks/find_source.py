@@ -70,8 +70,9 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
     task_class = pick(classes, name, str(path))
     if not any(hasattr(task_class, method) for method in ("pre_physics_step", "post_physics_step")):
         raise ValueError(
-            f"--task {path}:{name}: {name} has neither pre_physics_step nor post_physics_step: it is not a task of"
-            " Isaac Gym; a task of EnvCoderBench is named module:Class or by its folder"
+            f"--task {path}:{name}: {name} has neither pre_physics_step nor post_physics_step: its interface is not"
+            " that of IsaacGymEnvs or legged_gym (nor are HumanoidVerse's and MimicKit's); run its script by python -m"
+            " envcoder_bench.isaacgym SCRIPT. A task of EnvCoderBench is named module:Class or by its folder"
         )
     parameters = inspect.signature(task_class).parameters
     if "device_type" in parameters and not hasattr(task_class, "reset_idx") and not hasattr(task_class, "reset"):
