@@ -1,6 +1,8 @@
 """Run a script that imports ``isaacgym``: ``python -m envcoder_bench.isaacgym train.py task=Ant``."""
 
+import contextlib
 import logging
+import os
 import runpy
 import sys
 import traceback
@@ -9,12 +11,22 @@ from pathlib import Path
 from envcoder_bench.isaacgym.assets.asset import AssetError
 from envcoder_bench.isaacgym.install import install
 from envcoder_bench.isaacgym.old_code import old_code
+from envcoder_bench.isaacgym.on_cpu import VARIABLE, NoCudaDevice, OnCpu
+
+USAGE = "usage: python -m envcoder_bench.isaacgym [--device cpu] SCRIPT [ARGUMENT ...]"
+REMEDY = "run it with --device cpu before the script's name, which maps CUDA devices to the CPU"
+NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")
 
 
 def main() -> int:
     """Run the script in the first argument with the remaining ones; return the exit code, 2 for bad input."""
-    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print("usage: python -m envcoder_bench.isaacgym SCRIPT [ARGUMENT ...]", file=sys.stderr)
+    if sys.argv[1:3] == ["--device", "cpu"]:
+        os.environ[VARIABLE] = "cpu"
+        del sys.argv[1:3]
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        print(USAGE, file=sys.stderr)
+        if sys.argv[1:] and sys.argv[1] not in ("-h", "--help"):
+            return 2
         return 0 if len(sys.argv) > 1 else 2
     script = Path(sys.argv[1])
     if not script.is_file():
@@ -24,14 +36,22 @@ def main() -> int:
     install()
     sys.argv[:] = sys.argv[1:]
     sys.path[0] = str(script.resolve().parent)  # as for any script
-    with old_code():
+    mapping = OnCpu() if os.environ.get(VARIABLE) == "cpu" else contextlib.nullcontext()
+    with old_code(), mapping:
         try:
             runpy.run_path(str(script), run_name="__main__")
-        except (AssetError, NotImplementedError) as error:
+        except (AssetError, NotImplementedError, NoCudaDevice) as error:
             line = _caller(error)
             if line is None:  # the script's own error
                 raise
             print(f"{line}: {error}", file=sys.stderr)
+            return 2
+        except (RuntimeError, AssertionError) as error:
+            if not str(error).startswith(NO_CUDA):
+                raise
+            frames = traceback.extract_tb(error.__traceback__)
+            last = next(f for f in reversed(frames) if "site-packages" not in f.filename)
+            print(f"{last.filename}:{last.lineno}: {error}; {REMEDY}", file=sys.stderr)
             return 2
     return 0
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
@@ -55,7 +56,9 @@ class Missing(ModuleType):
         return Unavailable
 
 
-class _Stubs(MetaPathFinder, Loader):
+class Placeholders(MetaPathFinder, Loader):
+    """An import hook that provides placeholders of the packages ``names`` and of their modules."""
+
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
 
@@ -98,6 +101,13 @@ class _OldRlGames(MetaPathFinder):
         return spec
 
 
+def _forwarded(wrapper: Any, name: str) -> Any:
+    """Return an attribute of the wrapped environment; added to ``Wrapper``, because gym 0.x had it."""
+    if name == "env" or name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(wrapper.env, name)
+
+
 @contextmanager
 def old_code() -> Iterator[None]:
     """Provide, inside the block, what old task code needs and is not installed.
@@ -106,10 +116,16 @@ def old_code() -> Iterator[None]:
     """
     added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
     finders: list[MetaPathFinder] = [_OldRlGames()]
+    wrapper: Any = None
     if find_spec("gym") is None and find_spec("gymnasium") is not None:
         finders.append(Redirect("gym", "gymnasium"))
+        wrapper = import_module("gymnasium").Wrapper
+        if "__getattr__" in vars(wrapper):  # in a block inside another
+            wrapper = None
+        else:
+            wrapper.__getattr__ = _forwarded
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
-    finders.append(_Stubs(stubs))
+    finders.append(Placeholders(stubs))
     for name, value in added.items():
         setattr(np, name, value)
     sys.meta_path[:0] = finders  # first: Python may have tkinter without its library
@@ -118,6 +134,8 @@ def old_code() -> Iterator[None]:
     finally:
         for name in added:
             delattr(np, name)
+        if wrapper is not None:
+            del wrapper.__getattr__
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
         gone = {*stubs, *(["gym"] if any(isinstance(f, Redirect) for f in finders) else [])}
         for name in [n for n in sys.modules if n.split(".")[0] in gone]:

@@ -92,6 +92,10 @@ ARM = """
 </robot>
 """
 
+# a base with a mass, for ARM
+BASE = """<link name="base"><inertial><origin xyz="0.1 0 0.05"/><mass value="3"/>
+  <inertia ixx="0.1" iyy="0.2" izz="0.2" ixy="0" ixz="0" iyz="0"/></inertial></link>"""
+
 
 def options(**values):
     made = gymapi.AssetOptions()

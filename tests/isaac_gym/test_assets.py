@@ -92,6 +92,13 @@ def test_inertial_with_mass_only_scales_the_shape_inertia(tmp_path):
     assert properties.mass == 6 and properties.inertia.x.x == pytest.approx(6 / 12 * (4 + 9))
 
 
+def test_collision_without_a_shape_is_skipped(tmp_path):
+    """As in humanplus' H1."""
+    text = """<robot name="r"><link name="hand"><collision/><collision><geometry/></collision>
+        <collision><geometry><sphere radius="0.1"/></geometry></collision></link></robot>"""
+    assert len(load(tmp_path, text).shapes) == 1
+
+
 def test_invalid_inertia_is_rebuilt(tmp_path):
     text = LOPSIDED.replace('ixx="0.01"', 'ixx="-0.01"')
     moments = load(tmp_path, text).body_properties()[0].inertia

@@ -8,6 +8,7 @@ import pytest
 import torch
 from isaacgym_scene import (
     ARM,
+    BASE,
     ENGINES,
     FINGER_ON_HINGE,
     SLIDER,
@@ -111,15 +112,18 @@ def test_jacobians_attractors_and_fixed_bases_match_the_cpu_engine(tmp_path, mon
         attractor.target.p, attractor.offset.p = gymapi.Vec3(3, 0, 1.1), gymapi.Vec3(0, 0, 0.1)
         ball = gym.create_sphere(None, 0.1, options(density=100.0))
         attract = lambda env: gym.create_rigid_body_attractor(env, attractor)  # noqa: E731
-        scene = Scene((arm, pose(1, 2, 3)), (ball, pose(3, 0, 1)), props=props, before=attract)
-        jacobian = gym.acquire_jacobian_tensor(scene.sim, "actor0")
+        (tmp_path / "free").mkdir(exist_ok=True)
+        free = load(tmp_path / "free", ARM.replace('<link name="base"/>', BASE))
+        scene = Scene((arm, pose(1, 2, 3)), (ball, pose(3, 0, 1)), (free, pose(9)), props=props, before=attract)
+        jacobians = [gym.acquire_jacobian_tensor(scene.sim, f"actor{k}") for k in (0, 2)]
         roots = scene.root.clone()
-        roots[2, 3:7] = scene.tensor([0.5, 0.5, 0.5, 0.5])  # the second environment's arm
-        scene.set_roots(roots, [2])
-        scene.set_dofs(scene.tensor([0.7, -0.4, 0.1, 0.2]), scene.tensor([1.0, -2.0, 3.0, 0.5]))
+        roots[3, 3:7] = scene.tensor([0.5, 0.5, 0.5, 0.5])  # the second environment's arm
+        scene.set_roots(roots, [3])
+        dofs = [0.7, -0.4, 0.7, -0.4, 0.1, 0.2, 0.1, 0.2], [1.0, -2.0, 1.0, -2.0, 3.0, 0.5, 3.0, 0.5]
+        scene.set_dofs(*map(scene.tensor, dofs))
         scene.step(20, effort=0.5)
         gym.refresh_jacobian_tensors(scene.sim)
-        return [x.cpu() for x in (scene.root, scene.dof, scene.bodies, jacobian)]
+        return [x.cpu() for x in (scene.root, scene.dof, scene.bodies, *jacobians)]
 
     got = make()
     monkeypatch.delenv(ENGINE_VARIABLE, raising=False)

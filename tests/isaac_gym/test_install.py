@@ -4,9 +4,10 @@ import importlib
 import subprocess
 import sys
 
-import gymnasium  # noqa: F401, its import sets an environment variable
+import gymnasium  # its import sets an environment variable
 import numpy as np
 import pytest
+import torch
 
 from envcoder_bench import isaacgym as ours
 from envcoder_bench.isaacgym import old_code
@@ -130,6 +131,51 @@ def test_compatibility_modules_exist_only_on_request(alone):
     assert "gym" not in sys.modules
     uninstall()
     assert state() == before == (False, False, False, False)
+
+
+def test_wrappers_of_old_gym_forward_attributes(alone):
+    class Env(gymnasium.Env):
+        num_obs = 3
+
+    for _ in range(2):
+        with old_code.old_code(), old_code.old_code():
+            wrapped = importlib.import_module("gym").Wrapper(Env())
+            assert wrapped.num_obs == 3
+            with pytest.raises(AttributeError, match="num_acts"):
+                wrapped.num_acts  # noqa: B018
+    with pytest.raises(AttributeError):
+        wrapped.num_obs  # noqa: B018
+
+
+CUDA_SCRIPT = """
+import torch
+from isaacgym import gymapi, gymutil
+args = gymutil.parse_arguments(no_graphics=True)
+params = gymapi.SimParams()
+params.use_gpu_pipeline = True
+sim = gymapi.acquire_gym().create_sim(0, 0, gymapi.SIM_PHYSX, params)
+x = torch.zeros(2, device="cuda:0").to("cuda").to(torch.device("cuda:0")).cuda()
+net = torch.nn.Linear(2, 1).to("cuda:0")
+print(sim.device, net(x).device, gymutil.parse_device_str("cuda:0"), args.pipeline)
+"""
+
+
+def test_script_that_names_cuda_devices_runs_on_the_cpu_on_request(alone, monkeypatch, capsys):
+    (alone / "train.py").write_text(CUDA_SCRIPT)
+    monkeypatch.setenv("ISAACGYM_DEVICE", "")  # so that what the runner sets is undone
+    assert run(monkeypatch, "--device", "cpu", "train.py") == 0
+    assert capsys.readouterr().out == "cpu cpu ('cpu', 0) cpu\n"
+    assert run(monkeypatch, "--no_such_flag", "train.py") == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_script_that_names_a_cuda_device_without_one_is_told_the_remedy(alone, monkeypatch, capsys):
+    monkeypatch.setenv("ISAACGYM_DEVICE", "")
+    for line in ("import torch\ntorch.zeros(2, device='cuda:0')\n", CUDA_SCRIPT):
+        (alone / "train.py").write_text(line)
+        assert run(monkeypatch, "train.py") == 2
+        message = capsys.readouterr().err.strip().splitlines()[-1]
+        assert "train.py:" in message and "--device cpu" in message
 
 
 def test_install_works_after_redirected_helpers(alone):

@@ -194,8 +194,6 @@ def test_invalid_calls_are_refused(tmp_path):
         gymtorch.unwrap_tensor(torch.zeros(2, 3).T)
     with pytest.raises(RuntimeError, match="create_actor after"):
         gym.create_actor(scene.envs[0], ball, pose(), "late", 0, 0)
-    with pytest.raises(NotImplementedError, match="free base"):
-        gym.acquire_jacobian_tensor(scene.sim, "actor0")
     with pytest.raises(ValueError, match="actor0"):
         gym.acquire_mass_matrix_tensor(scene.sim, "nobody")
     with pytest.raises(NotImplementedError, match="SIM_FLEX"):

@@ -6,11 +6,11 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from isaacgym_scene import ARM, ENGINES, LOPSIDED, PENDULUM, SLIDER, Scene, ball, box, gym, load, pose
+from isaacgym_scene import ARM, BASE, ENGINES, LOPSIDED, PENDULUM, SLIDER, Scene, ball, box, gym, load, pose
 
 from envcoder_bench.isaacgym.api import gymapi
 from envcoder_bench.isaacgym.engine.numerics import joint_inertias
-from envcoder_bench.torch_utils import quat_rotate_inverse
+from envcoder_bench.torch_utils import quat_apply, quat_conjugate, quat_mul, quat_rotate_inverse
 
 G = 9.81
 # MuJoCo Warp on the CPU takes seconds for each scene: test_engine_warp.py holds it against the CPU's engine
@@ -394,6 +394,54 @@ def test_jacobian_and_mass_matrix_match_body_velocities_and_energy(tmp_path):
         spin = quat_rotate_inverse(state[:, 3:7], state[:, 10:13])
         energy += m * (state[:, 7:10] ** 2).sum(dim=1) + (scene.tensor(moments) * spin**2).sum(dim=1)
     assert torch.allclose(torch.einsum("ni,nij,nj->n", speed, mass, speed), energy, rtol=1e-3)
+
+
+def test_jacobian_of_a_free_base_matches_finite_differences(tmp_path):
+    text = ARM.replace('<link name="base"/>', BASE)
+    scene = Scene((load(tmp_path, text), pose()), (box(density=50.0), pose(3)), gravity=0.0, dt=1e-5)
+    jacobian = gym.acquire_jacobian_tensor(scene.sim, "actor0")
+    alone = gym.acquire_jacobian_tensor(scene.sim, "actor1")
+    assert jacobian.shape == (2, 3, 6, 8) and alone.shape == (2, 1, 6, 6)
+    roots, dofs = scene.root.clone(), scene.tensor([0.7, -0.4, 0.2, 1.1])
+    turn = np.array([0.3, -0.2, 0.5, 0.78])
+    roots[0::2, 3:7] = scene.tensor([*(turn / np.linalg.norm(turn))])
+    scene.set_roots(roots)
+    scene.set_dofs(dofs)
+    scene.step()
+    gym.refresh_jacobian_tensors(scene.sim)
+    assert torch.allclose(alone, torch.eye(6, device=alone.device).expand(2, 1, 6, 6))
+    offsets = {"base": [0.1, 0, 0.05], "upper": [0.2, 0.05, 0], "lower": [0.1, 0, 0.1]}
+    com = scene.tensor([*offsets.values()]).view(3, 3)
+
+    def centres() -> tuple[torch.Tensor, torch.Tensor]:
+        bodies = scene.bodies.view(2, 4, 13)[:, :3]
+        arms = quat_apply(bodies[..., 3:7].reshape(-1, 4), com.repeat(2, 1)).view(2, 3, 3)
+        return (bodies[..., :3] + arms).double(), bodies[..., 3:7].clone()
+
+    step = 0.02
+    for column in range(8):
+        moved = []
+        for sign in (1, -1):
+            new_roots, new_dofs = roots.clone(), dofs.clone()
+            if column < 3:
+                new_roots[0::2, column] += sign * step
+            elif column < 6:
+                spin = np.eye(3)[column - 3] * math.sin(sign * step / 2)
+                quat = quat_mul(scene.tensor([*spin, math.cos(step / 2)]).repeat(2, 1), roots[0::2, 3:7])
+                new_roots[0::2, 3:7] = quat
+                arm, new_arm = (quat_apply(q, com[:1].repeat(2, 1)) for q in (roots[0::2, 3:7], quat))
+                new_roots[0::2, :3] += arm - new_arm  # about the base's centre of mass
+            else:
+                new_dofs[column - 6 :: 2] += sign * step
+            scene.set_roots(new_roots)
+            scene.set_dofs(new_dofs)
+            scene.step()
+            moved.append(centres())
+        expected = (moved[0][0] - moved[1][0]) / (2 * step)
+        assert torch.allclose(jacobian[:, :, :3, column].double(), expected, atol=2e-4), column
+        turned = quat_mul(moved[0][1].reshape(-1, 4), quat_conjugate(moved[1][1].reshape(-1, 4))).view(2, 3, 4)
+        expected = turned[..., :3] * turned[..., 3:].sign() / step
+        assert torch.allclose(jacobian[:, :, 3:, column], expected, atol=2e-4), column
 
 
 def test_attractor_holds_a_point_in_place():

@@ -1,5 +1,6 @@
 """Tasks as other repositories write them: what differs from IsaacGymEnvs and legged_gym themselves."""
 
+import shutil
 import sys
 
 import isaac_helpers
@@ -14,9 +15,10 @@ from envcoder_bench.isaacgym.old_code import Missing
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.isaacgym_tasks import groups
+from envcoder_bench.tasks.isaacgym_tasks import groups, importing
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
+from envcoder_bench.tasks.isaacgym_tasks.probe import probe
 from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
 from envcoder_bench.tasks.registry import find_spec, get_spec
 from envcoder_bench.tools.describe import describe
@@ -43,6 +45,67 @@ def test_legged_gym_fork_is_found_by_its_package_name(fork):
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
     with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, keeper, settler"):
         find_source("legged_gym:run")
+
+
+def renamed_fork(folder, monkeypatch, walker=lambda text: text):
+    """A copy of the fork whose ``utils`` has another name, as in TWIST and smooth-humanoid-locomotion."""
+    shutil.copytree(CHECKOUT / "walker_gym", folder / "strider_gym")
+    (folder / "strider_gym" / "utils").rename(folder / "strider_gym" / "gym_utils")
+    shutil.copy(CHECKOUT.parent / "pendulum.urdf", folder)
+    for file in (folder / "strider_gym").rglob("*.py"):
+        text = (
+            file.read_text().replace("walker_gym.utils", "strider_gym.gym_utils").replace("walker_gym", "strider_gym")
+        )
+        text = text.replace('parents[3] / "pendulum.urdf"', 'parents[2] / "pendulum.urdf"')
+        file.write_text(walker(text))
+    monkeypatch.setenv("LEGGED_GYM_PATH", str(folder))
+    for name in [name for name in importing._kept if name.startswith("strider_gym")]:
+        del importing._kept[name]
+
+
+def test_registry_in_a_folder_of_another_name_and_a_config_without_clips(tmp_path, monkeypatch):
+    renamed_fork(tmp_path, monkeypatch, lambda text: text.replace("clip_actions=1.0, clip_observations=100.0", ""))
+    source = find_source(WALKER)
+    assert source.task_class.__module__ == "strider_gym.envs.walker"
+    assert get_spec(WALKER).task_class.default_action_dim == 1
+
+
+@pytest.mark.parametrize("weights", [(2.5, 0.5), ()])
+def test_reward_with_a_column_for_each_critic_is_summed_by_its_weights(tmp_path, monkeypatch, weights):
+    """As HoST's."""
+
+    changes = {
+        "self.normalization =": f"self.rewards = SimpleNamespace(reward_group_weights={weights})\n"
+        "        self.normalization =",
+        "self.rew_buf, self.reset_buf = torch.zeros(n),": "self.rew_buf, self.reset_buf = torch.zeros(n, 2),",
+        "self.rew_buf = torch.cos(self.dof_pos[:, 0])": "self.rew_buf = torch.cos(self.dof_pos.repeat(1, 2))",
+    }
+
+    def two_columns(text):
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        return text
+
+    renamed_fork(tmp_path, monkeypatch, two_columns)
+    if not weights:
+        with pytest.raises(ValueError, match=r"rew_buf has 2 columns.*reward_group_weights, and there are 0"):
+            probe(source := find_source(WALKER), source.config)
+        return
+    env = environment(WALKER)
+    env.reset()
+    reward = env.step(torch.zeros(env.actions.shape))[1]
+    assert torch.allclose(reward.flatten(), 3.0 * torch.cos(env.task.state["dof_pos"][:, 0]), atol=1e-5)
+
+
+def test_clone_of_rsl_rl_in_the_current_folder_does_not_hide_its_placeholder(tmp_path, monkeypatch):
+    (tmp_path / "rsl_rl" / "rsl_rl").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in importing._kept if name.startswith("rsl_rl")]:
+        monkeypatch.delitem(importing._kept, name)
+    with importing.isaac_imports():
+        from rsl_rl.modules.actor_critic import ActorCritic  # type: ignore[import-not-found]
+    with pytest.raises(ImportError, match="rsl_rl is not installed"):
+        ActorCritic()
 
 
 def test_config_values_keep_their_types_unless_overridden(fork):
@@ -308,18 +371,70 @@ def test_robot_without_its_own_config_class_is_refused(tmp_path):
         find_source(f"{tmp_path}/walk.py:Walk")
 
 
-def test_task_of_an_older_interface_is_refused_by_its_constructor(tmp_path):
-    (tmp_path / "ase" / "env" / "tasks").mkdir(parents=True)  # "env" has no __init__.py
-    tasks = tmp_path / "ase" / "env" / "tasks"
+OLD = """
+import torch
+from env.tasks.base import Base
+from isaacgym import gymapi
+
+class Old(Base):
+    def __init__(self, cfg, sim_params, physics_engine, device_type, device_id, headless, is_multi_agent=False):
+        self.gym, self.cfg, self.sim_params = gymapi.acquire_gym(), cfg, sim_params
+        self.num_envs, self.num_actions, self.device = cfg["env"]["numEnvs"], 1, device_type
+        self.max_episode_length, self.begun = 50, []
+        self.sim = self.gym.create_sim(0, -1, physics_engine, sim_params)
+        ball = self.gym.create_sphere(self.sim, 0.1, gymapi.AssetOptions())
+        for k in range(self.num_envs):
+            env = self.gym.create_env(self.sim, gymapi.Vec3(), gymapi.Vec3(), 4)
+            self.gym.create_actor(env, ball, gymapi.Transform(), "ball", k, 0)
+        self.gym.prepare_sim(self.sim)
+        self.roots = self.gym.acquire_actor_root_state_tensor(self.sim)
+        zeros = torch.zeros(self.num_envs)
+        self.rew_buf, self.obs_buf = zeros.clone(), torch.zeros(self.num_envs, 1)
+        self.progress_buf, self.reset_buf = zeros.long(), zeros.long() + 1
+
+    def reset(self, env_ids, goal_env_ids):
+        self.roots[env_ids] = 0.0
+        self.roots[env_ids, 6] = 1.0
+        self.roots[env_ids, 2] = 1.0
+        self.gym.set_actor_root_state_tensor(self.sim, self.roots)
+        self.progress_buf[env_ids] = 0
+
+    def pre_physics_step(self, actions):
+        env_ids = self.reset_buf.nonzero().flatten()
+        if len(env_ids):
+            self.reset(env_ids, env_ids)
+
+    def compute_observations(self):
+        self.gym.refresh_actor_root_state_tensor(self.sim)
+        self.obs_buf[:, 0] = self.roots[:, 2]
+
+    def post_physics_step(self):
+        self.progress_buf += 1
+        self.compute_observations()
+        self.rew_buf = self.roots[:, 2].clone()
+"""
+
+
+def test_task_from_before_isaacgymenvs_is_built_by_its_constructor(tmp_path):
+    """As in Bi-DexHands: ``reset(env_ids, goal_env_ids)`` begins episodes."""
+    tasks = tmp_path / "old" / "env" / "tasks"  # "env" has no __init__.py
+    tasks.mkdir(parents=True)
     (tasks / "__init__.py").touch()
-    (tasks / "base.py").write_text("class Base:\n    def post_physics_step(self):\n        pass\n")
-    (tasks / "old.py").write_text(
-        "from env.tasks.base import Base\nclass Old(Base):\n"
-        "    def __init__(self, cfg, sim_params, physics_engine, device_type, device_id, headless):\n        pass\n"
-    )
-    told = r"Old\(cfg, sim_params, physics_engine, device_type, device_id, headless\) is a task of Isaac Gym before"
-    with pytest.raises(ValueError, match=told):
-        find_source(f"{tasks}/old.py:Old")
+    (tasks / "base.py").write_text("class Base:\n    pass\n")
+    (tasks / "old.py").write_text(OLD)
+    (tasks / "old.yaml").write_text("env:\n  numEnvs: 4\nsim:\n  substeps: 2\n  gravity: [0.0, 0.0, -9.81]\n")
+    task = f"{tasks}/old.py:Old"
+    env = environment(task)
+    env.reset()
+    for _ in range(3):
+        reward = env.step(torch.zeros(env.actions.shape))[1]
+    h, n = 1 / 120, 6  # two substeps of 1/120 s in each of three steps
+    assert reward.flatten()[0].item() == pytest.approx(1 - 9.81 * h * h * n * (n + 1) / 2, rel=1e-5)
+    (tasks / "old.py").write_text(OLD.replace("def reset(", "def begin(").replace("self.reset(", "self.begin("))
+    with pytest.raises(
+        ValueError, match=r"Old\(cfg, sim_params, .*is a task of Isaac Gym before IsaacGymEnvs, and has no"
+    ):
+        find_source(task)
 
 
 def test_folder_with_finds_packages_with_and_without_init_py(tmp_path):

@@ -7,6 +7,7 @@ from envcoder_bench.isaacgym.api.gym_assets import tell_unused_shape_properties,
 from envcoder_bench.isaacgym.api.params import tell_ignored
 from envcoder_bench.isaacgym.api.properties import (
     DOF_PROPERTIES,
+    ActuatorProperties,
     RigidBodyProperties,
     RigidShapeProperties,
     TendonProperties,
@@ -65,6 +66,12 @@ class PropertyMethods:
         if env.sim.compiled:
             env.apply_shapes(actor)
         return True
+
+    def get_actor_actuator_count(self, env: Env, actor: int) -> int:
+        return len(env.actors[actor].asset.actuators)
+
+    def get_actor_actuator_properties(self, env: Env, actor: int) -> list[ActuatorProperties]:
+        return copied(env.actors[actor].asset.actuators)
 
     def get_actor_tendon_count(self, env: Env, actor: int) -> int:
         return len(env.actors[actor].tendons)

@@ -27,6 +27,7 @@ from envcoder_bench.isaacgym.api.transforms import Quat, Transform, Vec3
 from envcoder_bench.isaacgym.assets import terrain
 from envcoder_bench.isaacgym.assets.asset import Asset
 from envcoder_bench.isaacgym.engine.layout import Actor
+from envcoder_bench.isaacgym.on_cpu import VARIABLE, NoCudaDevice, on_cpu
 
 
 class SceneMethods:
@@ -37,13 +38,14 @@ class SceneMethods:
         if engine != SIM_PHYSX:
             raise NotImplementedError("create_sim: SIM_FLEX is not supported; use SIM_PHYSX")
         tell_ignored("SimParams", params.ignored())
-        if not params.use_gpu_pipeline:
+        if not params.use_gpu_pipeline or on_cpu():
             return Simulation(params)
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if not 0 <= compute_device < count:
-            raise RuntimeError(
+            raise NoCudaDevice(
                 f"create_sim: the GPU pipeline was asked for on CUDA device {compute_device}, but torch "
-                f"{torch.__version__} sees {count}; use the CPU pipeline (sim_device=cpu pipeline=cpu)"
+                f"{torch.__version__} sees {count}; use the CPU pipeline (sim_device=cpu pipeline=cpu), or set "
+                f"{VARIABLE}=cpu (--device cpu before a script's name) if the code has no such flags"
             )
         return Simulation(params, f"cuda:{compute_device}")
 
@@ -245,6 +247,9 @@ class SceneMethods:
             return dof
         before = 0 if domain == DOMAIN_ENV else env.index * self.get_env_dof_count(env.sim.envs[0])
         return before + env.first_dof(actor) + dof
+
+    def get_actor_dof_handle(self, env: Env, actor: int, index: int) -> int:
+        return env.first_dof(actor) + index if 0 <= index < self.get_actor_dof_count(env, actor) else INVALID_HANDLE
 
     def get_rigid_transform(self, env: Env, body: int) -> Transform:
         """Return a body's pose: as placed, or after the last ``simulate``."""

@@ -46,15 +46,11 @@ class TensorMethods:
         return sim.tensor((count, 6), engine.read_force_sensors, "sensors")
 
     def acquire_jacobian_tensor(self, sim: Simulation, name: str) -> Tensor:
-        """Return ``(num_envs, links, 6, dofs)`` of the fixed-base actor ``name``."""
+        """Return ``(num_envs, links, 6, dofs)`` of the actor ``name``; with a free base, ``6 + dofs`` columns."""
         actor = _actor(sim, name, "acquire_jacobian_tensor")
         parts = sim.layout.places[actor]
-        if not parts.fixed:
-            raise NotImplementedError(
-                f"acquire_jacobian_tensor: {name!r} has a free base; only fixed ones are supported"
-            )
-        links, dofs = parts.bodies.stop - parts.bodies.start - 1, parts.dofs.stop - parts.dofs.start
-        shape = (sim.engine.num_envs, links, 6, dofs)
+        links, dofs = parts.bodies.stop - parts.bodies.start, parts.dofs.stop - parts.dofs.start
+        shape = (sim.engine.num_envs, links - 1, 6, dofs) if parts.fixed else (sim.engine.num_envs, links, 6, 6 + dofs)
         return sim.tensor(shape, lambda out: sim.engine.read_jacobian(actor, out), "jacobian", actor)
 
     def acquire_mass_matrix_tensor(self, sim: Simulation, name: str) -> Tensor:
@@ -159,6 +155,23 @@ class TensorMethods:
             if bodies is not None:
                 vectors = quat_apply(bodies[:, 3:7], vectors)
             engine.forces[..., columns] = vectors.view(engine.num_envs, engine.num_bodies, 3)
+        return True
+
+    def apply_rigid_body_force_at_pos_tensors(
+        self, sim: Simulation, forceTensor: Tensor, posTensor: Tensor, space: int = ENV_SPACE
+    ) -> bool:
+        """Apply forces at points of the bodies in the next ``simulate``; with LOCAL_SPACE, in the bodies' frames."""
+        engine = sim.engine
+        forces, points = forceTensor.reshape(-1, 3), posTensor.reshape(-1, 3)
+        if space == LOCAL_SPACE:
+            bodies = torch.zeros(engine.num_envs * engine.num_bodies, 13, device=engine.device)
+            engine.read_bodies(bodies)
+            forces = quat_apply(bodies[:, 3:7], forces)
+            points = bodies[:, :3] + quat_apply(bodies[:, 3:7], points)
+        centres = torch.zeros(engine.num_envs * engine.num_bodies, 3, device=engine.device)
+        engine.read_centres(centres)
+        torques = torch.linalg.cross(points - centres, forces)
+        engine.forces[...] = torch.cat([forces, torques], dim=1).view(engine.forces.shape)
         return True
 
 

@@ -11,7 +11,7 @@ NOTHING = (
     *("subscribe_viewer_keyboard_event", "subscribe_viewer_mouse_event", "destroy_viewer"),
     *("write_viewer_image_to_file", "set_rigid_body_segmentation_id", "set_rigid_body_texture"),
     *("set_camera_location", "set_camera_transform", "attach_camera_to_body", "destroy_camera_sensor"),
-    "render_all_camera_sensors",
+    *("render_all_camera_sensors", "draw_env_rigid_contacts", "get_viewer_camera_handle"),
 )
 
 

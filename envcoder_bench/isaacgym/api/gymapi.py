@@ -7,6 +7,7 @@ from envcoder_bench.isaacgym.api import params as _params
 from envcoder_bench.isaacgym.api.gym_assets import AssetMethods
 from envcoder_bench.isaacgym.api.gym_properties import PropertyMethods
 from envcoder_bench.isaacgym.api.gym_scene import SceneMethods
+from envcoder_bench.isaacgym.api.gym_states import BODY_STATE, DOF_STATE, StateMethods
 from envcoder_bench.isaacgym.api.gym_tensors import TensorMethods
 from envcoder_bench.isaacgym.api.gym_viewer import ViewerMethods
 from envcoder_bench.isaacgym.api.params import *  # noqa: F403
@@ -24,12 +25,14 @@ from envcoder_bench.isaacgym.api.transforms import Quat, Transform, Vec3  # noqa
 from envcoder_bench.isaacgym.assets.asset import Asset, AssetError  # noqa: F401
 
 DofProperties = DOF_PROPERTIES
+DofState = DOF_STATE
+RigidBodyState = BODY_STATE
 KEY_NAMES = [f"KEY_{key}" for key in _params.KEYS]
 for _number, _key in enumerate(KEY_NAMES):
     setattr(sys.modules[__name__], _key, _number)
 
 
-class Gym(AssetMethods, SceneMethods, PropertyMethods, TensorMethods, ViewerMethods):
+class Gym(AssetMethods, SceneMethods, PropertyMethods, TensorMethods, StateMethods, ViewerMethods):
     """All methods; a method that is not supported raises ``NotImplementedError`` with its name when it is called."""
 
     def __getattr__(self, name: str) -> Any:

@@ -5,8 +5,11 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from envcoder_bench.isaacgym.api.params import SIM_FLEX, SIM_PHYSX, ContactCollection, SimParams
 from envcoder_bench.isaacgym.api.transforms import Vec3
+from envcoder_bench.isaacgym.on_cpu import on_cpu
 
 
 class LineGeometry:
@@ -49,6 +52,8 @@ def _indent_xml(element: ET.Element, level: int = 0) -> None:
 def parse_device_str(name: str) -> tuple[str, int]:
     """Split a device such as ``cuda:1`` into ``("cuda", 1)``."""
     kind, _, number = name.lower().partition(":")
+    if kind in ("cuda", "gpu") and on_cpu():
+        return "cpu", 0
     if kind not in ("cpu", "cuda", "gpu") or (number and not number.isdigit()):
         raise ValueError(f"a device is cpu, cuda or cuda:N, got {name!r}")
     return ("cuda" if kind == "gpu" else kind), int(number or 0)
@@ -77,6 +82,8 @@ def parse_arguments(
 ) -> argparse.Namespace:
     """Parse the standard flags and the script's own; unknown flags fail.
 
+    The defaults are Isaac Gym's, the physics on ``cuda:0`` with the GPU pipeline, where there is a CUDA device.
+
     Args:
         description: for the help text.
         headless, no_graphics: whether to offer these flags.
@@ -87,8 +94,9 @@ def parse_arguments(
         parser.add_argument("--headless", action="store_true", help="run without a viewer")
     if no_graphics:
         parser.add_argument("--nographics", action="store_true", help="run without graphics")
-    parser.add_argument("--sim_device", default="cpu", help="device of the physics")
-    parser.add_argument("--pipeline", default="cpu", choices=["cpu", "gpu"], help="device of the tensors")
+    device = "cuda:0" if torch.cuda.is_available() and not on_cpu() else "cpu"
+    parser.add_argument("--sim_device", default=device, help="device of the physics")
+    parser.add_argument("--pipeline", default="gpu", type=str.lower, choices=["cpu", "gpu", "cuda"])
     parser.add_argument("--graphics_device_id", type=int, default=0)
     engine = parser.add_mutually_exclusive_group()
     engine.add_argument("--flex", action="store_true")
@@ -103,8 +111,13 @@ def parse_arguments(
     args = parser.parse_args()
     args.sim_device_type, args.compute_device_id = parse_device_str(args.sim_device)
     args.physics_engine = SIM_FLEX if args.flex else SIM_PHYSX
-    args.use_gpu, args.use_gpu_pipeline = args.sim_device_type == "cuda", args.pipeline == "gpu"
-    args.slices = args.slices or args.subscenes
+    args.use_gpu = args.sim_device_type == "cuda"
+    if not args.use_gpu:  # Isaac Gym's says so, too
+        args.pipeline = "cpu"
+    args.use_gpu_pipeline = args.pipeline != "cpu"
+    if no_graphics and args.nographics:
+        args.headless = True
+    args.slices = args.subscenes if args.slices is None else args.slices
     return args
 
 

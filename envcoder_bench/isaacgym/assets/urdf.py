@@ -144,7 +144,7 @@ def _link(element: ET.Element, path: Path, folders: list[Path], capsules: bool) 
     for collision in element.findall("collision"):
         geometry = collision.find("geometry")
         if geometry is None or not len(geometry):
-            raise AssetError(f"{path}: a <collision> of link {element.get('name')} has no <geometry>")
+            continue  # Isaac Gym skips it, too
         if collision.find("sdf") is not None:
             raise NotImplementedError(
                 f"load_asset: {path}: link {element.get('name')} collides by a signed distance field (<sdf>), which is "

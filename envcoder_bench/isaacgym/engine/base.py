@@ -119,6 +119,10 @@ class Engine(ABC):
         """Fill ``(num_envs * num_bodies, 13)``."""
 
     @abstractmethod
+    def read_centres(self, out: Tensor) -> None:
+        """Fill ``(num_envs * num_bodies, 3)`` with the positions of the centres of mass."""
+
+    @abstractmethod
     def read_contact_forces(self, out: Tensor) -> None:
         """Fill ``(num_envs * num_bodies, 3)`` with the net contact force of the last substep."""
 
@@ -132,7 +136,11 @@ class Engine(ABC):
 
     @abstractmethod
     def read_jacobian(self, actor: int, out: Tensor) -> None:
-        """Fill ``(num_envs, links, 6, dofs)`` for all links except a fixed root, at their centres of mass."""
+        """Fill ``(num_envs, links, 6, dofs)`` for all links except a fixed root, at their centres of mass.
+
+        Rows are the linear and the angular velocity. A free base has 6 more columns before the DOFs: the linear
+        velocity of its centre of mass, and its angular one, in the environment's frame.
+        """
 
     @abstractmethod
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:

@@ -212,6 +212,10 @@ class CpuEngine(Engine):
         self._derive()
         self._outputs.read_bodies(out.detach().numpy().reshape(self.num_envs, self.num_bodies, 13))
 
+    def read_centres(self, out: Tensor) -> None:
+        self._derive()
+        self._outputs.read_centres(out.detach().numpy().reshape(self.num_envs, self.num_bodies, 3))
+
     def read_contact_forces(self, out: Tensor) -> None:
         out.detach().numpy()[...] = self._outputs.contacts.reshape(-1, 3)
 

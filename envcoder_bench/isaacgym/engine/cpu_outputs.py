@@ -78,6 +78,10 @@ class CpuOutputs:
         states[..., 3:7] = self._xquat[:, ids][..., [1, 2, 3, 0]]
         states[..., 7:10], states[..., 10:13] = self._velocities()
 
+    def read_centres(self, centres: np.ndarray) -> None:
+        """Fill ``(num_envs, num_bodies, 3)``."""
+        centres[...] = self._xipos[:, self._layout.bodies]
+
     def _velocities(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the velocities of the bodies' centres of mass, and the angular ones, ``(num_envs, num_bodies, 3)``."""
         ids = self._layout.bodies
@@ -104,9 +108,14 @@ class CpuOutputs:
         return -np.concatenate([rates[:, :1] * moving, rates[:, 1:] * turning], axis=-1)
 
     def read_jacobian(self, actor: int, out: np.ndarray) -> None:
-        """Fill ``(num_envs, links, 6, dofs)``."""
+        """Fill ``(num_envs, links, 6, dofs)``, with 6 more columns for a free base."""
         motion = self._bound("cdof")  # spatial velocities about the tree's centre of mass, as ``cvel``
         links, columns, moved = self._structure(actor)
+        if not self._layout.places[actor].fixed:
+            base, out = out[..., :6], out[..., 6:]
+            base[...] = np.eye(6)
+            from_root = self._xipos[:, links] - self._xipos[:, links[:1]]
+            base[:, :, :3, 3:] = _cross(np.eye(3), from_root[:, :, None]).transpose(0, 1, 3, 2)
         arm = self._xipos[:, links] - self._com[:, self._layout.model.body_rootid[links]]
         spin = motion[:, None, columns, :3] * moved[..., None]
         linear = motion[:, None, columns, 3:] * moved[..., None] + _cross(spin, arm[:, :, None])

@@ -280,6 +280,11 @@ class WarpEngine(Engine):
             self._want("bodies")
             self._outputs.read_bodies(out)
 
+    def read_centres(self, out: Tensor) -> None:
+        with self._on_torch_stream():
+            self._want("bodies")
+            out.copy_(self._outputs.centres().reshape(out.shape))
+
     def read_contact_forces(self, out: Tensor) -> None:
         with self._on_torch_stream():
             self._want("contacts")

@@ -35,7 +35,7 @@ class WarpOutputs:
 
     def __init__(self, model: mjw.Model, data: mjw.Data, layout: Layout, device: torch.device) -> None:
         self._model, self._data, self._layout = model, data, layout
-        self._wanted = {"bodies"} if layout.sensors else set()
+        self._wanted: set[str] = set()
         n, host = data.nworld, layout.model
         self.contacts = torch.zeros(n, 3 * len(layout.bodies), device=device)
         self.sensors = torch.zeros(n, len(layout.sensors), 6, device=device)
@@ -95,7 +95,7 @@ class WarpOutputs:
     def refresh(self, failed: wp.array) -> None:
         """Launch the computation of body states, mass matrix and sensors from the state at the end of a step."""
         model, data = self._model, self._data
-        if "bodies" in self._wanted:
+        if "bodies" in self._wanted or self._layout.sensors:
             mjw.kinematics(model, data)
             mjw.com_pos(model, data)
             mjw.com_vel(model, data)
@@ -125,12 +125,17 @@ class WarpOutputs:
             outputs=[wp.from_torch(out.view(-1, 13))],
         )
 
+    def centres(self) -> Tensor:
+        """Return the bodies' centres of mass, ``(num_envs, num_bodies, 3)``."""
+        return wp.to_torch(self._data.xipos)[:, wp.to_torch(self._bodies).long()]
+
     def read_jacobian(self, actor: int, out: Tensor) -> None:
         data, (links, columns, moved, _) = self._data, self._structure(actor)
+        base = 0 if self._layout.places[actor].fixed else 6
         wp.launch(
             read_jacobian,
-            dim=(data.nworld, len(links), len(columns)),
-            inputs=[links, columns, moved, self._model.body_rootid, data.xipos, data.subtree_com, data.cdof],
+            dim=(data.nworld, len(links), base + len(columns)),
+            inputs=[base, links, columns, moved, self._model.body_rootid, data.xipos, data.subtree_com, data.cdof],
             outputs=[wp.from_torch(out)],
         )
 
@@ -259,6 +264,7 @@ def read_sensors(
 
 @wp.kernel(enable_backward=False)
 def read_jacobian(
+    base: int,
     links: wp.array[wp.int32],
     columns: wp.array[wp.int32],
     moved: wp.array2d[wp.bool],
@@ -268,18 +274,23 @@ def read_jacobian(
     cdof: wp.array2d[wp.spatial_vector],
     out: wp.array4d[wp.float32],
 ):
-    """Fill a link's column for a DOF, one thread per world, link and DOF."""
-    env, link, dof = wp.tid()
-    if not moved[link, dof]:
-        for i in range(6):
-            out[env, link, i, dof] = 0.0
-        return
+    """Fill a link's column for a DOF, one thread per world, link and column; the first ``base`` are a free root's."""
+    env, link, column = wp.tid()
     body = links[link]
-    axis = cdof[env, columns[dof]]
-    linear = velocity_at(axis, xipos[env, body] - subtree_com[env, body_rootid[body]])
+    linear, spin = wp.vec3(), wp.vec3()
+    if column < base:
+        if column < 3:
+            linear[column] = 1.0
+        else:
+            spin[column - 3] = 1.0
+            linear = wp.cross(spin, xipos[env, body] - xipos[env, links[0]])
+    elif moved[link, column - base]:
+        axis = cdof[env, columns[column - base]]
+        linear = velocity_at(axis, xipos[env, body] - subtree_com[env, body_rootid[body]])
+        spin = wp.spatial_top(axis)
     for i in range(3):
-        out[env, link, i, dof] = linear[i]
-        out[env, link, 3 + i, dof] = wp.spatial_top(axis)[i]
+        out[env, link, i, column] = linear[i]
+        out[env, link, 3 + i, column] = spin[i]
 
 
 @wp.kernel(enable_backward=False)

@@ -233,7 +233,8 @@ class LeggedDriver(StepDriver):
         task = self.task
         self._actions = None
         numbers = task.cfg.normalization
-        self.clip_actions, self.clip_observations = float(numbers.clip_actions), float(numbers.clip_observations)
+        self.clip_actions = float(getattr(numbers, "clip_actions", math.inf))
+        self.clip_observations = float(getattr(numbers, "clip_observations", math.inf))
         self.dt, self.max_episode_length = float(task.dt), int(task.max_episode_length)
         if not getattr(task, "custom_origins", True):
             task.env_origins.zero_()  # the grid on a plane depends on the number of environments

@@ -70,21 +70,22 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
     task_class = pick(classes, name, str(path))
     if not any(hasattr(task_class, method) for method in ("pre_physics_step", "post_physics_step")):
         raise ValueError(
-            f"--task {path}:{name}: {name} has neither pre_physics_step nor post_physics_step: it is not a task of"
-            " Isaac Gym; a task of EnvCoderBench is named module:Class or by its folder"
+            f"--task {path}:{name}: {name} has neither pre_physics_step nor post_physics_step: its interface is not"
+            " that of IsaacGymEnvs or legged_gym (nor are HumanoidVerse's and MimicKit's); run its script by python -m"
+            " envcoder_bench.isaacgym SCRIPT. A task of EnvCoderBench is named module:Class or by its folder"
         )
     parameters = inspect.signature(task_class).parameters
-    if "device_type" in parameters:
+    if "device_type" in parameters and not hasattr(task_class, "reset_idx") and not hasattr(task_class, "reset"):
         raise ValueError(
-            f"--task {path}:{name}: {name}({', '.join(parameters)}) is a task of Isaac Gym before IsaacGymEnvs, as in"
-            " ASE, which is not supported: constructors must be those of IsaacGymEnvs' VecTask (cfg, rl_device, ...) or"
-            " of a LeggedRobot (cfg, sim_params, physics_engine, sim_device, headless)"
+            f"--task {path}:{name}: {name}({', '.join(parameters)}) is a task of Isaac Gym before IsaacGymEnvs, and has"
+            " no method reset(env_ids, ...), by which its episodes begin"
         )
-    if "sim_params" in parameters:
+    if "sim_params" in parameters and "device_type" not in parameters:
         return legged_file_source(path, name, task_class, module, config, folders)
     file = config_file(path, name, config)
     address = f"{path}:{name}{CONFIG_MARK}{file}"
-    return Source(address, name, task_class, read_yaml(file), None, path, folders, vec_task(task_class))
+    construct = old_task(task_class) if "sim_params" in parameters else vec_task(task_class)
+    return Source(address, name, task_class, read_yaml(file), None, path, folders, construct)
 
 
 def isaacgymenvs_source(address: str, name: str) -> Source:
@@ -186,6 +187,35 @@ def vec_task(task_class: Any) -> Callable[[Config, int, str], Any]:
             accepted = {name: None for name in arguments if name not in ("config", "device_id", "device_type")}
         factory = _with_own_containers(task_class) if isinstance(task_class, type) else task_class
         return factory(**{name: value for name, value in arguments.items() if name in accepted})
+
+    return construct
+
+
+def old_task(task_class: type) -> Callable[[Config, int, str], Any]:
+    """Return a function that constructs a task from before IsaacGymEnvs, such as those of Bi-DexHands.
+
+    Its constructor is (cfg, sim_params, physics_engine, device_type, device_id, headless), with further arguments that
+    have defaults or are flags; its episodes begin by ``reset(env_ids, ...)`` in place of ``reset_idx``.
+    """
+    members: dict[str, Any] = {"__module__": task_class.__module__}
+    if not hasattr(task_class, "reset_idx"):
+        members["reset_idx"] = task_class.reset  # type: ignore[attr-defined]
+        members["reset"] = lambda task, *args, **kwargs: task.reset_idx(*args, **kwargs)  # a driver replaces reset_idx
+    made = type(task_class)(task_class.__name__, (task_class,), members)
+
+    def construct(config: Config, num_envs: int, device: str) -> Any:
+        from isaacgym import gymapi, gymutil  # type: ignore[import-not-found]
+
+        kind, _, number = device.partition(":")
+        config.setdefault("env", {})["numEnvs"] = num_envs
+        config.update(device_type=kind, device_id=int(number or 0), headless=True, rl_device=device)
+        params = gymapi.SimParams()
+        params.dt, params.use_gpu_pipeline = 1.0 / 60.0, kind == "cuda"
+        params.physx.use_gpu = kind == "cuda"
+        gymutil.parse_sim_config(config.get("sim", {}), params)
+        task = made(config, params, gymapi.SIM_PHYSX, kind, int(number or 0), True)
+        task.sim_params = params
+        return task
 
     return construct
 

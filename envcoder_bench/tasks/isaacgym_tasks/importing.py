@@ -19,7 +19,7 @@ from typing import Any
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.isaacgym.install import install, uninstall
-from envcoder_bench.isaacgym.old_code import Missing, old_code
+from envcoder_bench.isaacgym.old_code import Placeholders, old_code
 
 log = logging.getLogger(__name__)
 # packages that exist only inside the block; candidates import this project's helpers under the first two names
@@ -98,17 +98,24 @@ def _covered(name: str) -> bool:
 
 @contextlib.contextmanager
 def _without_rsl_rl() -> Iterator[None]:
-    """Provide placeholders for the trainer that legged_gym imports, if it is missing; nothing here calls it."""
-    if "rsl_rl" in sys.modules or importlib.util.find_spec("rsl_rl") is not None:
+    """Provide placeholders for the trainer that legged_gym imports, if it is missing; nothing here calls it.
+
+    A folder named rsl_rl, such as a clone of its repository in the current folder, is importable, but has no modules.
+    """
+    if "rsl_rl" in sys.modules:
+        file = getattr(sys.modules["rsl_rl"], "__file__", None)
+    else:
+        spec = importlib.util.find_spec("rsl_rl")
+        file = None if spec is None else spec.origin
+    if file is not None:
         yield
         return
-    names = ("rsl_rl", "rsl_rl.env", "rsl_rl.runners")
-    sys.modules.update({name: Missing(name) for name in names})
+    finder = Placeholders(["rsl_rl"])
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        for name in names:
-            sys.modules.pop(name, None)
+        sys.meta_path.remove(finder)
 
 
 def checkout(package: str, variable: str, address: str) -> Path | None:
@@ -156,7 +163,7 @@ _PACKAGES_FILES = ("__init__.py", "*/__init__.py")
 def fork_package(path: Path) -> str | None:
     """Return the package of a checkout that registers tasks as legged_gym does; None if it has not exactly one."""
     path = path.resolve()
-    candidates = [folder for folder in (path, *path.glob("*/")) if (folder / "utils" / "task_registry.py").is_file()]
+    candidates = [folder for folder in (path, *path.glob("*/")) if any(folder.glob("*/task_registry.py"))]
     packages = [folder.name for folder in candidates if (folder / "envs" / "__init__.py").is_file()]
     if len(packages) != 1 or packages[0] in PACKAGES:
         return None

@@ -191,7 +191,7 @@ class IsaacTask(Task):
 
     def _not_finite(self) -> Tensor:
         rows = [self.state[key] for key in ("root_states", "dof_pos", "dof_vel") if key in self.state]
-        return ~torch.isfinite(torch.cat([self.isaac.rew_buf.unsqueeze(1), *rows], dim=1)).all(dim=1)
+        return ~torch.isfinite(torch.cat([self.isaac.rew_buf.view(self.num_envs, -1), *rows], dim=1)).all(dim=1)
 
     # episodes
 

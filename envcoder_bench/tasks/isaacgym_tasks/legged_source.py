@@ -31,8 +31,8 @@ def legged_gym_source(address: str, name: str) -> Source:
     with isaac_imports(*folders), settings_kept():
         try:
             importlib.import_module(f"{package}.envs")  # registers the tasks; its circular imports require it first
-            helpers: Any = importlib.import_module(f"{package}.utils.helpers")
-            registry: Any = importlib.import_module(f"{package}.utils.task_registry").task_registry
+            helpers = _helpers(package)
+            registry: Any = _module(package, "task_registry").task_registry
         except Exception as error:
             hint = ""
             if (
@@ -84,7 +84,7 @@ def legged_file_source(
 def _helpers(package: str) -> Any:
     """Import the helpers of a package, or those beside it, as in forks whose folders envs and utils are on top."""
     try:
-        return importlib.import_module(f"{package}.utils.helpers")
+        return _module(package, "helpers")
     except ModuleNotFoundError as error:
         if error.name != f"{package}.utils":
             raise
@@ -92,6 +92,18 @@ def _helpers(package: str) -> Any:
             return importlib.import_module("utils.helpers")
         except ModuleNotFoundError as second:
             raise (error if second.name == "utils" else second) from None
+
+
+def _module(package: str, name: str) -> Any:
+    """Import a module of a package's ``utils``, which a fork may have given another name."""
+    try:
+        return importlib.import_module(f"{package}.utils.{name}")
+    except ModuleNotFoundError as error:
+        folders = importlib.import_module(package).__path__ if error.name == f"{package}.utils" else ()
+        files = [file for folder in folders for file in sorted(Path(folder).glob(f"*/{name}.py"))]
+        if not files:
+            raise
+        return importlib.import_module(f"{package}.{files[0].parent.name}.{name}")
 
 
 def _legged(task_class: Any, defaults: Any, helpers: Any) -> Callable[[Config, int, str], Any]:

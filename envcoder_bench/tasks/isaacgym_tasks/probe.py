@@ -15,7 +15,7 @@ from envcoder_bench.tasks.isaacgym_tasks.driver import make_driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
-from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source
+from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, group_weights
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Row, Slot
 from envcoder_bench.tasks.sim_task import PROGRESS, actions
 
@@ -56,6 +56,12 @@ def probe(source: Source, config: Config) -> Facts:
                 driver.judge(torch.full((NUM_ENVS,), step))
     except Exception as error:
         raise ValueError(f"{source.address} cannot be driven: {one_line(error, source.file.parent)}") from error
+    columns, weights = task.rew_buf[0].numel(), group_weights(config)
+    if task.rew_buf.dim() > 1 and len(weights) != columns:
+        raise ValueError(
+            f"{source.address}: its rew_buf has {columns} columns, one for each critic; they are summed by the weights"
+            f" of its config, rewards.reward_group_weights, and there are {len(weights)}"
+        )
     rows = tensors.rows_of(task, NUM_ENVS)
     reserved = {*scene.keys, "actions", "progress_buf", "reset_buf"}
     keys = {name: slot for name, slot in _named(rows) if name not in reserved and not name.startswith("_")}

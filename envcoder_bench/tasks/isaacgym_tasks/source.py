@@ -108,6 +108,12 @@ def config_file(path: Path, name: str, config: str | None) -> Path:
     return existing
 
 
+def group_weights(config: Config) -> list[float]:
+    """Return the weights of a task's groups of rewards, if its reward is a column for each; HoST names them so."""
+    rewards = config.get("rewards")
+    return [float(x) for x in rewards.get("reward_group_weights") or ()] if isinstance(rewards, dict) else []
+
+
 def read_yaml(file: Path) -> Config:
     """Read a task's YAML; replace references to IsaacGymEnvs' main config by its defaults.
 

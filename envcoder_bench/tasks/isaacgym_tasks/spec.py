@@ -22,7 +22,7 @@ from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
 from envcoder_bench.tasks.isaacgym_tasks.making import PARAMS
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
-from envcoder_bench.tasks.isaacgym_tasks.source import Source
+from envcoder_bench.tasks.isaacgym_tasks.source import Source, group_weights
 from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
@@ -168,7 +168,7 @@ def write_folder(folder: Path, source: Source, score: Path | None) -> None:
     config = {**source.config, "name": source.name}
     text = None if score is None else score.read_text(encoding="utf-8")
     files = {
-        f"{HUMAN}.py": _HUMAN.format(address=source.address, file=source.file.name),
+        f"{HUMAN}.py": _HUMAN.format(address=source.address, file=source.file.name, reward=_reward(source)),
         f"{UNSHAPED}.py": unshaped(source, text),
         "task.yaml": yaml.safe_dump(config, sort_keys=False),
     }
@@ -179,6 +179,12 @@ def write_folder(folder: Path, source: Source, score: Path | None) -> None:
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
             scratch.write(content)
         os.replace(scratch.name, folder / name)
+
+
+def _reward(source: Source) -> str:
+    """Return the expression of a task's own reward: the sum of its groups of rewards, as HoST's critics weight them."""
+    weights = group_weights(source.config)
+    return " + ".join(f"{weight} * rew_buf[:, {k}]" for k, weight in enumerate(weights)) or "rew_buf"
 
 
 def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
@@ -203,7 +209,7 @@ _HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, 
 
 def compute_reward(rew_buf):
     """The task's own reward."""
-    return rew_buf
+    return {reward}
 
 
 def compute_observation(obs_buf):
