@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
@@ -55,21 +55,12 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
     with user_input():
         spec = find_spec(task) if isinstance(task, str) else task
-        if spec.digest:
-            _store(spec)
     tree = _overridden(spec, overrides)
     try:
         train = _count_minibatches(tree["train"])
     except ValueError as error:
         raise UserError(in_own_file(spec, tree["train"], str(error))) from error
     return RunConfig.checked({**tree, "train": train, "task_source": spec.source})
-
-
-def _store(spec: TaskSpec) -> None:
-    """Register the YAML files of an outside task with Hydra. Raises ValueError if they are invalid."""
-    store = ConfigStore.instance()
-    store.store(group="task", name=spec.name, node=plain(read_yaml(spec.config)))
-    store.store(group="train", name=f"{spec.name}PPO", node=plain(train_defaults(spec)))
 
 
 def train_defaults(spec: TaskSpec) -> Tree:
@@ -154,8 +145,8 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
 
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
-    composed, keys = _composed_files(spec)
-    tree, known = pickle.loads(composed), dict.fromkeys(keys)
+    tree, keys = _composed_files(spec)
+    known = dict.fromkeys(keys)
     known.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
     used = used_keys(spec.task_class)
     try:
@@ -186,11 +177,25 @@ def _files(spec: TaskSpec) -> str:
     return f"{FILE}, cfg/task/{spec.name}.yaml and cfg/train/{spec.name}PPO.yaml"
 
 
-def _composed_files(spec: TaskSpec) -> tuple[bytes, list[str]]:
+def _composed_files(spec: TaskSpec) -> tuple[DictConfig, list[str]]:
+    """Return the values of the files, and their keys. Raises UserError if those of an outside task are invalid."""
     folder = project_folder("cfg")
     files = [*sorted(folder.rglob("*.yaml")), *filter(None, (spec.config, spec.train))]
-    state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files)]
-    return _composed(spec.name, folder, (spec.source, spec.digest, *state))
+    state = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files))
+    if not spec.digest:
+        composed, keys = _composed(spec.name, folder, state)
+        return pickle.loads(composed), keys
+    with user_input():
+        nodes = {"task": plain(read_yaml(spec.config)), "train": plain(train_defaults(spec))}
+    if any("defaults" in node for node in nodes.values()):
+        for group, name in (("task", spec.name), ("train", f"{spec.name}PPO")):
+            ConfigStore.instance().store(group=group, name=name, node=nodes[group])
+        tree = pickle.loads(_composed(spec.name, folder, (spec.source, spec.digest, *state))[0])
+    else:  # in place of those of a shipped task, as Hydra puts them there
+        tree = pickle.loads(_composed("Cartpole", folder, state)[0])
+        with open_dict(tree):
+            tree.update(nodes)
+    return tree, _keys(tree)
 
 
 @functools.lru_cache(maxsize=16)
@@ -201,4 +206,9 @@ def _composed(task: str, folder: Path, state: tuple[Any, ...]) -> tuple[bytes, l
     """
     with initialize_config_dir(config_dir=str(folder), version_base="1.3"):
         tree = compose(config_name=Path(FILE).stem, overrides=[f"task={task}"])
-    return pickle.dumps(tree), [*dotted_keys(OmegaConf.to_container(tree, resolve=False))]
+    return pickle.dumps(tree), _keys(tree)
+
+
+def _keys(tree: DictConfig) -> list[str]:
+    content: Any = OmegaConf.to_container(tree, resolve=False)
+    return [*dotted_keys(content)]
