@@ -62,7 +62,7 @@ _PICTURES = ("test_plots.py", "test_pictures.py", "test_race.py", "test_search_r
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-_CONFINEMENT = ("test_attacks.py", "test_confine.py", "test_training.py")  # these start jails as the package does
+_CONFINEMENT = ("test_attacks.py", "test_confine.py")  # these start jails as the package does
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
 _build = building.build
 _seen = []  # of them in the test that runs, if it is not marked slow

@@ -46,7 +46,7 @@ def runs(tmp_path_factory):
     """Runs with a copy of the package that has one kind more, after the unit checks of ``fakes/new_kind.py``."""
     folder = tmp_path_factory.mktemp("tree")
     package, candidates = folder / "envcoder_bench", folder / "candidates"
-    shutil.copytree(Path(envcoder_bench.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(envcoder_bench.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc.*"))
     shutil.copytree(project_folder("cfg"), folder / "cfg")
     edit(package / "shaping" / "kinds.py", "\n)\n\nKINDS", f"{ROW})\n\nKINDS")
     edit(package / "env" / "grouped_vec_task.py", BEFORE, CALL)

@@ -20,7 +20,7 @@ MEASURED, STUDIED = (records.read(ROOT / "benchmarks" / name) for name in render
 PAGES = [ROOT / "README.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
 RECORDS = {record["id"]: record for record in (*MEASURED, *STUDIED)}
 # pages with all that is written from measurements, and from studies
-KINDS = ("speed", "headline", "gap", "scaling", "run", "devices")
+KINDS = ("speed", "headline", "scaling", "run", "devices")
 MEASURES = "".join(f"<!-- {kind} any -->\n<!-- end -->\n" for kind in KINDS)
 MEASURES += "".join(f"<!-- quote {name} -->\n<!-- end -->\n" for name in quotes.QUOTES)
 STUDIES = "".join(f"<!-- study {name} -->\n<!-- end -->\n" for name in ("components", "lengths", "ranks"))

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 
 from bench.records import Record, place
 from bench.tables import Column
+from studies.analysis import known
 
 from envcoder_bench.report.statistics import UNBOUNDED, mean_interval
-from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED
+from envcoder_bench.tasks.base import HUMAN
 
 # fitness of the human baseline that is to be reached, and within how many seconds of training
 TARGETS: dict[str, tuple[float, float | None]] = {
@@ -73,24 +74,19 @@ def _order(task: str) -> int:
     return list(TARGETS).index(task) if task in TARGETS else len(TARGETS)
 
 
-def measured(fitness: Sequence[float | None]) -> list[float]:
-    """Without those that failed."""
-    return [x for x in fitness if x is not None]
-
-
 def interval(fitness: Sequence[float | None], task: str = "") -> str:
     """Return mean and 95 % interval over seeds, as ``mean [low, high]`` if it was cut to the bounds of the fitness."""
-    known = measured(fitness)
-    mean, low, high = mean_interval(known, bounds(task))
-    text = "failed" if not known else f"{mean:.2f}" if len(known) == 1 else f"{mean:.2f} ± {mean - low:.2f}"
+    scores = known(fitness)
+    mean, low, high = mean_interval(scores, bounds(task))
+    text = "failed" if not scores else f"{mean:.2f}" if len(scores) == 1 else f"{mean:.2f} ± {mean - low:.2f}"
     if abs((high - mean) - (mean - low)) >= 0.005:
         text = f"{mean:.2f} [{low:.2f}, {high:.2f}]"
-    failed = len(fitness) - len(known)
-    return text + (f" ({failed} failed)" if failed and known else "")
+    failed = len(fitness) - len(scores)
+    return text + (f" ({failed} failed)" if failed and scores else "")
 
 
 def mean_fitness(record: Record) -> float:
-    return mean_interval(measured(record["fitness"]))[0]
+    return mean_interval(known(record["fitness"]))[0]
 
 
 def learning_rows(records: Sequence[Record]) -> list[Record]:
@@ -102,58 +98,6 @@ def learning_rows(records: Sequence[Record]) -> list[Record]:
         commands = dict.fromkeys(p["command"] for p in points)
         rows.append({**points[-1], "reached": reached, "points": points, "command": "\n    ".join(commands)})
     return rows
-
-
-def native_rows(records: Sequence[Record]) -> list[Record]:
-    return learning_rows([r for r in records if not is_outside(r)])
-
-
-def outside_rows(records: Sequence[Record]) -> list[Record]:
-    return learning_rows([r for r in records if is_outside(r)])
-
-
-def lengths_as_learning(study: Sequence[Record]) -> list[Record]:
-    """Return the study's trainings of both baselines as records of ``learning``, one for each policy and evaluation.
-
-    Also those that were stopped before their end.
-    """
-    return [
-        {
-            **record, "kind": "learning", "candidate": name, "fitness": fitness, "what": f"{record['task']}: lengths",
-            "run": record["date"], "point": record["iteration"], "seconds": math.nan,
-        }
-        for record in study
-        if record["kind"] == "lengths"
-        for name, fitness in record["fitness"].items()
-    ]  # fmt: skip
-
-
-def gap_rows(records: Sequence[Record]) -> list[Record]:
-    """Return a row for each task: the newest training of both baselines with the settings of their time.
-
-    Both are of one training, and so of one card and one version, after as many env-steps; with them the human
-    baseline's shaping with the sparse reward, where it was trained beside them. Trainings with more seeds come first.
-    """
-    trainings: dict[tuple[str, str], dict[str, Record]] = {}
-    for row in learning_rows(records):
-        if not row.get("overrides"):
-            trainings.setdefault((row["task"], row["run"]), {})[row["candidate"]] = row
-    newest: dict[str, dict[str, Record]] = {}
-    both = [(run, own) for run, own in trainings.items() if set(own) >= set(BASELINE_FILES)]
-    for (task, _), own in sorted(both, key=lambda x: (x[1][HUMAN]["seeds"], x[0][1])):
-        newest[task] = own
-    rows = []
-    for task in sorted(newest, key=_order):
-        steps = 1.02 * min(row["env_steps"] for row in newest[task].values())
-        own = {name: {**row, **_last_before(steps, row["points"])} for name, row in newest[task].items()}
-        rows.append({**own[HUMAN], "unshaped": own[UNSHAPED], "sparse": own.get(SPARSE_REWARD)})
-    return rows
-
-
-def _last_before(env_steps: float, points: Points) -> Record:
-    """What was measured by then."""
-    last = [p for p in points if p["env_steps"] <= env_steps][-1]
-    return {key: last[key] for key in ("fitness", "env_steps", "seconds")}
 
 
 def _time(seconds: float) -> str:
@@ -179,16 +123,10 @@ def _seeds(row: Record) -> str:
     return f"{row['seeds']} x {row['envs']:,}"
 
 
-def _bold_if_better(row: Record, other: Record) -> str:
-    """Return mean and interval, in bold if the whole interval is above the other's."""
-    (_, low, _), (_, _, high) = (mean_interval(measured(r["fitness"]), bounds(r["task"])) for r in (row, other))
-    own = interval(row["fitness"], row["task"])
-    return f"**{own}**" if round(low, 2) > round(high, 2) else own
-
-
 ROWS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
-    "learning": native_rows, "outside": outside_rows, "gap": gap_rows,
-}  # fmt: skip
+    "learning": lambda records: learning_rows([r for r in records if not is_outside(r)]),
+    "outside": lambda records: learning_rows([r for r in records if is_outside(r)]),
+}
 MEASURED: Column = (
     "measured", lambda r: f"{'CPU' if r['device'] == 'cpu' else r['label'].split()[0]}, {r['date'].split()[0]}",
 )  # fmt: skip
@@ -201,15 +139,6 @@ COLUMNS: dict[str, list[Column]] = {
         ("env-steps of each", _steps),
         ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"], r["task"])),
         ("target", _reached),
-    ],
-    "gap": [
-        ("task", lambda r: r["task"]),
-        ("fitness", lambda r: UNITS.get(r["task"], "")),
-        ("unshaped", lambda r: _bold_if_better(r["unshaped"], r)),
-        ("human, sparse reward", lambda r: interval(r["sparse"]["fitness"], r["task"]) if r["sparse"] else ""),
-        ("human", lambda r: _bold_if_better(r, r["unshaped"])),
-        ("seeds x env-steps", lambda r: f"{r['seeds']} x {_steps(r)}"),
-        MEASURED_WITH,
     ],
 }
 COLUMNS["outside"] = COLUMNS["learning"]

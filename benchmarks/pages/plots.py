@@ -8,12 +8,13 @@ from typing import Any
 
 from bench.records import Record, latest
 from matplotlib.ticker import EngFormatter, LogLocator
+from studies.analysis import known
 
 from envcoder_bench.report.figures import COLOURS, GREY, new_figure, save_figure
 from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
-from .learning_tables import TARGETS, UNITS, Points, bounds, curves, mean_fitness, measured, name
+from .learning_tables import TARGETS, UNITS, Points, bounds, curves, mean_fitness, name
 
 TOOL, PROCESSES = COLOURS[:2]
 SINCE = "2026-11-22"  # ANYmal has longer physics steps; records of earlier days are only in the tables
@@ -147,7 +148,7 @@ def _plot(task: str, own: list[Points], path: Path) -> Path:
 
 def _limits(own: list[Points], target: float | None) -> tuple[float, float]:
     """Return limits of the fitness axis that show all means; intervals of few seeds may be cut off."""
-    means = [mean_fitness(p) for points in own for p in points if measured(p["fitness"])]
+    means = [mean_fitness(p) for points in own for p in points if known(p["fitness"])]
     top = max([*means, target or 0.0]) or 1.0
     return min([*means, 0.0]) - 0.05 * top, 1.15 * top
 
@@ -169,7 +170,7 @@ def _looks(own: list[Points]) -> list[dict[str, Any]]:
 
 def draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any]) -> None:
     x = [p[key] / scale for p in points]
-    intervals = [mean_interval(measured(p["fitness"]), bounds(p["task"])) for p in points]
+    intervals = [mean_interval(known(p["fitness"]), bounds(p["task"])) for p in points]
     axes.plot(x, [mean_fitness(p) for p in points], linewidth=2.2, **look)
     if points[0]["seeds"] > 2:  # with two seeds the interval is wider than the plot
         low, high = [own[1] for own in intervals], [own[2] for own in intervals]

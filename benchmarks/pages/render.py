@@ -14,7 +14,7 @@ from bench.tables import table
 
 from envcoder_bench.core.errors import UserError
 
-from .learning_tables import MEASURED, is_outside, lengths_as_learning
+from .learning_tables import MEASURED, is_outside
 from .plots import file_name, pictures, plot_learning, plot_scaling
 from .quotes import QUOTES
 from .study_tables import HEAT_MAP, STUDIES, longest_components, plot_components
@@ -48,11 +48,10 @@ def draw(measured: list[Record], study: list[Record], images: Path) -> list[Path
 
 def render(page: str, measured: list[Record], study: list[Record]) -> str:
     """Return a page with its blocks and quotes from the records. A block without records stays empty."""
-    trained = [*measured, *lengths_as_learning(study)]
 
     def block(match: re.Match[str]) -> str:
         opening, kind, device, end = match.groups()
-        return opening + _block(trained if kind == "gap" else measured, kind, device) + end
+        return opening + _block(measured, kind, device) + end
 
     def of_study(match: re.Match[str]) -> str:
         lines = STUDIES[match[2]](study)

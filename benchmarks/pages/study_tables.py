@@ -50,9 +50,9 @@ def _title(name: str) -> str:
 def plot_components(tasks: dict[str, list[Record]], path: Path) -> Path:
     """Draw tasks by components: the fitness without a component as a share of the complete shaping's."""
     columns = [*(f"no_{name}" for name in COMPONENTS), NOTHING]
-    shares = {task: analysis.ratios(points[-1]) for task, points in tasks.items()}
+    shares = {task: analysis.shares(points[-1]) for task, points in tasks.items()}
     same = {task: [name for name, text in variants(task).items() if text is None] for task in tasks}
-    cells = [[own[name][0] if name in own else math.nan for name in columns] for own in shares.values()]
+    cells = [[own.get(name, math.nan) for name in columns] for own in shares.values()]
     about = "fitness as a share of the complete human shaping's; mean of the seeds; =: the task's own is the same"
     figure, (axes,), top = new_figure(10.0, 1.7 + 0.55 * len(tasks), "What each component of shaping is worth", about)
     axes.imshow(cells, cmap="RdBu", vmin=0.0, vmax=2.0, aspect="auto")

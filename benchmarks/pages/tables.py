@@ -10,7 +10,6 @@ from bench.tables import SIZE, Column
 
 from . import learning_tables
 
-KINDS = ("action", "reward", "terminal", "initial_state", "goal", "observation")
 SHOWN_SEEDS = 5  # of the table of simulated runs
 PARTS = ("results", "tensorboard", "table", "page")  # of what follows the last iteration
 
@@ -33,10 +32,6 @@ COLUMNS: dict[str, list[Column]] = {
             lambda r: f"{r['tool']:,.0f} ({r['tool_candidates']:,} candidates)" if "tool" in r else "",
         ),
         ("times as fast", lambda r: f"{r['tool'] / r['total']:.1f}" if "tool" in r else ""),
-    ],
-    "dispatch": [  # microseconds per call, in one batch and in a loop over candidates; no longer measured
-        SIZE,
-        *((k.replace("_", " "), lambda r, k=k: f"{r['batched_us'][k]:.2f}, {r['loop_us'][k]:.0f}") for k in KINDS),
     ],
     "learner": [
         SIZE,
@@ -80,7 +75,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     "page": ("candidates", "seeds", "iterations", "libraries"),
-    **{kind: ("candidates", "envs") for kind in ("scaling", "dispatch", "learner", "startup")},
+    **{kind: ("candidates", "envs") for kind in ("scaling", "learner", "startup")},
 }
 
 

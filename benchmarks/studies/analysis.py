@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import mean
 
-import numpy as np
 from bench.records import Record
 
 from envcoder_bench.report.statistics import Interval, mean_interval, spearman
@@ -46,35 +45,16 @@ def longest(runs: Sequence[list[Record]]) -> dict[str, list[Record]]:
 # components
 
 
-def ratios(last: Record, reference: str = HUMAN) -> dict[str, Interval]:
-    """Return each group's fitness as a share of the reference's, with an interval by bootstrap over the paired seeds.
-
-    NaN where the reference is 0.
-    """
-    found: dict[str, Interval] = {}
+def shares(last: Record) -> dict[str, float]:
+    """Return each group's mean as a share of the human baseline's, over the seeds that both have; NaN of 0."""
+    found = {}
     for name, fitness in last["fitness"].items():
-        pairs = [
-            (x, y)
-            for x, y in zip(fitness, last["fitness"].get(reference, [None] * len(fitness)))
-            if x is not None and y is not None
-        ]
+        others = last["fitness"].get(HUMAN, [])
+        pairs = [(x, y) for x, y in zip(fitness, others) if x is not None and y is not None]
         if pairs:
-            found[name] = paired_ratio(*zip(*pairs))
+            above, below = map(math.fsum, zip(*pairs))
+            found[name] = above / below if below else math.nan
     return found
-
-
-def paired_ratio(values: Sequence[float], others: Sequence[float], draws: int = 1000) -> Interval:
-    """Return the ratio of two means, and its 95 % percentile interval by the bootstrap over pairs."""
-    rng = np.random.default_rng(0)
-    columns = np.asarray(values), np.asarray(others)
-    ratios = []
-    for _ in range(draws):
-        chosen = rng.integers(len(values), size=len(values))
-        above, below = (math.fsum(column[chosen]) for column in columns)
-        ratios.append(above / below if below else math.nan)
-    below = math.fsum(others)
-    low, high = np.percentile(ratios, (2.5, 97.5))
-    return (math.fsum(values) / below if below else math.nan), float(low), float(high)
 
 
 # lengths

@@ -60,7 +60,7 @@ def test_page_measures_the_end_of_a_run_without_training(benchmark):
 
 
 def test_devices_are_compared_with_the_first(benchmark):
-    words = ["--candidates", 2, "--envs", 4, "--iterations", 6, "--devices", "cpu:1", "cpu:1"]
+    words = ["--candidates", 2, "--envs", 4, "--iterations", 60, "--devices", "cpu:1", "cpu:1"]
     rows, _ = benchmark("devices", *words)
     assert [row["count"] for row in rows] == [1, 1] and rows[1]["equal_policies"] == 2  # bitwise on a CPU
     assert rows[1]["fitness_difference"] == 0.0 and all(row["training"] > 0 for row in rows)

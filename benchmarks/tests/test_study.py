@@ -99,12 +99,10 @@ def test_reliability_is_the_correlation_between_seeds():
     assert math.isnan(analysis.reliability(ranked(a=[1.0], b=[2.0])))
 
 
-def test_ratios_are_paired_by_seed():
-    last = {"fitness": {"human": [1.0, 2.0, 4.0], "half": [0.5, 1.0, 2.0], "failed": [None, None, None]}}
-    found = analysis.ratios(last)
-    assert found["half"] == pytest.approx((0.5, 0.5, 0.5)) and found["human"] == pytest.approx((1.0, 1.0, 1.0))
-    assert "failed" not in found
-    assert math.isnan(analysis.ratios({"fitness": {"human": [0.0], "a": [1.0]}})["a"][0])
+def test_shares_are_paired_by_seed():
+    last = {"fitness": {"human": [1.0, 2.0, 4.0], "half": [0.5, None, 2.0], "failed": [None, None, None]}}
+    assert analysis.shares(last) == {"human": 1.0, "half": 0.5}
+    assert math.isnan(analysis.shares({"fitness": {"human": [0.0], "a": [1.0]}})["a"])
 
 
 def test_length_matches_hand_computed_values():

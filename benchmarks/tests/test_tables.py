@@ -44,45 +44,6 @@ def test_failed_seeds_are_counted_separately():
     assert row["reached"] is None and "failed" in shown("learning", [row])[2]
 
 
-def test_gap_is_that_of_the_newest_training_of_both_baselines():
-    older, newer = ant("2026-01-02 00:00:00", 9.0), ant("2026-01-03 00:00:00", label="H100 80GB HBM3")
-    assert [r["fitness"] for r in learning_tables.gap_rows(older)] == [[8.5, 9.5]]
-    for rows in (older + newer, newer + older):  # also on another card
-        (row,) = learning_tables.gap_rows(rows)
-        assert row["fitness"] == [5.5, 6.5] and row["unshaped"]["fitness"] == [1.0, 1.5]
-    alone = [point("Ant", "human", 1, [9.0, 9.0], "2026-01-04 00:00:00", "human")]  # without the other
-    assert learning_tables.gap_rows(newer + alone)[0]["fitness"] == [5.5, 6.5] and learning_tables.gap_rows(alone) == []
-    few = [point("Ant", name, 1, [9.0], "2026-01-04 00:00:00") for name in ("human", "unshaped")]  # with fewer seeds
-    assert learning_tables.gap_rows(newer + few)[0]["fitness"] == [5.5, 6.5]
-
-
-def test_gap_compares_after_equal_env_steps():
-    longer = [point("Ant", "unshaped", k, [float(k)] * 3) for k in (1, 2, 3)]
-    (row,) = learning_tables.gap_rows([*longer, point("Ant", "human", 1, [0.5] * 3)])
-    assert shown("gap", [row])[2].startswith("| Ant | forward speed, m/s | **1.00 ± 0.00** | 0.50 ± 0.00 | 3 x 1.0 M |")
-
-
-def test_values_whose_intervals_meet_are_not_bold():
-    records = [point("Cartpole", "human", 1, [0.9999] * 3), point("Cartpole", "unshaped", 1, [1.0] * 3)]
-    (row,) = learning_tables.gap_rows(records)
-    wanted = "| Cartpole | fraction of time upright | 1.00 ± 0.00 | 1.00 ± 0.00 | 3 x 1.0 M |"
-    assert shown("gap", [row])[2].startswith(wanted)
-    (row,) = learning_tables.gap_rows(ant())  # 6 and 1.25, with two seeds each
-    assert "**" not in shown("gap", [row])[2]
-
-
-def test_gap_is_that_of_the_study_also_if_it_was_stopped():
-    study = {"kind": "lengths", "task": "Ant", "complete": False, "seeds": 2, "label": "H200"}
-    study.update(
-        machine="H200, 16 CPU cores, MuJoCo Warp 4.0.0", date="2026-02-01 02:03", command="study", device="cuda"
-    )
-    fitness = {"human": [7.0, 7.0], "unshaped": [8.0, 8.0], "no_reward": [3.0, 3.0]}
-    long = [{**study, "iteration": k, "env_steps": k * 10**7, "fitness": fitness} for k in (1, 2)]
-    (row,) = learning_tables.gap_rows([*ant(), *learning_tables.lengths_as_learning([*long, {"kind": "ranks"}])])
-    wanted = "| Ant | forward speed, m/s | **8.00 ± 0.00** | 3.00 ± 0.00 | 7.00 ± 0.00 | 2 x 20.0 M |"
-    assert shown("gap", [row])[2] == f"{wanted} H200, MuJoCo Warp 4.0.0, 2026-02-01 |"
-
-
 def test_curves_have_distinct_styles_and_fit_the_limits():
     alone = [point("Ant", "human", 1, [2.0, 3.0], together="human", policies=2)]
     other = [point("Ant", name, 1, [0.1, 0.2], together=name) for name in ("a", "b")]

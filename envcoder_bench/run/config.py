@@ -1,8 +1,8 @@
 """Composition of a run's config from the YAML files of cfg/ and of its task, with Hydra; unknown keys are errors."""
 
 import contextlib
-import copy
 import functools
+import pickle
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -55,21 +55,12 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
     with user_input():
         spec = find_spec(task) if isinstance(task, str) else task
-        if spec.digest:
-            _store(spec)
     tree = _overridden(spec, overrides)
     try:
         train = _count_minibatches(tree["train"])
     except ValueError as error:
         raise UserError(in_own_file(spec, tree["train"], str(error))) from error
     return RunConfig.checked({**tree, "train": train, "task_source": spec.source})
-
-
-def _store(spec: TaskSpec) -> None:
-    """Register the YAML files of an outside task with Hydra. Raises ValueError if they are invalid."""
-    store = ConfigStore.instance()
-    store.store(group="task", name=spec.name, node=plain(read_yaml(spec.config)))
-    store.store(group="train", name=f"{spec.name}PPO", node=plain(train_defaults(spec)))
 
 
 def train_defaults(spec: TaskSpec) -> Tree:
@@ -154,9 +145,8 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
 
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
-    tree = copy.deepcopy(_composed_files(spec))
-    values: Any = OmegaConf.to_container(tree, resolve=False)
-    keys = dict.fromkeys(dotted_keys(values))
+    tree, shipped = _composed_files(spec)
+    keys = dict.fromkeys(shipped)
     keys.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
     used = used_keys(spec.task_class)
     try:
@@ -187,15 +177,38 @@ def _files(spec: TaskSpec) -> str:
     return f"{FILE}, cfg/task/{spec.name}.yaml and cfg/train/{spec.name}PPO.yaml"
 
 
-def _composed_files(spec: TaskSpec) -> DictConfig:
+def _composed_files(spec: TaskSpec) -> tuple[DictConfig, list[str]]:
+    """Return the values of the files, and their keys. Raises UserError if those of an outside task are invalid."""
     folder = project_folder("cfg")
     files = [*sorted(folder.rglob("*.yaml")), *filter(None, (spec.config, spec.train))]
-    state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files)]
-    return _composed(spec.name, folder, (spec.source, spec.digest, *state))
+    state = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files))
+    if not spec.digest:
+        composed, keys = _composed(spec.name, folder, state)
+        return pickle.loads(composed), keys
+    with user_input():
+        nodes = {"task": plain(read_yaml(spec.config)), "train": plain(train_defaults(spec))}
+    if any("defaults" in node for node in nodes.values()):
+        for group, name in (("task", spec.name), ("train", f"{spec.name}PPO")):
+            ConfigStore.instance().store(group=group, name=name, node=nodes[group])
+        tree = pickle.loads(_composed(spec.name, folder, (spec.source, spec.digest, *state))[0])
+    else:  # in place of those of a shipped task, as Hydra puts them there
+        tree = pickle.loads(_composed("Cartpole", folder, state)[0])
+        with open_dict(tree):
+            tree.update(nodes)
+    return tree, _keys(tree)
 
 
 @functools.lru_cache(maxsize=16)
-def _composed(task: str, folder: Path, state: tuple[Any, ...]) -> DictConfig:
-    """Compose the files of cfg/, which takes Hydra 60 ms. ``state`` is what the result depends on in addition."""
+def _composed(task: str, folder: Path, state: tuple[Any, ...]) -> tuple[bytes, list[str]]:
+    """Compose the files of cfg/, which takes Hydra 60 ms; return a pickle, which is copied faster, and the keys.
+
+    ``state`` is what the result depends on in addition.
+    """
     with initialize_config_dir(config_dir=str(folder), version_base="1.3"):
-        return compose(config_name=Path(FILE).stem, overrides=[f"task={task}"])
+        tree = compose(config_name=Path(FILE).stem, overrides=[f"task={task}"])
+    return pickle.dumps(tree), _keys(tree)
+
+
+def _keys(tree: DictConfig) -> list[str]:
+    content: Any = OmegaConf.to_container(tree, resolve=False)
+    return [*dotted_keys(content)]

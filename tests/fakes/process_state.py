@@ -196,7 +196,8 @@ def _is_of_a_test(name: str) -> bool:
         return True
     fields = getattr(sys.modules[name], "__dict__", {})
     places = [fields.get("__file__"), *(fields["__path__"] if isinstance(fields.get("__path__"), list) else ())]
-    return any(os.path.realpath(place).startswith(_TEMPORARY) for place in places if isinstance(place, str))
+    places = [place for place in places if isinstance(place, str) and not place.startswith(sys.prefix)]
+    return any(os.path.realpath(place).startswith(_TEMPORARY) for place in places)
 
 
 def _difference(before: Any, now: Any) -> str:

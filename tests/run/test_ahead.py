@@ -51,7 +51,7 @@ def sources():
 def test_run_finds_programs_and_kernels_of_its_candidates(tmp_path, monkeypatch):
     done = tmp_path / "folder" / "done"
     order = ahead.Order(config(num_envs_per_candidate=4), sources(), None, "cpu", done)
-    assert [ahead.launch(order, part, 2).wait() for part in (1, 0)] == [0, 0] and done.exists()
+    assert ahead.launch(order, 0, 1).wait() == 0 and done.exists()
     built, recorded, called = [], [], []
     build, record, run = building.build, trace.SampleState.record, checking.TrialState._run
     monkeypatch.setattr(building, "build", lambda codes, target: built.append(codes) or build(codes, target))

@@ -18,9 +18,15 @@ from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
+# a terrain of few tiles is built in a fraction of the time
+SMALL = {
+    name: [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSize=3")]
+    for name in ("AnymalTerrain", "SpotTerrain")
+}
+
 
 def system(task="Cartpole", shaper_types=None, baseline="human", templates=None, show=True, overrides=()):
-    run = RunSpec.of(compose_config(task, [f"baseline={baseline}", *overrides]))
+    run = RunSpec.of(compose_config(task, [f"baseline={baseline}", *SMALL.get(task, []), *overrides]))
     return system_prompt(templates or load_templates(), run, "Be quick", "meaning", shaper_types, show)
 
 
@@ -46,7 +52,7 @@ def test_system_prompt_has_only_the_requested_contracts(asked):
 
 @pytest.mark.parametrize("task", task_names())
 def test_prompt_has_all_constants_joints_and_bodies(task):
-    cfg = compose_config(task)
+    cfg = compose_config(task, SMALL.get(task, []))
     made = make_task(get_spec(task), cfg.task, 3, "mujoco_cpu", "cpu")
     text = system(task)
     rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
@@ -126,7 +132,7 @@ def test_numbers_of_actions_are_in_every_prompt(task, show):
     """Those that the human baseline's action function uses, or else the task's own drives."""
     text = system(task, ["compute_reward"], show=show)
     rows = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
-    made = make_task(get_spec(task), compose_config(task).task, 2, "mujoco_cpu", "cpu")
+    made = make_task(get_spec(task), compose_config(task, SMALL.get(task, [])).task, 2, "mujoco_cpu", "cpu")
     action, _ = reduced(get_spec(task).baseline_path("human").read_text(), ACTION_TYPES)
     words = set(re.findall(r"\w+", action + made.drive_formula))
     assert words & set(made.constants) <= rows and words & {*made.constants, "actionScale"}
@@ -135,12 +141,11 @@ def test_numbers_of_actions_are_in_every_prompt(task, show):
 
 @pytest.mark.parametrize("task", ["Anymal", "AnymalTerrain", "SpotTerrain"])
 def test_action_scale_is_that_of_the_config(task):
-    text = system(task, ["compute_reward"], show=False, overrides=["task.env.control.actionScale=0.375"])
+    words = [*SMALL.get(task, []), "task.env.control.actionScale=0.375"]
+    text = system(task, ["compute_reward"], show=False, overrides=words)
     line = "joint position target = default_dof_pos + actionScale * action; actionScale 0.375."
     assert f"- What an action does without action function: {line}\n" in text
-    made = make_task(
-        get_spec(task), compose_config(task, ["task.env.control.actionScale=0.375"]).task, 2, "mujoco_cpu", "cpu"
-    )
+    made = make_task(get_spec(task), compose_config(task, words).task, 2, "mujoco_cpu", "cpu")
     state = {"default_dof_pos": torch.full((2, 12), 0.25)}
     assert (made.default_dof_target(torch.ones(2, 12), state) == 0.25 + 0.375).all()
 

@@ -52,8 +52,8 @@ def test_task_passes_all_checks(name, sim, device, check):
 def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
     """In the training environment, with both baselines for two episodes; on slow physics with one for 40 steps."""
     quick = sim == "mujoco_cpu" or device != "cpu"
-    played = (400, BASELINE_FILES) if quick else (40, (UNSHAPED,))
-    words = [*overrides(name, sim), episode(name, 200)]
+    played = (200, BASELINE_FILES) if quick else (40, (UNSHAPED,))
+    words = [*overrides(name, sim), episode(name, 100)]
     assert list(TaskCheck(name, sim, device, words).random_actions(*played)) == []
 
 

@@ -66,6 +66,13 @@ def test_task_is_loaded_from_a_folder(folder, tmp_path):
     assert TaskContract.from_plain(json.loads(json.dumps(contract.to_plain()))) == contract
 
 
+def test_config_is_that_of_hydra(folder):
+    """A file with ``defaults`` is composed by Hydra; others are put in their place without it."""
+    cfg, file = compose_config("pendulum"), folder / "task.yaml"
+    file.write_text(f"defaults: [_self_]\n{file.read_text()}")
+    assert compose_config("pendulum") == cfg
+
+
 def test_train_yaml_of_the_task_overrides_the_default(folder):
     (folder / "train.yaml").write_text("params: {config: {horizon_length: 8}}\n", encoding="utf-8")
     params = compose_config("pendulum").train.params

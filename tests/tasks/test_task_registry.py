@@ -60,6 +60,8 @@ def test_state_table_marks_constants_and_per_environment_keys():
     assert "| `reset_dist` | constant | m | the cart's range is from minus to plus this |" in table
 
 
-def test_files_of_ppo_are_merged_as_hydra_merges_them():
-    for name in TASKS:
-        assert train_defaults(registry.find_spec(name)) == compose_config(name).train, name
+@pytest.mark.parametrize(
+    "name", [name if name == "Humanoid" else pytest.param(name, marks=pytest.mark.slow) for name in TASKS]
+)
+def test_files_of_ppo_are_merged_as_hydra_merges_them(name):
+    assert train_defaults(registry.find_spec(name)) == compose_config(name).train

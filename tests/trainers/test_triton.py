@@ -108,8 +108,10 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
 
 
 @pytest.mark.parametrize("separate, padded", [(False, True), (True, False), *sizes([(False, False), (True, True)], [])])
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("seeds", [[3, 3, 3, 3], [5, 3, 5, 4]])
+@pytest.mark.parametrize(
+    "normalize, seeds",
+    [(False, [3, 3, 3, 3]), (True, [5, 3, 5, 4]), *sizes([(True, [3, 3, 3, 3]), (False, [5, 3, 5, 4])], [])],
+)
 @pytest.mark.parametrize("obs_dims, action_dims", [([5, 9, 3, 1], [2, 1, 4, 3]), *sizes([([48] * 4, [12] * 4)], [])])
 @pytest.mark.parametrize("precision", ["highest", ROUNDED])
 def test_acting(
