@@ -12,7 +12,7 @@ from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.base import BASELINE_FILES, SPARSE, Field
 from envcoder_bench.tasks.sim_task import SimTask
 
-_REQUIRED = ("name", "model", "dof_names", "body_names", "fitness_meaning", "fields")
+_REQUIRED = ("name", "model", "fitness_meaning", "fields")
 _TUPLES = ("dof_names", "body_names", "sensor_names", "site_names", "object_keys", "goal_keys", "kept_keys")
 _SUFFIXES = (".py", ".xml", ".yaml", ".yml")
 REDUCTIONS = ("mean", "sum")
