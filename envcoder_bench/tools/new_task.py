@@ -123,7 +123,9 @@ def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mappin
     # a joint's column in the actions with a zero at their end
     columns = [driven.index(j) if j in driven else len(driven) for j in range(len(robot.dof_names))]
     axes = {"joints": robot.dof_names, "bodies": robot.body_names, "sites": robot.sites.names}
-    numbered = [f"{kind}: {', '.join(f'{k} {one}' for k, one in enumerate(names))}" for kind, names in axes.items()]
+    numbered = [
+        f"{kind}: {', '.join(f'{k} {one}' for k, one in enumerate(names))}" for kind, names in axes.items() if names
+    ]
     return {
         "name": name,
         "source": model.name,

@@ -151,9 +151,9 @@ class TaskCheck(TaskProbe):
 
     def ground(self) -> Iterator[str]:
         """A robot that floats has something to stand on."""
-        if not self.foreign and self.spec.task_class.ground(self.cfg.task) is None:
-            if lacks_ground(self.spec.model_path):
-                yield f"{self.spec.model_path.name}: {NOTHING_TO_STAND_ON}"
+        plane = not self.foreign and self.spec.task_class.ground(self.cfg.task) is None
+        if plane and lacks_ground(self.spec.model_path):
+            yield f"{self.spec.model_path.name}: {NOTHING_TO_STAND_ON}"
 
     def fields(self) -> Iterator[str]:
         """Every key of the state and the constants is declared with its shape, and can be read by kernels."""
