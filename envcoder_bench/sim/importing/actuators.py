@@ -110,6 +110,9 @@ def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Driv
 def _add(spec: Any, joint: str, drive: Drive) -> None:
     """Add a drive to the specification."""
     actuator = spec.add_actuator(name=joint, target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+    # all that a default class of the file can set
+    actuator.gear = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    actuator.actlimited = mujoco.mjtLimited.mjLIMITED_FALSE
     actuator.gaintype, actuator.dyntype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtDyn.mjDYN_NONE
     actuator.gainprm[0] = drive.kp or 1.0
     actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE if drive.kp else mujoco.mjtBias.mjBIAS_NONE
