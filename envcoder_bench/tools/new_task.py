@@ -49,34 +49,15 @@ def new_task(
     Raises:
         UserError: the file cannot be read, has parts that are not supported, or the folder exists.
     """
-    if not model.is_file():
-        raise UserError(f"{model}: there is no such file")
     name = name or _name(model)
-    if not name.isidentifier():
-        raise UserError(f"--name {name}: it must be letters, digits and _, such as Pendulum")
-    if name in task_names():
-        raise UserError(f"--name {name}: there is a task of this name; choose another one")
     folder = output or Path(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
-    if folder.exists():
-        raise UserError(f"{folder}: it exists already; give another folder with --output")
+    _check_names(model, name, folder)
     try:
         file = _converted(model, floating, ground)
-        substeps = max(1, round(CONTROL_STEP / file.timestep))
-        with tempfile.TemporaryDirectory() as scratch:
-            _write_model(Path(scratch), file)
-            try:
-                robot = load_robot(Path(scratch) / MODEL, substeps * file.timestep, substeps)
-            except ValueError as error:
-                raise ValueError(str(error).removeprefix(f"{Path(scratch) / MODEL}: ")) from None
+        robot = _loaded(file)
     except (ValueError, NotImplementedError) as error:
         text = " ".join(str(error).split())
         raise UserError(text if text.startswith(str(model)) else f"{model}: {text}") from error
-    if not len(robot.actuated):
-        joints = ", ".join(robot.dof_names) or "none"
-        raise UserError(
-            f"{model}: no hinge or slide of the robot has an actuator: add <actuator><motor joint=... "
-            f'forcerange="-1 1"/></actuator>, in URDF <limit effort=.../>; its joints are {joints}'
-        )
     loader = PackageLoader("envcoder_bench.tools", "new_task_files")
     templates = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True)
     templates.filters["listed"] = _listed
@@ -87,6 +68,34 @@ def new_task(
     for part, text in texts.items():
         (folder / part).write_text(text, encoding="utf-8")
     return NewTask(folder, name, [robot.dof_names[j] for j in robot.actuated], file.changes)
+
+
+def _check_names(model: Path, name: str, folder: Path) -> None:
+    if not model.is_file():
+        raise UserError(f"{model}: there is no such file")
+    if not name.isidentifier():
+        raise UserError(f"--name {name}: it must be letters, digits and _, such as Pendulum")
+    if name in task_names():
+        raise UserError(f"--name {name}: there is a task of this name; choose another one")
+    if folder.exists():
+        raise UserError(f"{folder}: it exists already; give another folder with --output")
+
+
+def _loaded(file: RobotFile) -> RobotModel:
+    """Load a converted model. Raises ValueError if it is not as ``load_robot`` requires, or nothing drives it."""
+    substeps = max(1, round(CONTROL_STEP / file.timestep))
+    with tempfile.TemporaryDirectory() as scratch:
+        _write_model(Path(scratch), file)
+        try:
+            robot = load_robot(Path(scratch) / MODEL, substeps * file.timestep, substeps)
+        except ValueError as error:
+            raise ValueError(str(error).removeprefix(f"{Path(scratch) / MODEL}: ")) from None
+    if not len(robot.actuated):
+        raise ValueError(
+            'no hinge or slide of the robot has an actuator: add <actuator><motor joint=... forcerange="-1 1"/>'
+            f"</actuator>, in URDF <limit effort=.../>; its joints are {', '.join(robot.dof_names) or 'none'}"
+        )
+    return robot
 
 
 def _name(model: Path) -> str:

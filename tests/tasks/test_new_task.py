@@ -17,7 +17,7 @@ from envcoder_bench.tasks import check_task, outside, registry
 from envcoder_bench.tools.new_task import new_task
 from envcoder_bench.tools.task_check import TaskFaults
 
-# defaults of actuators, nameless parts, a position drive with a gear, a motor with a ctrlrange, a tendon, a keyframe, RK4, an object, a sensor
+# defaults of actuators, nameless parts, drives with gears and a ctrlrange, a tendon, a keyframe, RK4, an object
 ARM = """
 <mujoco model="arm">
   <option integrator="RK4" timestep="0.005"/>
@@ -160,6 +160,8 @@ def test_urdf_has_drives_of_its_efforts_and_floats_if_asked():
     robot = load_robot(task.folder / "model.xml", 0.02, 10)
     assert robot.effort_limits.tolist() == [4.0] and not robot.floating
     assert np.ravel(robot.mj_model.dof_damping)[0] == 0.5
+    limitless = new_task(write("free.urdf", URDF.replace('effort="4" ', "")))
+    assert limitless.changes == ["joint hinge: it states no effort; its forcerange is now 10"]
     new_task(Path("swing.urdf"), "Flyer", floating=True, ground=True)
     assert load_robot("flyer/model.xml", 0.02, 10).floating
 

@@ -16,6 +16,8 @@ _OF_TENDON, _WRAPS_JOINT = int(mujoco.mjtTrn.mjTRN_TENDON), int(mujoco.mjtWrap.m
 _FIXED_GAIN, _AFFINE_GAIN = int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtGain.mjGAIN_AFFINE)
 _NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
 
+MOST_EFFORT, NO_EFFORT = 1e6, 10.0  # N m or N: the most that a file can mean, and the limit where it means none
+
 
 @dataclass(frozen=True)
 class Drive:
@@ -52,7 +54,12 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
                 continue
             drives[joint], change = _drive(model, a, joint, gear)
             changes += [f"actuator {name}: {change}"] * bool(change and model.actuator_trntype[a] != _OF_TENDON)
-    drives.update({joint: Drive(-effort, effort) for joint, effort in efforts.items() if effort > 0})
+    for joint, effort in efforts.items():
+        if effort > MOST_EFFORT:  # as readers of URDF fill in
+            changes.append(f"joint {joint}: it states no effort; its forcerange is now {NO_EFFORT:g}")
+        if effort > 0:
+            limit = effort if effort <= MOST_EFFORT else NO_EFFORT
+            drives[joint] = Drive(-limit, limit)
     for actuator in list(spec.actuators):
         spec.delete(actuator)
     for j in range(model.njnt):
