@@ -33,7 +33,7 @@ class Field:
         source: source of the key's tensor. ``"sim.dof_pos"``: a tensor of the simulator. ``"cfg.env.maxEffort"``: a
             constant, the number or list of numbers of the task's YAML. A number or a tuple of numbers: these, in every
             environment. A function: its result for the task, whose earlier keys are in ``task.state``. None: a tensor
-            of the environment, or one of ``object_keys``.
+            of the environment, one of ``object_keys``, or one of ``goal_keys``, which begins with zeros.
     """
 
     shape: tuple[int, ...] | None

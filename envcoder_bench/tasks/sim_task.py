@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,6 +57,14 @@ MAX_EPISODE_LENGTH = Field(
 DT = Field(None, "s", "one control step", lambda task: torch.tensor(task.dt))
 
 
+class ModelFaults(ValueError):
+    """A task's model or fields are not as its class says; ``findings`` has one line for each violation."""
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        super().__init__("; ".join(findings))
+        self.findings = list(findings)
+
+
 def actions(width: int) -> Field:
     """The field of the last action; ``width`` is the human baseline's."""
     return Field((width,), "-", "last action, clipped; as wide as the candidate's; 0 where an episode begins")
@@ -70,7 +78,7 @@ class SimTask(Task):
     Attributes:
         model: file name of the MuJoCo model in the task's folder.
         dof_names, body_names, sensor_names, site_names: the names that the model must have, in this order, which is
-            that of the tensors' axes.
+            that of the tensors' axes. Empty ones, as by default, become those of the model.
         object_keys: keys of ``state`` for the model's objects, in their order.
         kept_keys: keys of ``state`` that the task updates from step to step, and that checkpoints must include.
         config_keys: keys of the task's YAML that have an effect, in addition to COMMON_KEYS and sources of ``fields``;
@@ -82,8 +90,8 @@ class SimTask(Task):
     """
 
     model: str
-    dof_names: tuple[str, ...]
-    body_names: tuple[str, ...]
+    dof_names: tuple[str, ...] = ()
+    body_names: tuple[str, ...] = ()
     sensor_names: tuple[str, ...] = ()
     site_names: tuple[str, ...] = ()
     goal_keys: tuple[str, ...] = ()
@@ -95,15 +103,17 @@ class SimTask(Task):
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         # the model has the joints, bodies and objects that the task expects
+        faults: list[str] = []
         for kind in ("dof_names", "body_names", "sensor_names", "site_names"):
             want, got = list(getattr(self, kind)), list(getattr(sim, kind))
-            if want != got:
-                raise ValueError(f"{self.model}: {self.name} needs the {kind} {want} in this order, not {got}")
+            if want and want != got:
+                faults.append(f"{self.model}: {self.name} needs the {kind} {want} in this order, not {got}")
+            setattr(self, kind, tuple(got))
         check_only(cfg, self.only)
         if len(sim.object_names) != len(self.object_keys):
             names = f"{len(self.object_keys)} free objects, for {list(self.object_keys)}"
             hint = "; the free joint of the first body is the robot's base, so list the robot first" * sim.floating
-            raise ValueError(f"{self.model}: {self.name} needs {names}, not {sim.object_names}{hint}")
+            faults.append(f"{self.model}: {self.name} needs {names}, not {sim.object_names}{hint}")
         self.cfg, self.sim = cfg, sim
         self.num_envs, self.num_dofs, self.device, self.dt = sim.num_envs, sim.num_dofs, sim.device, sim.dt
         self.substeps = control_timing(cfg)[1]
@@ -113,12 +123,20 @@ class SimTask(Task):
         self.unstable = sim.unstable
         self.contact_overflows, self.engine_warnings = sim.contact_overflows, sim.engine_warnings
         # the state and the constants, in the order of the fields: a source may read earlier keys
-        self.state: dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
+        objects = self.object_keys[: len(sim.object_names)]
+        self.state: dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(objects)}
         self.constants: dict[str, Tensor] = {}
         for key, field in self.fields.items():
-            if field.source is not None:
+            if field.source is None and key in self.goal_keys and field.shape is not None:
+                self.state[key] = torch.zeros(self.num_envs, *field.shape, device=self.device)
+            elif field.source is not None:
                 tensors = self.constants if field.shape is None else self.state
-                tensors[key] = self._tensor(key, field)
+                try:
+                    tensors[key] = self._tensor(key, field)
+                except ValueError as error:
+                    faults.append(str(error))
+        if faults:
+            raise ModelFaults(faults)
         self.default_state: dict[str, Tensor] = {}
 
     @classmethod

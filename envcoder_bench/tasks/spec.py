@@ -4,7 +4,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.base import BASELINE_FILES, SPARSE, Field
 from envcoder_bench.tasks.sim_task import SimTask
 
-_REQUIRED = ("name", "model", "dof_names", "body_names", "fitness_meaning", "fields")
+_REQUIRED = ("name", "model", "fitness_meaning", "fields")
 _TUPLES = ("dof_names", "body_names", "sensor_names", "site_names", "object_keys", "goal_keys", "kept_keys")
 _SUFFIXES = (".py", ".xml", ".yaml", ".yml")
 REDUCTIONS = ("mean", "sum")
@@ -140,41 +140,51 @@ def check_class(task_class: object, where: str) -> None:
         shown = getattr(task_class, "__name__", repr(task_class))
         raise ValueError(f"{where}: {shown} is not a task: derive it from envcoder_bench.tasks.SimTask")
     title = f"{where}: the class {task_class.__name__}"
+    faults = list(_class_faults(task_class, title))
+    if faults:
+        raise ValueError("; ".join(faults))
+
+
+def _class_faults(task_class: type[SimTask], title: str) -> Iterator[str]:
+    """Yield what is missing or invalid in a class."""
     missing = [name for name in _REQUIRED if not hasattr(task_class, name)]
     if missing:
-        raise ValueError(f"{title} lacks {', '.join(missing)}: see docs/add_a_task.md")
+        yield f"{title} lacks {', '.join(missing)}: see docs/add_a_task.md"
+        return
     abstract = sorted(getattr(task_class, "__abstractmethods__", ()))
     if abstract:
-        raise ValueError(f"{title} does not define {', '.join(abstract)}")
+        yield f"{title} does not define {', '.join(abstract)}"
     if not (isinstance(task_class.name, str) and task_class.name.isidentifier()):
-        raise ValueError(f"{title}: its name must be letters, digits and _, such as Pendulum, not {task_class.name!r}")
+        yield f"{title}: its name must be letters, digits and _, such as Pendulum, not {task_class.name!r}"
     for name in _TUPLES:
         value = getattr(task_class, name)
         if isinstance(value, str) or not all(isinstance(one, str) for one in value):
-            raise ValueError(f'{title}: {name} must be a tuple of names, such as ("hinge",), not {value!r}')
+            yield f'{title}: {name} must be a tuple of names, such as ("hinge",), not {value!r}'
     if task_class.fitness_reduction not in REDUCTIONS:
-        raise ValueError(f"{title}: fitness_reduction is {task_class.fitness_reduction!r}; it must be 'mean' or 'sum'")
+        yield f"{title}: fitness_reduction is {task_class.fitness_reduction!r}; it must be 'mean' or 'sum'"
     bounds = task_class.fitness_bounds
     try:
         low, high = map(float, bounds)
     except (TypeError, ValueError):
-        raise ValueError(f"{title}: fitness_bounds must be two numbers, such as (0.0, 1.0), not {bounds!r}") from None
+        low, high = 0.0, 1.0
+        yield f"{title}: fitness_bounds must be two numbers, such as (0.0, 1.0), not {bounds!r}"
     if not low < high:
-        raise ValueError(f"{title}: fitness_bounds is ({low}, {high}): the first number must be the smaller one")
+        yield f"{title}: fitness_bounds is ({low}, {high}): the first number must be the smaller one"
     fields = task_class.fields
     if not hasattr(fields, "items") or not all(isinstance(field, Field) for field in fields.values()):
-        raise ValueError(f"{title}: fields must be a dict of envcoder_bench.tasks.Field by key")
+        yield f"{title}: fields must be a dict of envcoder_bench.tasks.Field by key"
+        return
     for name in ("object_keys", "goal_keys", "kept_keys"):
         for key in getattr(task_class, name):
             if key not in fields:
                 hint = near_matches(key, fields)
-                raise ValueError(f"{title}: {name} has '{key}', which fields does not declare{hint}")
+                yield f"{title}: {name} has '{key}', which fields does not declare{hint}"
     for key in RESERVED:
         if key in fields:
-            raise ValueError(f"{title}: fields declares '{key}', which candidates' arguments have another meaning for")
+            yield f"{title}: fields declares '{key}', which candidates' arguments have another meaning for"
     for key in ("dof_pos", "actions", "progress_buf"):
         if key not in fields:
-            raise ValueError(f"{title}: fields must declare '{key}'")
+            yield f"{title}: fields must declare '{key}'"
 
 
 def check_files(spec: TaskSpec) -> None:

@@ -24,6 +24,7 @@ from envcoder_bench.shaping.kinds import TORQUE
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.sim.importing.robot_file import NOTHING_TO_STAND_ON, lacks_ground
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
 from envcoder_bench.tasks.registry import make_task
@@ -147,6 +148,12 @@ class TaskCheck(TaskProbe):
 
     Arguments and errors as of ``TaskProbe``.
     """
+
+    def ground(self) -> Iterator[str]:
+        """A robot that floats has something to stand on."""
+        plane = not self.foreign and self.spec.task_class.ground(self.cfg.task) is None
+        if plane and lacks_ground(self.spec.model_path):
+            yield f"{self.spec.model_path.name}: {NOTHING_TO_STAND_ON}"
 
     def fields(self) -> Iterator[str]:
         """Every key of the state and the constants is declared with its shape, and can be read by kernels."""
@@ -341,8 +348,8 @@ class TaskCheck(TaskProbe):
         try:
             self.make(2)
         except ERRORS as error:  # every check would find it
-            return [_shown(error)]
-        faults: list[str] = []
+            return [*getattr(error, "findings", [_shown(error)]), *self.ground()]
+        faults: list[str] = list(self.ground())
         checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
         if self.foreign:  # what its code leaves of the past is its own, and some of it needs two environments
             kept = [check for check in checks if check not in (self.reset, self.paired)]

@@ -67,8 +67,20 @@ class View:
 
 
 def markers(recording: Recording, episode: Episode, step: int) -> list[Marker]:
-    """Return the markers of a step: commands of a walking robot, or the orientation that a cube is turned to."""
-    return _commands(recording, episode, step) + _orientation(episode, step)
+    """Return the markers of a step, by the names of goals.
+
+    ``commands``: velocity of a walking robot; ``goal_rot``: orientation that a cube is turned to, and without it
+    ``goal_pos``: a point, world frame.
+    """
+    return _commands(recording, episode, step) + (_orientation(episode, step) or _point(episode, step))
+
+
+def _point(episode: Episode, step: int) -> list[Marker]:
+    """Return a small cube at the goal's position."""
+    goal = episode.goals.get("goal_pos")
+    if goal is None or goal.shape[-1] != 3:
+        return []
+    return [Cube(goal[step].astype(np.float64), np.eye(3), 0.025, (*WANTED[:3], 0.6))]
 
 
 def _orientation(episode: Episode, step: int) -> list[Marker]:

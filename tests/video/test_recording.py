@@ -67,6 +67,13 @@ def test_cube_shows_the_goal_orientation():
     np.testing.assert_allclose(axes[3].vector / np.linalg.norm(axes[3].vector), [0, 1, 0], atol=1e-6)
 
 
+def test_cube_shows_the_goal_position():
+    point = np.tile(np.array([1, 2, 3], np.float32), (11, 1))
+    made = recording(goals={"goal_pos": point})
+    (cube,) = markers(made, made.episodes[0], 3)
+    np.testing.assert_allclose(cube.centre, [1, 2, 3])
+
+
 def test_frames_are_in_real_time():
     for fps, seconds, last, count in ((50, None, 100, 101), (25, None, 100, 51), (10, 1.0, 50, 11)):
         steps = frame_steps(recording(100, full=100), fps, seconds)

@@ -9,6 +9,7 @@ VERBS = {
     "compare": "compare several runs of a task, paired by seed, as tables and a page",
     "export": "write a trained policy as ONNX or TorchScript, with a description of its inputs and outputs",
     "list": "list the runs in a folder, with task, date, best candidate and status",
+    "new-task": "write the folder of a task from the model of a robot, MJCF or URDF",
     "play": "replay trained policies side by side, as a video or in MuJoCo's viewer",
     "report": "write the page of a run again, report.html, with videos of its best policies",
 }

@@ -10,10 +10,7 @@ examples:
   # the class of a module, with a number of its YAML replaced
   COMMAND my_robots.pendulum:Pendulum task.env.torque=2
 
-What is checked: the state matches its fields; fitness is finite and depends only on the state; equal starts give
-equal rollouts; a reset forgets the past; a restored task continues bitwise; an environment depends neither on its index
-nor on the number of environments; both baselines load; 1,000 steps of random actions are finite. See
-docs/add_a_task.md.
+What is checked: docs/add_a_task.md.
 
 exit codes: 0 the task passes; 1 it violates the contract, one line for each violation; 2 bad input.
 """

@@ -1,0 +1,1 @@
+"""Robots of other projects as models that this package's simulators run."""

@@ -1,0 +1,168 @@
+"""Any robot's model as a file that ``load_robot`` accepts, and the state in which its episodes begin."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from envcoder_bench.sim.importing.actuators import replace_actuators
+from envcoder_bench.sim.mujoco_plain import check_copy, self_contained
+
+NOTHING_TO_STAND_ON = (
+    'the robot floats, and nothing in the model can carry it: add <geom type="plane" size="0 0 1"/> to the worldbody, '
+    "or give the file of its scene"
+)
+_FREE = mujoco.mjtJoint.mjJNT_FREE
+_NAMELESS = ("a body", "a joint", "a site")
+
+
+@dataclass(frozen=True)
+class RobotFile:
+    """A converted model.
+
+    Attributes:
+        xml, assets: its MJCF, and the contents of the files that it names, by their paths relative to it.
+        timestep: s, of the original.
+        qpos: MuJoCo's joint positions at the beginning of episodes: the keyframe ``home`` or the first one, else the
+            model's default; joints within their limits, a floating robot above the ground.
+        changes: what differs from the original, one line each.
+    """
+
+    xml: str
+    assets: dict[str, bytes]
+    timestep: float
+    qpos: np.ndarray
+    changes: list[str]
+
+
+def read_mjcf(path: Path) -> Any:
+    """Return the specification of an MJCF file. Raises ValueError if MuJoCo rejects it."""
+    return mujoco.MjSpec.from_file(str(path))
+
+
+def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mapping[str, float]) -> RobotFile:
+    """Return a model in the form that ``load_robot`` accepts.
+
+    Args:
+        spec: what ``read_mjcf`` or a reader of URDF returned for the file ``path``.
+        floating: give the first body a free joint, if it has none.
+        ground: add a plane, if the robot floats and nothing can carry it.
+        efforts: as ``replace_actuators``.
+
+    Raises:
+        ValueError: it cannot be converted; the message says why and what to do.
+    """
+    changes = _name_all(spec)
+    bodies = spec.bodies[1:]
+    if not bodies:
+        raise ValueError("the model has no body; give the robot at least one")
+    if floating and not any(joint.type == _FREE for joint in bodies[0].joints):
+        bodies[0].add_freejoint(name=f"{bodies[0].name}_free")
+    for joint in spec.joints:
+        if joint.type == mujoco.mjtJoint.mjJNT_BALL:
+            raise ValueError(f"joint {joint.name}: ball joints are not supported; replace it by three hinges")
+    model = spec.compile()
+    if model.nflex or model.nplugin:
+        raise ValueError("flexible bodies and plugins are not supported; remove them")
+    start = _keyframe(model)
+    changes += replace_actuators(spec, model, efforts)
+    for joint in spec.joints:
+        if joint.name in efforts and joint.armature == 0:
+            joint.armature = 0.01
+    for sensor in list(spec.sensors):
+        if sensor.type != mujoco.mjtSensor.mjSENS_CONTACT or sensor.objtype != mujoco.mjtObj.mjOBJ_BODY:
+            spec.delete(sensor)
+    for key in list(spec.keys):
+        spec.delete(key)
+    if spec.option.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+        spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        changes.append("the integrator RK4 is now implicitfast")
+    if lacks_ground(model):
+        if not ground:
+            raise ValueError(f"{NOTHING_TO_STAND_ON}; --ground adds the plane")
+        spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+        changes.append("a plane to stand on is new")
+    _rename_meshes(spec)
+    model = spec.compile()
+    xml, assets = self_contained(spec.to_xml(), spec, path)
+    check_copy(model, xml, assets)
+    return RobotFile(xml, assets, float(model.opt.timestep), _start(model, start), changes)
+
+
+def lacks_ground(model: mujoco.MjModel | Path) -> bool:
+    """Return whether a robot, or that of a file, floats, falls, and can touch nothing that does not move."""
+    if isinstance(model, Path):
+        try:
+            model = mujoco.MjModel.from_xml_path(str(model))
+        except ValueError:  # other checks report it
+            return False
+    floats = model.njnt > 0 and model.jnt_type[0] == int(_FREE) and model.jnt_bodyid[0] == 1
+    if not floats or not model.opt.gravity.any() or model.npair:
+        return False
+    fixed = model.body_weldid[model.geom_bodyid] == 0
+    mine, other = model.geom_contype, model.geom_conaffinity
+    touches = (mine[fixed, None] & other[None, ~fixed]) | (other[fixed, None] & mine[None, ~fixed])
+    return not touches.any()
+
+
+def _name_all(spec: Any) -> list[str]:
+    """Name bodies, joints and sites that have no name; return what changed."""
+    count: Counter[str] = Counter()
+    for k, body in enumerate(spec.bodies[1:], 1):
+        if not body.name:
+            body.name = f"body_{k}"
+            count["body"] += 1
+    for kind in ("joint", "site"):
+        elements = getattr(spec, f"{kind}s")
+        names = {element.name for element in elements}
+        for element in elements:
+            if not element.name:
+                base = f"{element.parent.name}_{kind}"
+                element.name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, 999))) if n not in names)
+                names.add(element.name)
+                count[kind] += 1
+    return [f"{number} nameless of kind {kind} got names" for kind, number in count.items()]
+
+
+def _rename_meshes(spec: Any) -> None:
+    """Name meshes by their files, where a reader named them by paths."""
+    for mesh in [mesh for mesh in spec.meshes if "/" in mesh.name]:
+        names = {other.name for other in spec.meshes}
+        stem = Path(mesh.file or mesh.name).stem
+        name = next(n for n in (stem, *(f"{stem}_{k}" for k in range(2, 999))) if n not in names)
+        for geom in spec.geoms:
+            if geom.meshname == mesh.name:
+                geom.meshname = name
+        mesh.name = name
+
+
+def _keyframe(model: mujoco.MjModel) -> np.ndarray:
+    if not model.nkey:
+        return model.qpos0.copy()
+    names = [model.key(k).name for k in range(model.nkey)]
+    return model.key_qpos[names.index("home") if "home" in names else 0].copy()
+
+
+def _start(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+    """Return a start with all joints within their limits and a floating robot above what it would penetrate."""
+    for j in range(model.njnt):
+        at, (low, high) = int(model.jnt_qposadr[j]), model.jnt_range[j]
+        if model.jnt_type[j] != int(_FREE) and model.jnt_limited[j] and not low <= qpos[at] <= high:
+            qpos[at] = (low + high) / 2
+    data = mujoco.MjData(model)
+    for _ in range(200):
+        data.qpos[:] = qpos
+        mujoco.mj_forward(model, data)
+        fixed = model.body_weldid[model.geom_bodyid[data.contact.geom]] == 0 if data.ncon else np.zeros((0, 2), bool)
+        deep = -data.contact.dist[fixed.any(axis=1)].min(initial=0.0)
+        if model.jnt_type[0] != int(_FREE) or model.jnt_bodyid[0] != 1 or deep < 1e-4:
+            break
+        qpos[2] += deep + 1e-3
+    return qpos

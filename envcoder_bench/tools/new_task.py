@@ -1,0 +1,167 @@
+"""Write the folder of a new task from a robot's model: a complete task with an example goal, to be edited."""
+
+import re
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.isaacgym.api.params import AssetOptions
+from envcoder_bench.isaacgym.assets import urdf_spec
+from envcoder_bench.sim.importing.robot_file import RobotFile, convert, read_mjcf
+from envcoder_bench.sim.mujoco_model import RobotModel, load_robot
+from envcoder_bench.tasks.registry import task_names
+
+CONTROL_STEP = 0.02  # s, about: a whole number of the model's time steps
+MODEL = "model.xml"
+FILES = ("task.py", "task.yaml", "human.py", "unshaped.py")
+WIDTH = 110  # of lines of numbers and names
+_GENERIC = ("scene", "robot", "model", "main")  # names of files that say nothing about the robot
+
+
+@dataclass(frozen=True)
+class NewTask:
+    """A task that was written: its folder, its name, the joints that it drives, and how its model was changed."""
+
+    folder: Path
+    name: str
+    driven: list[str]
+    changes: list[str]
+
+
+def new_task(
+    model: Path, name: str | None = None, output: Path | None = None, floating: bool = False, ground: bool = False
+) -> NewTask:
+    """Write a task's folder from an MJCF or URDF file.
+
+    Args:
+        model: the file.
+        name: of the task; None derives it from the file's name.
+        output: the folder, which must not exist; None for one of the task's name in the working folder.
+        floating, ground: as ``convert``.
+
+    Raises:
+        UserError: the file cannot be read, has parts that are not supported, or the folder exists.
+    """
+    name = name or _name(model)
+    folder = output or Path(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
+    _check_names(model, name, folder)
+    try:
+        file = _converted(model, floating, ground)
+        robot = _loaded(file)
+    except (ValueError, NotImplementedError) as error:
+        text = " ".join(str(error).split())
+        raise UserError(text if text.startswith(str(model)) else f"{model}: {text}") from error
+    loader = PackageLoader("envcoder_bench.tools", "new_task_files")
+    templates = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True)
+    templates.filters["listed"] = _listed
+    facts = _facts(name, model, file, robot)
+    texts = {part: templates.get_template(f"{part}.jinja").render(facts).rstrip() + "\n" for part in FILES}
+    folder.mkdir(parents=True)
+    _write_model(folder, file)
+    for part, text in texts.items():
+        (folder / part).write_text(text, encoding="utf-8")
+    return NewTask(folder, name, [robot.dof_names[j] for j in robot.actuated], file.changes)
+
+
+def _check_names(model: Path, name: str, folder: Path) -> None:
+    if not model.is_file():
+        raise UserError(f"{model}: there is no such file")
+    if not name.isidentifier():
+        raise UserError(f"--name {name}: it must be letters, digits and _, such as Pendulum")
+    if name in task_names():
+        raise UserError(f"--name {name}: there is a task of this name; choose another one")
+    if folder.exists():
+        raise UserError(f"{folder}: it exists already; give another folder with --output")
+
+
+def _loaded(file: RobotFile) -> RobotModel:
+    """Load a converted model. Raises ValueError if it is not as ``load_robot`` requires, or nothing drives it."""
+    substeps = max(1, round(CONTROL_STEP / file.timestep))
+    with tempfile.TemporaryDirectory() as scratch:
+        _write_model(Path(scratch), file)
+        try:
+            robot = load_robot(Path(scratch) / MODEL, substeps * file.timestep, substeps)
+        except ValueError as error:
+            raise ValueError(str(error).removeprefix(f"{Path(scratch) / MODEL}: ")) from None
+    if not len(robot.actuated):
+        raise ValueError(
+            'no hinge or slide of the robot has an actuator: add <actuator><motor joint=... forcerange="-1 1"/>'
+            f"</actuator>, in URDF <limit effort=.../>; its joints are {', '.join(robot.dof_names) or 'none'}"
+        )
+    return robot
+
+
+def _name(model: Path) -> str:
+    stem = model.parent.resolve().name if model.stem.lower() in _GENERIC else model.stem
+    words = re.split(r"[^A-Za-z0-9]+", stem)
+    name = "".join(word[:1].upper() + word[1:] for word in words) or "Robot"
+    name = name if name.isidentifier() else f"Robot{name}"
+    return f"My{name}" if name in task_names() else name
+
+
+def _converted(model: Path, floating: bool, ground: bool) -> RobotFile:
+    if model.suffix != ".urdf":
+        return convert(read_mjcf(model), model, floating, ground, {})
+    spec, joints = urdf_spec.load(model, model.parent, AssetOptions())
+    for joint in spec.joints:
+        joint.damping, joint.frictionloss = [joints[joint.name].damping, 0.0, 0.0], joints[joint.name].friction
+    efforts = {joint.name: joint.effort for joint in joints.values()}
+    return convert(spec, model, floating, ground, efforts)
+
+
+def _write_model(folder: Path, file: RobotFile) -> None:
+    (folder / MODEL).write_text(file.xml, encoding="utf-8")
+    for path, content in file.assets.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mapping[str, Any]:
+    """Return what the templates print."""
+    qpos, first = file.qpos, robot.first_qpos
+    pose = [*qpos[:3], *qpos[4:7], qpos[3]] if robot.floating else []
+    driven = robot.actuated.tolist()
+    all_driven = len(driven) == len(robot.dof_names)
+    # a joint's column in the actions with a zero at their end
+    columns = [driven.index(j) if j in driven else len(driven) for j in range(len(robot.dof_names))]
+    axes = {"joints": robot.dof_names, "bodies": robot.body_names, "sites": robot.sites.names}
+    numbered = [
+        f"{kind}: {', '.join(f'{k} {one}' for k, one in enumerate(names))}" for kind, names in axes.items() if names
+    ]
+    return {
+        "name": name,
+        "source": model.name,
+        "model": MODEL,
+        "dof_names": robot.dof_names,
+        "body_names": robot.body_names,
+        "site_names": robot.sites.names,
+        "axes": [line for text in numbered for line in textwrap.wrap(text, WIDTH - 2)],
+        "objects": [(re.sub(r"\W", "_", f"{body}_state"), body) for body in robot.object_names],
+        "sensors": robot.sensor_names,
+        "floating": robot.floating,
+        "driven": driven,
+        "columns": None if all_driven else columns,
+        "position": bool(np.all(robot.stiffness > 0)),
+        "default_dof_pos": _digits(qpos[first : first + len(robot.dof_names)]),
+        "default_root": [*_digits(pose), *[0.0] * 6],
+        "height": float(f"{qpos[2]:.4g}") if robot.floating else 0.0,
+        "timestep": robot.dt,
+        "substeps": robot.substeps,
+    }
+
+
+def _listed(values: list[Any]) -> str:
+    """Return a list as Python code, in several lines where it is long."""
+    lines = textwrap.wrap(f"{', '.join(map(str, values))},", WIDTH - 4)
+    return f"[{lines[0][:-1]}]" if len(lines) == 1 else "\n".join(["[", *(f"    {line}" for line in lines), "]"])
+
+
+def _digits(values: Any) -> list[float]:
+    return [round(float(x), 5) + 0.0 for x in values]
