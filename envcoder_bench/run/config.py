@@ -61,7 +61,7 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
     try:
         train = _count_minibatches(tree["train"])
     except ValueError as error:
-        raise UserError(in_own_file(spec, tree["train"], str(error))) from error
+        raise UserError(in_own_file(spec, tree["train"], str(error))) from None
     return RunConfig.checked({**tree, "train": train, "task_source": spec.source})
 
 
@@ -170,7 +170,7 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
                 OmegaConf.update(tree, key, override.value(), merge=True)
         return plain(OmegaConf.to_container(tree, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise UserError(f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}") from None
 
 
 def _near(key: str, known: Iterable[str]) -> str:
