@@ -1,6 +1,7 @@
 """The common parts of the command lines: the parser, flags for keys of cfg/, and key=value overrides."""
 
 import argparse
+import difflib
 import logging
 import sys
 import warnings
@@ -21,6 +22,7 @@ from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.registry import task_names
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -67,9 +69,19 @@ class Parser(PlainParser):
         rest, overrides = split_overrides(self, words)
         args = self.parse_args(rest)
         for word in args.overrides:
-            raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
+            hint = _flag_for(word) if hasattr(args, "task") else ""
+            raise UserError(f"'{word}' is neither a flag nor key=value{hint}; see --help")
         args.overrides = overrides
         return args
+
+
+def _flag_for(word: str) -> str:
+    """Return a hint at the flag whose value was given without it: a task's name, or a candidate file."""
+    tasks = {name.lower(): name for name in task_names()}
+    near = difflib.get_close_matches(word.lower(), tasks, n=1, cutoff=0.8)
+    if near:
+        return f" (did you mean --task {tasks[near[0]]}?)"
+    return f" (did you mean --candidates {word}?)" if word.endswith(".py") or Path(word).exists() else ""
 
 
 def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) -> int:

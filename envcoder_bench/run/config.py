@@ -155,7 +155,7 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
     tree = copy.deepcopy(_composed_files(spec))
-    known = dict.fromkeys(dotted_keys(OmegaConf.to_container(tree, resolve=False)))
+    known = dict.fromkeys(dotted_keys(plain(OmegaConf.to_container(tree, resolve=False))))
     known.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
     used = used_keys(spec.task_class)
     try:
@@ -176,7 +176,8 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
 def _near(key: str, known: Iterable[str]) -> str:
     """Return a hint at the key that was meant, of which the last part alone may have been given."""
     same = [name for name in known if name.endswith(f".{key}")]
-    return f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    return hint or " (keys are such as learning_iterations=100 or train.params.config.gamma=0.99)"
 
 
 def _files(spec: TaskSpec) -> str:

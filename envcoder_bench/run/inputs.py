@@ -116,9 +116,9 @@ def _checked(sources: Mapping[str, Source]) -> dict[str, str]:
         raise UserError("no candidates found: candidates={} names none")
     texts: dict[str, str] = {}
     for name, source in sources.items():
-        functions = [source] if callable(source) else source
-        listed = isinstance(functions, (list, tuple)) and len(functions) > 0 and all(map(callable, functions))
-        if not isinstance(name, str) or not (listed or isinstance(source, str)):
+        functions = [source] if callable(source) else [] if isinstance(source, str) else [*_sequence(source)]
+        usable = isinstance(source, str) or (functions and all(map(callable, functions)))
+        if not isinstance(name, str) or not usable:
             got = f"{{{type(name).__name__}: {type(source).__name__}}}"
             raise UserError(
                 "candidates by name are texts, {'name': 'def compute_reward(...): ...'}, or functions,"
@@ -131,6 +131,10 @@ def _checked(sources: Mapping[str, Source]) -> dict[str, str]:
         except ValueError as error:
             raise UserError(f"candidate {name}: {error}") from None
     return texts
+
+
+def _sequence(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _candidates_root() -> Path:

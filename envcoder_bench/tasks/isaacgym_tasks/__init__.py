@@ -20,9 +20,9 @@ def is_isaac_address(task: str) -> bool:
     return task.startswith(PREFIXES) or FILE.fullmatch(task) is not None
 
 
-def with_task_config(task: str | None, config: str | None) -> tuple[str | None, str | None]:
+def with_task_config(task: str, config: str | None) -> tuple[str, str | None]:
     """Return a task's address and ``--task_config``, which the address of a Python file without a YAML takes up."""
-    match = FILE.fullmatch(task or "")
+    match = FILE.fullmatch(task)
     if match and not match["config"] and config is not None:
         return f"{task}{CONFIG_MARK}{config}", None
     return task, config
