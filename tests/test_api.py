@@ -174,6 +174,22 @@ def closure(scale):
     return compute_reward
 
 
+CHATTY = """
+def compute_reward(pole_angle):
+    print("looking at", pole_angle.shape)
+    return float(pole_angle.mean()) + torch.cos(pole_angle)
+"""
+
+
+@pytest.mark.slow
+def test_prints_of_a_candidate_are_shown_to_a_limit_and_logged(tmp_path, capfd):
+    result = evaluate("Cartpole", {"chatty": CHATTY}, output_dir=tmp_path / "run", **QUICK)
+    assert result.complete and "keeps values between calls" not in (text := (tmp_path / "run" / "run.log").read_text())
+    shown = capfd.readouterr().out.splitlines()
+    assert len(shown) == 21 and shown[-1] == "chatty prints more, which is in run.log"
+    assert text.count("chatty prints: looking at torch.Size") > 20
+
+
 # notebooks
 
 

@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 RETRIES = 6  # of a request, by the SDK: after 0.5, 1, 2, 4, 8 and 8 s, or what the server asks for
 TIMEOUTS = 3  # tries of a request that times out, which takes minutes and may be billed
 MAX_BYTES = 64 << 20  # of one response: about a hundred times what models write
+EXCERPT = 100  # characters of a reply that cannot be read
 HIDDEN = "[hidden]"
 MIN_SECRET = 8  # shorter ones are mostly placeholders, and may be words of a model's code, such as "pass"
 
@@ -111,7 +112,7 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
         hide: removes secrets from what the server says.
     """
     http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
-    inner = new_transport(http)
+    inner, told = new_transport(http), set[str]()
 
     class Transport(http.BaseTransport):
         def handle_request(self, request: Any) -> Any:
@@ -121,7 +122,10 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
             except http.TimeoutException:
                 response = self._failure(504, f"no reply within {timeout:g} s (--reply_timeout)", tries < TIMEOUTS)
             except http.TransportError as error:
-                notify(f"no connection to {who}: {hide(str(error))}")
+                text = f"no connection to {who}: {hide(str(error))}{_remedy(error)}"
+                if text not in told:  # requests of a round fail together, and each is sent again
+                    told.add(text)
+                    notify(text)
                 raise
             if response.status_code in (408, 409, 429) or response.status_code >= 500:
                 notify(f"{who}: {response.status_code}: {_reason(response.text, hide)}")
@@ -145,7 +149,7 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
             )
             text = whole.read().decode("utf-8", "replace")
             if whole.status_code == 200 and not _is_page(whole, text) and not _is_json(text):
-                return self._failure(502, f"the reply cannot be read: {hide(one_line(text)) or 'it is empty'}", True)
+                return self._failure(502, f"the reply cannot be read: {_excerpt(hide(text))}", True)
             return whole
 
         def _failure(self, status: int, message: str, again: bool) -> Any:
@@ -153,6 +157,15 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
             return http.Response(status, headers=headers, json={"error": {"message": message}})
 
     return sdk.DefaultHttpxClient(timeout=http.Timeout(timeout, connect=10.0), transport=Transport())
+
+
+def _excerpt(text: str) -> str:
+    """Describe a reply that is not JSON by its beginning."""
+    return f"it is not JSON, and begins: {one_line(text, EXCERPT)}" if text.strip() else "it is empty"
+
+
+def _remedy(error: BaseException) -> str:
+    return "; is the server running?" if "refused" in str(error) else ""
 
 
 def _is_page(response: Any, text: str) -> bool:
@@ -233,7 +246,8 @@ class Model:
         except sdk.APIStatusError as error:
             raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who, hide) from error
         except sdk.APIConnectionError as error:
-            raise ProviderError(f"no connection to {who}: {hide(str(error.__cause__ or error))}") from error
+            cause = error.__cause__ or error
+            raise ProviderError(f"no connection to {who}: {hide(str(cause))}{_remedy(cause)}") from error
         except (sdk.APIError, ValueError) as error:  # ValueError: not JSON, but a page; others were sent again
             raise _is_a_web_page(who, hide(str(getattr(error, "doc", "") or error))) from error
         if isinstance(response, str) and _web_page(response):  # SDKs return other content types unchanged
