@@ -235,6 +235,9 @@ def flag_words(args: argparse.Namespace, more: Sequence[str] = ()) -> list[str]:
 
     values = {name: getattr(args, name) for name in (*COMMON, *more)}
     given = {name: value for name, value in values.items() if value is not None and value is not False}
+    single = next((f"--{name}" for name in ("device", "gpu_id") if name in given), "")
+    if single and {"devices", "ray"} & given.keys():
+        raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
     kinds = None if args.shaper_types is None else shaper_types(args.shaper_types)
     return override_words(args.task, args.overrides, kinds, given)
 

@@ -172,9 +172,6 @@ def _flag_words(task: str, flags: dict[str, Any]) -> list[str]:
     files = flags.pop("task_config", None), flags.pop("train_config", None)
     if gpu is not None and flags.get("device") not in (None, "auto"):
         raise UserError("--gpu_id and --device both choose the device: give one of them")
-    single = "--device" if flags.get("device") is not None else "--gpu_id" if gpu is not None else ""
-    if single and (flags.get("devices") is not None or flags.get("ray") is not None):
-        raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
     if gpu is not None:
         flags["device"] = f"cuda:{gpu}"
     if without:
