@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from envcoder_bench.adapters.make import make_env
-    from envcoder_bench.core.errors import UserError
-    from envcoder_bench.run.evaluate import evaluate, resume
-    from envcoder_bench.run.extend import extend
+    from envcoder_bench.api import check, describe, evaluate, extend, resume
+    from envcoder_bench.core.errors import Stopped, UserError
     from envcoder_bench.run.folder.policies import load_policy
     from envcoder_bench.run.hooks import Reporter, StopRequest
     from envcoder_bench.run.result import RunResult
 
 __version__ = "0.2.0"
 __all__ = [
-    "Reporter", "RunResult", "StopRequest", "UserError", "evaluate", "extend", "load_policy", "make_env", "resume",
+    "Reporter", "RunResult", "StopRequest", "Stopped", "UserError", "check", "describe", "evaluate", "extend",
+    "load_policy", "make_env", "resume",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -31,12 +31,15 @@ _WHERE = {
     "Reporter": "run.hooks",
     "RunResult": "run.result",
     "StopRequest": "run.hooks",
+    "Stopped": "core.errors",
     "UserError": "core.errors",
-    "evaluate": "run.evaluate",
-    "extend": "run.extend",
+    "check": "api",
+    "describe": "api",
+    "evaluate": "api",
+    "extend": "api",
     "load_policy": "run.folder.policies",
     "make_env": "adapters.make",
-    "resume": "run.evaluate",
+    "resume": "api",
 }
 
 

@@ -121,6 +121,12 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole --candidates {folder} --no_baselines --candidate_idx 0 --num_envs 0", "at least 1, got 0"),
         ("--task Cartpole --train_config {empty}/x.yaml", "x.yaml cannot be read: No such file"),
         ("--train_config x.yaml", "no task: give --task NAME"),
+        ("Cartpole", "'Cartpole' is neither a flag nor key=value (did you mean --task Cartpole?)"),
+        ("--task Cartpole --baseline human mine.py", "nor key=value (did you mean --candidates mine.py?)"),
+        (
+            "--task Cartpole foo.bar=1",
+            "unknown key 'foo.bar' (keys are such as learning_iterations=100 or train.params",
+        ),
         ("--task Cartpole task.name=Anymal", "choose the task with --task"),
         ("--task Cartpole --num_envs -6", "--num_envs must be at least 1, got -6"),
         ("--task Cartpole --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),

@@ -46,7 +46,7 @@ def make_env(
     if api == "elegantrl":
         from envcoder_bench.adapters.elegantrl import IsaacVecEnv
 
-        words = override_words(overrides, None, settings)
+        words = override_words(task, overrides, None, settings)
         arguments = {"candidate": candidate, "seed": seed, "evaluation": evaluation, "shaper_types": shaper_types}
         return IsaacVecEnv.of(env, {"env_name": task, **arguments, "overrides": words})
     if api == "rl_games":

@@ -103,7 +103,7 @@ def make_single(
     sizes = {"num_envs_per_candidate": num_envs, "seed": seed, "seeds": 1}
     for key in sorted({*sizes, "devices", "ray", "isolate"} & settings.keys()):
         raise UserError(f"{key} is not a setting of make_env: it makes one group of environments on one device")
-    spec = resolve(task, override_words(overrides, shaper_types, {**settings, **sizes}), ranks=False)
+    spec = resolve(task, override_words(task, overrides, shaper_types, {**settings, **sizes}), ranks=False)
     source = _source(spec.task, candidate)
     group = prepare_one(spec, source, seed)
     with ALONE, user_input():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import shlex
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envcoder_bench.cli.command_line import as_words
@@ -44,20 +44,22 @@ def conclude(result: RunResult, videos: int | None) -> int:
     return code
 
 
-def terrain_words(args: argparse.Namespace) -> list[str]:
+def terrain_words(
+    task: str, terrains: Sequence[str], episodes: int | None, seconds: float | None, device: str | None
+) -> list[str]:
     """Check ``--terrains`` before the run; return the words of eval-policies without the policies and the folder."""
     from envcoder_bench.grid.robots import ROBOTS
     from envcoder_bench.grid.settings import compose_settings
     from envcoder_bench.grid.terrains import find_arenas
 
-    robot = next((own.name for own in ROBOTS.values() if args.task in own.tasks), None)
+    robot = next((own.name for own in ROBOTS.values() if task in own.tasks), None)
     if robot is None:
         tasks = ", ".join(task for own in ROBOTS.values() for task in own.tasks)
-        raise UserError(f"--terrains is for the tasks {tasks}, not {args.task}")
-    flags = {"episodes": args.terrain_episodes, "seconds": args.terrain_seconds}
-    find_arenas(args.terrains, compose_settings(as_words(flags)))
-    words = ["--robot", robot, "--terrains", *args.terrains]
-    words += [] if args.device is None else ["--device", args.device]
+        raise UserError(f"--terrains is for the tasks {tasks}, not {task}")
+    flags = {"episodes": episodes, "seconds": seconds}
+    find_arenas([*terrains], compose_settings(as_words(flags)))
+    words = ["--robot", robot, "--terrains", *terrains]
+    words += [] if device is None else ["--device", device]
     return words + [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
 
 
@@ -66,10 +68,19 @@ def conclude_with_terrains(words: list[str], result: RunResult, videos: int | No
 
     If it is not, the command for later is printed, because a resumed run does not evaluate on terrains.
     """
+    if not result.complete:
+        later = shlex.join(_terrain_run(words, result))
+        print(f"terrains, when the run is complete: eval-policies {later}", file=sys.stderr)
+    code = conclude(result, videos)
+    return code if code or not result.complete else run_on_terrains(words, result)
+
+
+def run_on_terrains(words: list[str], result: RunResult) -> int:
+    """Run eval-policies with a run's candidates; ``words`` are those of ``terrain_words``."""
     from envcoder_bench.cli import eval_policies
 
-    words = ["--policies", str(result.folder), *words, "--output_dir", str(result.folder / "terrains")]
-    if not result.complete:
-        print(f"terrains, when the run is complete: eval-policies {shlex.join(words)}", file=sys.stderr)
-    code = conclude(result, videos)
-    return code if code or not result.complete else eval_policies.run(words)
+    return eval_policies.run(_terrain_run(words, result))
+
+
+def _terrain_run(words: list[str], result: RunResult) -> list[str]:
+    return ["--policies", str(result.folder), *words, "--output_dir", str(result.folder / "terrains")]

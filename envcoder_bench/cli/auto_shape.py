@@ -21,15 +21,15 @@ from envcoder_bench.cli.command_line import (
     add_wandb,
     add_where,
     as_words,
-    common_overrides,
+    flag_words,
     given_flags,
     shown_messages,
-    take_config,
 )
 from envcoder_bench.cli.stdio import best_effort_output
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.isaacgym_tasks import with_task_config
 from envcoder_bench.tasks.registry import check_task_name
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def overrides(args: argparse.Namespace) -> list[str]:
     """Return the flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, then the user's key=value overrides."""
     search = {name: getattr(args, name) for name in SEARCH_FLAGS}
     search["prompt.dir"] = None if args.prompt_dir is None else json.dumps(args.prompt_dir)  # quoted
-    return [*as_words({**search, **common_overrides(args), "baseline": args.baseline}), *args.overrides]
+    return [*as_words(search), *flag_words(args)]
 
 
 SEARCH_FLAGS = (
@@ -152,7 +152,7 @@ def _main(argv: Sequence[str] | None) -> int:
         if not args.resume and not args.llm:
             raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
         if not args.resume:
-            take_config(args)
+            args.task, args.task_config = with_task_config(args.task, args.task_config)
             with user_input():
                 check_task_name(args.task)
         return _search(args)

@@ -1,6 +1,7 @@
 """The common parts of the command lines: the parser, flags for keys of cfg/, and key=value overrides."""
 
 import argparse
+import difflib
 import logging
 import sys
 import warnings
@@ -10,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.cli.stdio import best_effort_output
-from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.repeats import RepeatHandler
 from envcoder_bench.core.run_log import LOGGERS
 from envcoder_bench.core.settings import Keys, fields
-from envcoder_bench.core.shell import invocation, quoted
+from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.trainers.registry import full_name
+from envcoder_bench.tasks.registry import task_names
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -68,9 +69,19 @@ class Parser(PlainParser):
         rest, overrides = split_overrides(self, words)
         args = self.parse_args(rest)
         for word in args.overrides:
-            raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
+            hint = _flag_for(word) if hasattr(args, "task") else ""
+            raise UserError(f"'{word}' is neither a flag nor key=value{hint}; see --help")
         args.overrides = overrides
         return args
+
+
+def _flag_for(word: str) -> str:
+    """Return a hint at the flag whose value was given without it: a task's name, or a candidate file."""
+    tasks = {name.lower(): name for name in task_names()}
+    near = difflib.get_close_matches(word.lower(), tasks, n=1, cutoff=0.8)
+    if near:
+        return f" (did you mean --task {tasks[near[0]]}?)"
+    return f" (did you mean --candidates {word}?)" if word.endswith(".py") or Path(word).exists() else ""
 
 
 def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) -> int:
@@ -212,49 +223,23 @@ def add_fitness(group: Any) -> None:
     add_key(group, "fitness", metavar="FILE")
 
 
-def take_config(args: argparse.Namespace) -> None:
-    """Add ``--task_config`` to the address of a task that is a Python file, which has no other YAML."""
-    from envcoder_bench.tasks.isaacgym_tasks import CONFIG_MARK, FILE
-
-    match = FILE.fullmatch(args.task or "")
-    if match and not match["config"] and args.task_config is not None:
-        args.task, args.task_config = f"{args.task}{CONFIG_MARK}{args.task_config}", None
+COMMON = (
+    "fitness", "num_envs_per_candidate", "learning_iterations", "seeds", "seed", "max_memory", "sim", "devices", "ray",
+    "device", "gpu_id", "trainer", "task_config", "train_config", "race", "wandb", "baseline",
+)  # fmt: skip
 
 
-def common_overrides(args: argparse.Namespace) -> dict[str, object]:
-    """Return the values of the flags above as keys of cfg/config.yaml; None for flags that were not given."""
-    if args.gpu_id is not None and args.device not in (None, "auto"):
-        raise UserError("--gpu_id and --device both choose the device: give one of them")
-    single = "--device" if args.device is not None else "--gpu_id" if args.gpu_id is not None else ""
-    if single and (args.devices is not None or args.ray is not None):
+def flag_words(args: argparse.Namespace, more: Sequence[str] = ()) -> list[str]:
+    """Return the given flags among those above and ``more`` as overrides, then the user's key=value overrides."""
+    from envcoder_bench.run.inputs import override_words  # here, because --help does not need it
+
+    values = {name: getattr(args, name) for name in (*COMMON, *more)}
+    given = {name: value for name, value in values.items() if value is not None and value is not False}
+    single = next((f"--{name}" for name in ("device", "gpu_id") if name in given), "")
+    if single and {"devices", "ray"} & given.keys():
         raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
-    files: dict[str, object] = {}
-    if args.task_config is not None or args.train_config is not None:
-        from envcoder_bench.run.isaac_yaml import file_overrides  # here, because --help does not need it
-        from envcoder_bench.tasks.registry import find_spec
-
-        with user_input():
-            task = find_spec(args.task)
-        files.update(file_overrides(task, args.task_config, args.train_config))
-    if args.trainer is not None:
-        with user_input():
-            files["train.params.algo.name"] = quoted(full_name(args.trainer))
-    return {
-        **files,
-        "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",
-        "fitness": None if args.fitness is None else quoted(args.fitness),
-        "num_envs_per_candidate": args.num_envs_per_candidate,
-        "learning_iterations": args.learning_iterations,
-        "seeds": args.seeds,
-        "seed": args.seed,
-        "race.enabled": "true" if args.race else None,
-        "wandb.enabled": "true" if args.wandb else None,
-        "max_memory": None if args.max_memory is None else quoted(args.max_memory),
-        "sim": args.sim,
-        "devices": None if args.devices is None else quoted(args.devices),
-        "ray": None if args.ray is None else quoted(args.ray),
-        "device": args.device if args.gpu_id is None else f"cuda:{args.gpu_id}",
-    }
+    kinds = None if args.shaper_types is None else shaper_types(args.shaper_types)
+    return override_words(args.task, args.overrides, kinds, given)
 
 
 def given_flags(words: Sequence[str]) -> list[str]:

@@ -10,20 +10,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.report.progress import Progress
-from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.hooks import HANG_UP, Reporter, StopRequest
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.run.result import RunResult
 
 log = logging.getLogger(__name__)
 NEXT_PROCESS = "the next candidate's process"
-_HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 class Console(Reporter):
@@ -34,17 +33,15 @@ class Console(Reporter):
         one_process_a_wave: stop an isolated run after every wave, so that ``finish`` continues in another process.
 
     Attributes:
-        stop: the StopRequest for the runs, which signals call while a wave trains. At other times signals have their
-            default effect, so that Ctrl-C interrupts a file with an endless loop.
+        stop: the StopRequest for the runs.
     """
 
     def __init__(self, names_folder: bool = True, one_process_a_wave: bool = False) -> None:
-        self.stop = StopRequest()
+        self.stop = StopRequest(_stop_signals())
         self._one_process_a_wave, self._isolated = one_process_a_wave, False
         self._names_folder = names_folder
         self._progress: Progress | None = None
         self._rung = ""  # of a race
-        self._handlers: dict[signal.Signals, Any] = {}
 
     def run_began(self, folder: Path) -> None:
         self._rung = ""  # a search runs several, and its last one does not race
@@ -63,7 +60,6 @@ class Console(Reporter):
         self._progress = Progress(iterations, iteration, wave=number, waves=waves)
         if self._rung:
             self._progress.set_prefix(self._rung + self._progress.prefix)
-        self._handlers = {name: signal.signal(name, self._request_stop) for name in _stop_signals()}
 
     def devices_began(self, devices: int, waves: int, iteration: int, iterations: int) -> None:
         self.wave_began(1, 1, iteration, iterations)
@@ -81,22 +77,15 @@ class Console(Reporter):
         if self._progress is not None:
             self._progress.close()
         self._progress = None
-        for name, handler in self._handlers.items():
-            signal.signal(name, handler)
         if self._isolated:
             self.stop(NEXT_PROCESS)
-
-    def _request_stop(self, number: int, _frame: Any) -> None:
-        if number != _HANG_UP:  # a closing terminal may send two, from the system and from the shell
-            signal.signal(number, self._handlers[signal.Signals(number)])  # a second Ctrl-C stops at once
-        self.stop(number)
 
 
 def _stop_signals() -> list[signal.Signals]:
     """Return the signals that stop training with a checkpoint: those of Ctrl-C, kill, and, without nohup, hang-up."""
     signals = [signal.SIGINT, signal.SIGTERM]
-    if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:
-        signals.append(_HANG_UP)
+    if HANG_UP is not None and signal.getsignal(HANG_UP) is not signal.SIG_IGN:
+        signals.append(HANG_UP)
     return signals
 
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envcoder_bench.cli.after_run import conclude, conclude_with_terrains, terrain_words
-from envcoder_bench.cli.command_line import command, given_flags, listed, take_config
+from envcoder_bench.cli.command_line import command, given_flags, listed
 from envcoder_bench.cli.flags import CONTINUES, build_parser, config_overrides
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
+from envcoder_bench.tasks.isaacgym_tasks import with_task_config
 from envcoder_bench.tasks.registry import check_task_name
 from envcoder_bench.video import VIDEO_VARIABLE
 
@@ -71,7 +72,7 @@ def _main(words: list[str]) -> int:
     elif not args.task:
         raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
     else:
-        take_config(args)
+        args.task, args.task_config = with_task_config(args.task, args.task_config)
         with user_input():
             check_task_name(args.task)
     if args.describe:
@@ -81,7 +82,9 @@ def _main(words: list[str]) -> int:
     from envcoder_bench.cli.console import Console, resumable
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
-    on_terrains = terrain_words(args) if args.terrains else None
+    on_terrains = None
+    if args.terrains:
+        on_terrains = terrain_words(args.task, args.terrains, args.terrain_episodes, args.terrain_seconds, args.device)
     if args.video is not None:
         os.environ[VIDEO_VARIABLE] = str(args.video)  # also for the processes of an isolated run
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection

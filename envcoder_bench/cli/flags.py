@@ -12,8 +12,7 @@ from envcoder_bench.cli.command_line import (
     add_training,
     add_wandb,
     add_where,
-    as_words,
-    common_overrides,
+    flag_words,
 )
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.video import VIDEO_VARIABLE
@@ -146,12 +145,4 @@ def build_parser() -> Parser:
 
 def config_overrides(args: argparse.Namespace) -> list[str]:
     """Return the flags as overrides of cfg/config.yaml, followed by the user's key=value overrides."""
-    flags = {
-        "baseline": args.baseline,
-        "untrusted": "true" if args.untrusted else None,
-        "baselines": "false" if args.no_baselines else None,
-        "isolate": args.isolate,
-        "deterministic": "true" if args.deterministic else None,
-        "profile": "true" if args.profile else None,
-    }
-    return [*as_words({**common_overrides(args), **flags}), *args.overrides]
+    return flag_words(args, ("untrusted", "no_baselines", "isolate", "deterministic", "profile"))

@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-class UserError(Exception):
+class OneLine:
+    """An exception that notebooks show as one line, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:  # IPython asks for it
+        return [f"{type(self).__name__}: {self}"]
+
+
+class UserError(OneLine, Exception):
     """Bad input; the message says what was wrong, where, and what would be right."""
 
 
@@ -26,8 +33,10 @@ class NoWorker(UserError):
     """All workers of a run on several devices were lost, and none can be started."""
 
 
-class Stopped(KeyboardInterrupt):
+class Stopped(OneLine, KeyboardInterrupt):
     """Ctrl-C during the preparation of a run or between its waves; the message names the current step if known.
+
+    The functions of ``envcoder_bench`` also raise it when Ctrl-C stopped a wave, and say how to resume.
 
     Attributes:
         folder: the run folder to resume from; None if the run had not begun and nothing was written.
@@ -44,7 +53,7 @@ def user_input() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UserError(str(error)) from error
+        raise UserError(str(error)) from None
 
 
 @contextmanager

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from envcoder_bench.core.errors import UserError
 
 NAME = "run.log"
+MOST_PRINTED = 20  # lines of a candidate on the screen
 # this package's messages, and Python's warnings where logging.captureWarnings is on
 LOGGERS = ("envcoder_bench", "py.warnings")
 
@@ -37,6 +40,7 @@ class RunLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.path: Path | None = None
+        self.printed: Counter[str] = Counter()  # lines that each candidate has printed
         self._waiting: list[str] = []
         self._file: IO[str] | None = None
         self._lost = False
@@ -112,6 +116,28 @@ def note(text: str) -> None:
     log = _current.get()
     if log is not None:
         log.note(text)
+
+
+def printer(name: str) -> Callable[..., None]:
+    """Return the ``print`` of a candidate: a run shows its first MOST_PRINTED lines, and writes others to run.log."""
+
+    def candidate_print(*values: object, file: IO[str] | None = None, **how: Any) -> None:
+        log = _current.get()
+        if file is not None or log is None:
+            print(*values, file=file, **how)
+            return
+        before = log.printed[name]
+        log.printed[name] += 1
+        if before < MOST_PRINTED:
+            print(*values, **how)
+            return
+        if before == MOST_PRINTED:
+            print(f"{name} prints more, which is in {NAME}")
+        text = io.StringIO()
+        print(*values, file=text, **how)
+        log.note(f"{name} prints: {text.getvalue()}")
+
+    return candidate_print
 
 
 def log_path() -> Path | None:

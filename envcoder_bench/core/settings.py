@@ -167,7 +167,7 @@ class Keys(BaseModel):
         try:
             return cls.model_validate(plain(values))
         except ValidationError as error:
-            raise UserError(_message(cls, values, error)) from error
+            raise UserError(_message(cls, values, error)) from None
 
 
 def fields(model: type[Keys], prefix: str = "") -> dict[str, FieldInfo]:

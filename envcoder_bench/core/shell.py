@@ -33,6 +33,11 @@ def resume_command(folder: Path, name: str = "eval-shapers") -> str:
     return f"{invocation(name)} --resume {shlex.quote(shown(folder))}"
 
 
+def resume_call(folder: Path) -> str:
+    """Return the call that resumes the run in ``folder`` from Python."""
+    return f"envcoder_bench.resume({shown(folder)!r})"
+
+
 def shown(path: Path) -> str:
     """Return a path as text, relative if it is below the working folder."""
     path, here = Path(os.path.abspath(path)), Path.cwd()

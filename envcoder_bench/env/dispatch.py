@@ -23,7 +23,7 @@ from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
 from envcoder_bench.shaping.contract import CandidateError, Shaping
-from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
+from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, return_line
 from envcoder_bench.shaping.kinds import ANY, STAGES, VALUE, Kind
 from envcoder_bench.shaping.state import own_constants
 from envcoder_bench.tasks.base import Task
@@ -399,7 +399,7 @@ class Dispatcher:
         function = stage.function(group)
         if function is not None:
             message = f"{outputs.not_finite(count, total)}{at_step(step)}"
-            return CandidateError(message, function.file, function.line, function.type)
+            return CandidateError(message, function.file, return_line(function), function.type)
         cause = ": its training diverged, are rewards or observations too large?" if stage.name == POLICY else ""
         message = f"{stage.name} held NaN or infinity in {count} of {total} values{at_step(step)}{cause}"
         return CandidateError(message, self.shapings[group].file)

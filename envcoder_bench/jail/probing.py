@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.run_log import note
 from envcoder_bench.jail import confine
 from envcoder_bench.jail.confine import SYSTEM_CALLS, WITH_ARGUMENT, Limits
 
@@ -25,8 +26,11 @@ REQUIRED = (
 
 @functools.cache
 def log_confinement() -> None:
-    """Log which restrictions are in force, once per process. Raises UserError as ``confinement``."""
-    log.info("\n  ".join(["untrusted candidates are confined by", *confinement()]))
+    """Log that restrictions are in force, once per process, and which in run.log. Raises as ``confinement``."""
+    restrictions = confinement()
+    names = ", ".join(line.partition(":")[0] for line in restrictions[:3])
+    log.info("untrusted candidates are confined by %s: docs/jail.md", names)
+    note("\n  ".join(["the confinement:", *restrictions]))
 
 
 def confinement() -> list[str]:

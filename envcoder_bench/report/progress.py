@@ -1,4 +1,4 @@
-"""The display of progress: a bar on a terminal, otherwise a line every ten seconds."""
+"""The display of progress: a bar on a terminal or in a notebook, otherwise a line every ten seconds."""
 
 import shutil
 import sys
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from envcoder_bench.report.table import shorten
 from envcoder_bench.report.words import fixed
@@ -52,7 +52,7 @@ class Progress:
         self._weight = 0.0  # total weight of the averages; below 1 at first, as in Adam's bias correction
         self._bar = None
         self._interval = LINE_SECONDS
-        if self._stream.isatty():
+        if self._stream.isatty() or in_notebook():
             self._interval = BAR_SECONDS
             layout = _layout(self._prefix)
             self._bar = tqdm(total=total, initial=initial, file=self._stream, bar_format=layout, dynamic_ncols=True)
@@ -140,8 +140,15 @@ class Progress:
         return parts
 
 
+def in_notebook() -> bool:
+    """Return whether this is a notebook, where tqdm's bar is a widget."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", ())
+
+
 def _layout(prefix: str) -> str:
-    return f"{prefix} {{n_fmt}}/{{total_fmt}} |{{bar:{BAR_WIDTH}}}| {{desc}}"
+    bar = "{bar}" if in_notebook() else f"{{bar:{BAR_WIDTH}}}"  # a widget has no width
+    return f"{prefix} {{n_fmt}}/{{total_fmt}} |{bar}| {{desc}}"
 
 
 def si(value: float) -> str:

@@ -59,7 +59,7 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
     try:
         train = _count_minibatches(tree["train"])
     except ValueError as error:
-        raise UserError(in_own_file(spec, tree["train"], str(error))) from error
+        raise UserError(in_own_file(spec, tree["train"], str(error))) from None
     return RunConfig.checked({**tree, "train": train, "task_source": spec.source})
 
 
@@ -161,13 +161,14 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
                 OmegaConf.update(tree, key, override.value(), merge=True)
         return plain(OmegaConf.to_container(tree, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise UserError(f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}") from None
 
 
 def _near(key: str, keys: Iterable[str]) -> str:
     """Return a hint at the key that was meant, of which the last part alone may have been given."""
     same = [name for name in keys if name.endswith(f".{key}")]
-    return f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, keys)
+    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, keys)
+    return hint or " (keys are such as learning_iterations=100 or train.params.config.gamma=0.99)"
 
 
 def _files(spec: TaskSpec) -> str:

@@ -47,32 +47,15 @@ def evaluate(
 ) -> RunResult:
     """Train a policy for each candidate, and rank the candidates.
 
-    Prints nothing and works in any thread; messages go to the logger ``envcoder_bench``. Runs in several threads train
-    concurrently on a CPU, and one after the other on a CUDA device.
-
-    Args:
-        task: a task's name, its folder or ``module:Class``.
-        candidates: files or folders, or texts by name, ``{name: source}``; default ``user_functions/<task>``.
-        shaper_types: functions to take from the candidates; default all that they define.
-        overrides: for keys of cfg/, ``["train.params.config.gamma=0.9"]`` or ``{"train.params.config.gamma": 0.9}``.
-        candidate_idx: positions of the candidates to keep, e.g. ``[0, 2, 5]``.
-        num_envs: total number of environments, instead of ``num_envs_per_candidate``.
-        output_dir: a new folder; default ``runs/<task>_<time>``.
-        reporter: receives the progress of the run.
-        stop: call it from another thread to stop after the current iteration; ``resume`` continues.
-        settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``. ``seeds="auto"``,
-            the default, takes as many seeds as a GPU trains in less than twice the time of one, at most 5.
-
-    Raises:
-        UserError: bad input, in which case nothing was written; or the machine ended the run, see MachineError.
-        Stopped: KeyboardInterrupt during the preparation of the run.
+    The arguments, and what it raises, are those of ``envcoder_bench.evaluate``; a run that Ctrl-C stopped while a wave
+    trained is returned.
     """
     given = None if output_dir is None else Path(output_dir)
     with user_input():
         task_spec = find_spec(task)
         name = task_spec.name
         refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
-    words = override_words(overrides, shaper_types, settings)
+    words = override_words(task, overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), contextlib.ExitStack() as workers:
         with stoppable(None), ALONE:

@@ -1,6 +1,12 @@
 """Communication between a run and its caller while it trains: progress reports and stop requests."""
 
+import signal
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 class StopRequest:
@@ -8,12 +14,33 @@ class StopRequest:
 
     It may be called from any thread and from signal handlers. Several runs can share one request.
 
+    It is a context manager, which the main thread enters while a wave trains: inside, ``signals`` request the stop, and
+    a second one has its usual effect. So Ctrl-C interrupts a candidate file with an endless loop at once.
+
     Attributes:
         by: the source of the first request, a word or the number of a signal; None if there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Sequence[signal.Signals] = (signal.SIGINT,)) -> None:
         self.by: int | str | None = None
+        self._signals = signals
+        self._handlers: dict[signal.Signals, Any] = {}  # those outside the block
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            usual = {number: signal.getsignal(number) for number in self._signals}
+            self._handlers = {number: handler for number, handler in usual.items() if handler is not None}
+            for number in self._handlers:
+                signal.signal(number, self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+
+    def _handle(self, number: int, _frame: Any) -> None:
+        if number != HANG_UP:  # a closing terminal may send two, from the system and from the shell
+            signal.signal(number, self._handlers[signal.Signals(number)])
+        self(number)
 
     def __call__(self, by: int | str = "request") -> None:
         """Request the stop; ``by`` becomes the result's ``stopped_by``."""

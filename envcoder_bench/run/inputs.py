@@ -1,6 +1,6 @@
 """The inputs of a run, its config and its candidates, read and checked before anything is written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,22 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.tracking import check_tracking
+from envcoder_bench.run.isaac_yaml import file_overrides
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import refuse_in_race, seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
+from envcoder_bench.shaping.functions import source_of
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.trainers.registry import full_name
 
-Candidates = None | str | Path | Sequence[str | Path] | Mapping[str, str]
+Source = str | Callable[..., Any] | Sequence[Callable[..., Any]]  # a text, or functions
+Candidates = None | str | Path | Sequence[str | Path] | Mapping[str, Source]
 
 
 def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:
@@ -80,7 +84,7 @@ def read_candidates(
 
     Args:
         task: the name of a task.
-        candidates: files or folders, or texts by name; default ``user_functions/<task>``.
+        candidates: files or folders, or texts or functions by name; default ``user_functions/<task>``.
         candidate_idx: positions to keep, e.g. ``"0,2,5"`` or ``[0, 2, 5]``.
 
     Raises:
@@ -106,16 +110,31 @@ def read_candidates(
         raise UserError(f"a candidate cannot be read: {error}") from error
 
 
-def _checked(texts: Mapping[str, str]) -> Mapping[str, str]:
-    if not texts:
+def _checked(sources: Mapping[str, Source]) -> dict[str, str]:
+    """Return the texts of candidates by name."""
+    if not sources:
         raise UserError("no candidates found: candidates={} names none")
-    for name, text in texts.items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            got = f"{{{type(name).__name__}: {type(text).__name__}}}"
-            raise UserError(f"candidates by name are texts, {{'name': 'def compute_reward(...): ...'}}, got {got}")
+    texts: dict[str, str] = {}
+    for name, source in sources.items():
+        functions = [source] if callable(source) else [] if isinstance(source, str) else [*_sequence(source)]
+        usable = isinstance(source, str) or (functions and all(map(callable, functions)))
+        if not isinstance(name, str) or not usable:
+            got = f"{{{type(name).__name__}: {type(source).__name__}}}"
+            raise UserError(
+                "candidates by name are texts, {'name': 'def compute_reward(...): ...'}, or functions,"
+                f" {{'name': compute_reward}}, got {got}"
+            )
         if "/" in name:
             raise UserError(f"{name!r}: rename it: a candidate's name is used for a folder and cannot contain /")
+        try:
+            texts[name] = source if isinstance(source, str) else source_of(functions)
+        except ValueError as error:
+            raise UserError(f"candidate {name}: {error}") from None
     return texts
+
+
+def _sequence(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _candidates_root() -> Path:
@@ -124,21 +143,47 @@ def _candidates_root() -> Path:
 
 
 def override_words(
-    overrides: Sequence[str] | Mapping[str, Any], shaper_types: Sequence[str] | None, settings: Mapping[str, Any]
+    task: str,
+    overrides: Sequence[str] | Mapping[str, Any],
+    shaper_types: Sequence[str] | None,
+    settings: Mapping[str, Any],
 ) -> list[str]:
     """Return all settings of keys of cfg/ as ``key=value`` in Hydra's override grammar.
 
+    Args:
+        settings: keys of cfg/config.yaml and flags of eval-shapers, such as ``gpu_id``.
+
     Raises:
-        UserError: there is no such shaper type, or a value is not a number, text, list or mapping.
+        UserError: there is no such shaper type, a value is not a number, text, list or mapping, a file of
+            ``task_config`` or ``train_config`` is invalid, or flags contradict each other.
     """
     words = []
     if shaper_types is not None:
         names = [shaper_types] if isinstance(shaper_types, str) else shaper_types
         words.append(f"shaper_types=[{','.join(known_types(names))}]")
-    words += [f"{key}={_value(key, value)}" for key, value in settings.items()]
+    words += _flag_words(task, dict(settings))
     if isinstance(overrides, Mapping):
         return words + [f"{key}={_value(key, value)}" for key, value in overrides.items()]
     return words + ([overrides] if isinstance(overrides, str) else list(overrides))
+
+
+def _flag_words(task: str, flags: dict[str, Any]) -> list[str]:
+    gpu, trainer, without = (flags.pop(name, None) for name in ("gpu_id", "trainer", "no_baselines"))
+    files = flags.pop("task_config", None), flags.pop("train_config", None)
+    if gpu is not None and flags.get("device") not in (None, "auto"):
+        raise UserError("--gpu_id and --device both choose the device: give one of them")
+    if gpu is not None:
+        flags["device"] = f"cuda:{gpu}"
+    if without:
+        flags["baselines"] = False
+    for name in ("race", "wandb"):
+        if isinstance(flags.get(name), bool):
+            flags[f"{name}.enabled"] = flags.pop(name)
+    with user_input():
+        if trainer is not None:
+            flags["train.params.algo.name"] = full_name(trainer)
+        own = file_overrides(find_spec(task), *files) if files != (None, None) else {}
+    return [*(f"{key}={word}" for key, word in own.items()), *(f"{k}={_value(k, x)}" for k, x in flags.items())]
 
 
 def _value(key: str, value: Any) -> str:

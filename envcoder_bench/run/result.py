@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pandas as pd
 
-from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.shell import shown
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.shell import resume_call, shown
 from envcoder_bench.report.breakdown import Breakdown
 from envcoder_bench.report.csv_log import KEYS
 from envcoder_bench.report.logs import ComponentLog, CurveLog, Point, PointLog, read_curves, read_points
@@ -86,10 +86,10 @@ class RunResult:
         return read_points(path) if path.is_file() else []
 
     @cached_property
-    def policies(self) -> dict[tuple[str, int], Path]:
-        """The policy file of each candidate and seed, which rl_games' player can load."""
+    def policies(self) -> "Policies":
+        """The policy file of each candidate and seed, ``policies["calm", 0]``, which rl_games' player can load."""
         several = len({row.seed for row in self.rows}) > 1  # policy.pth is then the best seed's
-        found: dict[tuple[str, int], Path] = {}
+        found = Policies()
         for row in self.rows:
             name = f"policy_seed_{row.seed}.pth" if several else "policy.pth"
             path = RunFolder(self.folder).candidate(row.candidate) / name
@@ -128,11 +128,30 @@ class RunResult:
         return render_table(self.ranked, self.fitness_meaning, width, bold, folder=shown(self.folder))
 
     def __str__(self) -> str:
-        return self.table()
+        if self.complete:
+            return self.table()
+        remedy = f"stopped {self.stopped_at}; {resume_call(self.folder)}"
+        return f"{remedy}\n\n{self.table()}" if self.rows else remedy
 
     def _log(self, name: str) -> pd.DataFrame:
         path = self.folder / f"{name}.csv"
         return read_curves(path) if path.is_file() else pd.DataFrame(columns=[*KEYS, *_LOGS[name].columns])
+
+
+class Policies(dict[tuple[str, int], Path]):
+    """Policy files by candidate and seed, whose KeyError names near matches."""
+
+    def __missing__(self, key: object) -> NoReturn:
+        names = list(dict.fromkeys(name for name, _ in self))
+        name, seed = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
+        seeds = [str(own) for candidate, own in self if candidate == name]
+        if seed is None or not names:
+            reason = 'the keys are pairs such as ["human", 0]' if names else "the run has no policies yet"
+        elif seeds:
+            reason = f"the seeds of {name} are {', '.join(seeds)}"
+        else:
+            reason = f"no policy of {name!r}{near_matches(str(name), names)}; there are {', '.join(names)}"
+        raise KeyError(reason)
 
 
 def unfinished(

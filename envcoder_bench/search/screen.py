@@ -107,7 +107,7 @@ def spending(usage: Usage, spent: Spent) -> str:
     price = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
     total = f"so far {counted(spent.tokens, 'token')}" + ("" if usage.cost is None else f", ${spent.cost:.2f}")
     tokens = f"{counted(usage.input_tokens, 'token')} in and {usage.output_tokens:,} out"
-    return f"{counted(usage.requests, 'request')}, {tokens}, {price}; {total}"
+    return f"{counted(usage.requests, 'reply', 'replies')}, {tokens}, {price}; {total}"
 
 
 def best_so_far(archive: Archive) -> str:

@@ -6,9 +6,8 @@ from inspect import Parameter
 
 from torch import Tensor
 
-from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
-from envcoder_bench.shaping.state import StateDict
+from envcoder_bench.shaping.state import StateDict, instead
 
 STATE_NAMES = ("state_dict", "state")
 ACTION_NAMES = ("action", "actions")
@@ -45,10 +44,9 @@ def _value(parameter: Parameter, by_name: dict[str, object], function: Candidate
     if parameter.name not in by_name:
         if parameter.default is not Parameter.empty:
             return parameter.default
-        names = (STATE_NAMES[0], *ACTION_NAMES, *(key for key in state if key not in ACTION_NAMES))
+        hint = instead(parameter.name, by_name.keys())
         raise CandidateError(
-            f"parameter {parameter.name!r} is not a key of the state{near_matches(parameter.name, names)}; "
-            f"parameters are bound by name to {', '.join(names)}, or need a default",
+            f"parameter {parameter.name!r} is not a key of the state{hint}",
             function.file,
             function.line,
             function.type,

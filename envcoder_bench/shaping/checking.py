@@ -66,17 +66,30 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
         if function.type in task.refusals:
             message = f"cannot be used: {task.refusals[function.type]}"
             raise CandidateError(message, function.file, function.line, function.type)
+    faults: list[CandidateError] = []
     with torch.no_grad():
-        trial.action_dim = _action_dim(shaping, trial, task)
+        try:
+            trial.action_dim = _action_dim(shaping, trial, task)
+        except CandidateError as error:
+            faults.append(error)
+            trial.action_dim = task.num_dofs
         for function in shaping.functions.values():
             kind = KINDS[function.type]
             if kind.acts:
                 continue  # called with its width
-            tensors, named = trial.results(function, task)
+            try:
+                tensors, named = trial.results(function, task)
+            except CandidateError as error:
+                faults.append(error)
+                continue
             if kind.components:
                 components = tuple(named)
             if VALUE in tensors and tensors[VALUE].dim() == 2:
                 widths[kind.stage] = tensors[VALUE].shape[1]
+    if faults:
+        first, *others = faults
+        more = "".join(f"; also {error}" for error in others if error.file == shaping.file)
+        raise replace(first, message=first.message + more) if more else first
     effort = any(KINDS[function.type].effort for function in shaping.functions.values())
     shaping = replace(shaping, functions={stage: trial.judged(named) for stage, named in shaping.functions.items()})
     return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
@@ -197,7 +210,7 @@ class TrialState:
                     raise Mutation(in_place(key))
             return parse(value)
         except FAULTS as error:
-            raise from_exception(error, function) from error
+            raise from_exception(error, function, keys=real) from error
 
     def _check_on_the_cpu(self, function: CandidateFunction) -> None:
         """Find on the CPU what is not found on CUDA.

@@ -1,18 +1,26 @@
 """Conversion of exceptions to CandidateError, with the line of the candidate's file and a one-line message."""
 
+import dis
+import inspect
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter
 
 import torch
 
+from envcoder_bench import torch_utils
 from envcoder_bench.core import noise
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
 
 FAULTS = (Exception, SystemExit)  # exceptions of candidates; KeyboardInterrupt comes from the user
 
+_UNDEFINED = re.compile(r"undefined value (\w+)")  # of TorchScript
+_DEVICE = re.compile(
+    "no NVIDIA driver|not compiled with CUDA|No CUDA GPUs|be on the same device|invalid device ordinal"
+)
 _SCRIPT_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _SETTINGS = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -57,16 +65,60 @@ def at_step(step: int | None) -> str:
 
 
 def from_exception(
-    error: BaseException, function: CandidateFunction | None, file: str = "", step: int | None = None
+    error: BaseException,
+    function: CandidateFunction | None,
+    file: str = "",
+    step: int | None = None,
+    keys: Iterable[str] = (),
 ) -> CandidateError:
-    """Tell what ``function`` (None: a file while it was loaded) did wrong, and at which environment step."""
-    when = at_step(step)
+    """Tell what ``function`` (None: a file while it was loaded) did wrong, and at which environment step.
+
+    ``keys`` are those of the state.
+    """
+    when, hint = at_step(step), _name_hint(error, function, keys) or _device_hint(error)
     if function is None:
-        return CandidateError(f"raised {one_line(error)} while the file was loaded", file, line_in(error, file))
+        message = f"raised {one_line(error)} while the file was loaded{hint}"
+        return CandidateError(message, file, line_in(error, file))
     if isinstance(error, (BadReturn, Mutation)):
-        return CandidateError(f"{error}{when}", function.file, function.line, function.type)
+        line = return_line(function) if isinstance(error, BadReturn) else function.line
+        return CandidateError(f"{error}{when}", function.file, line, function.type)
+    hint = hint or _hint(error, function)
     line = line_in(error, function.file) or function.line
-    return CandidateError(f"raised {one_line(error)}{when}{_hint(error, function)}", function.file, line, function.type)
+    return CandidateError(f"raised {one_line(error)}{when}{hint}", function.file, line, function.type)
+
+
+def return_line(function: CandidateFunction) -> int:
+    """Return the line of a function's return statement, or of its ``def`` if it has several."""
+    code = getattr(inspect.unwrap(function.call), "__code__", None)
+    if code is None or code.co_filename != function.file:
+        return function.line
+    steps = [step for step in dis.get_instructions(code) if step.opname in ("RETURN_VALUE", "RETURN_CONST")]
+    lines = {step.positions.lineno for step in steps if step.positions is not None}
+    return (lines.pop() if len(lines) == 1 else None) or function.line
+
+
+def _name_hint(error: BaseException, function: CandidateFunction | None, keys: Iterable[str]) -> str:
+    """Return what to do about a name that is not defined."""
+    script = _UNDEFINED.search(str(error))
+    name = getattr(error, "name", None) if type(error) is NameError else script[1] if script else None
+    if not name:
+        return ""
+    known = [*keys]
+    parameters = [] if function is None else [parameter.name for parameter in function.parameters]
+    if name in ("self", "cls"):
+        return "; candidates are functions, not methods: take what self would have from the state, by parameters"
+    if name in ("state_dict", "state", "action", "actions", *known):
+        return f"; make it a parameter: {'def f' if function is None else function.type}(..., {name})"
+    if name == "F":
+        return "; add import torch.nn.functional as F"
+    if hasattr(torch_utils, name):
+        return f"; add from isaacgym.torch_utils import {name}"
+    return near_matches(name, dict.fromkeys([*parameters, *known]))
+
+
+def _device_hint(error: BaseException) -> str:
+    """Return what to do about a device that is not the run's."""
+    return "; make new tensors on the state's device: device=x.device" if _DEVICE.search(str(error)) else ""
 
 
 def _hint(error: BaseException, function: CandidateFunction) -> str:

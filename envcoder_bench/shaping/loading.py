@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise, stream
+from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
@@ -135,7 +136,7 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
     linecache.cache[file] = (len(source), None, lines, file)
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
-    vars(module).update(namespace)
+    vars(module).update(namespace, print=printer(name))
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
         with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):

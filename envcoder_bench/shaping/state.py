@@ -1,11 +1,34 @@
 """The ``state_dict`` of candidate functions, and its constants."""
 
+from collections.abc import Collection
 from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
+
+_ROTATED = "quat_rotate_inverse(root_states[:, 3:7], {}), from isaacgym.torch_utils import quat_rotate_inverse"
+_NO_LAST = "the state has no actions of the step before: dof_vel or torques can be penalized instead"
+# names of IsaacGymEnvs and legged_gym that are not keys, and how to compute them
+_COMPUTED = {
+    "base_lin_vel": _ROTATED.format("root_states[:, 7:10]"),
+    "base_ang_vel": _ROTATED.format("root_states[:, 10:13]"),
+    "projected_gravity": _ROTATED.format("gravity_vec"),
+    "base_quat": "root_states[:, 3:7]",
+    "base_pos": "root_states[:, 0:3]",
+    **{name: _NO_LAST for name in ("prev_actions", "last_actions", "previous_actions")},
+    "obs_buf": "it is the result of compute_observation: use the keys that it is computed from",
+}
+
+
+def instead(key: str, keys: Collection[str]) -> str:
+    """Return a hint for a name that is not a key: how to compute it, near matches, or where the keys are listed."""
+    remedy = _COMPUTED.get(key)
+    if remedy is not None and ("root_states" in keys or "root_states" not in remedy):
+        needs_gravity = "gravity_vec" in remedy and "gravity_vec" not in keys
+        return f"; instead: {remedy}" if not needs_gravity else f"; instead: {remedy}, gravity_vec is (0, 0, -1)"
+    return near_matches(key, keys) or "; eval-shapers --task TASK --describe lists the keys"
 
 
 class StateDict(dict[str, Tensor]):
@@ -15,8 +38,7 @@ class StateDict(dict[str, Tensor]):
     """
 
     def __missing__(self, key: str) -> NoReturn:
-        hint = near_matches(str(key), self) or f"; its keys are {', '.join(self)}"
-        raise KeyError(f"state_dict has no key {key!r}{hint}")
+        raise KeyError(f"state_dict has no key {key!r}{instead(str(key), self.keys())}")
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError(

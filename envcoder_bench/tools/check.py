@@ -4,14 +4,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.check import FAILED, SKIPPED, CandidateCheck
-from envcoder_bench.run.inputs import read_candidates, resolve, with_candidates
+from envcoder_bench.report.check import FAILED, SKIPPED, CandidateCheck, render_check
+from envcoder_bench.run.inputs import Candidates, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.run_files import load
@@ -43,12 +42,15 @@ class CheckResult:
         """Whether every candidate that is not skipped can train."""
         return all(row.status != FAILED for row in self.rows)
 
+    def __str__(self) -> str:
+        return render_check(self.rows, 110, self.compiles, self.num_envs)
+
 
 def check_candidates(
     task: str,
     overrides: Sequence[str] = (),
-    candidates: Sequence[Path] | None = None,
-    candidate_idx: str | None = None,
+    candidates: Candidates = None,
+    candidate_idx: str | Sequence[int] | None = None,
     num_envs: int | None = None,
 ) -> CheckResult:
     """Check candidates against a task without training. The arguments are those of a run.
@@ -56,8 +58,7 @@ def check_candidates(
     Args:
         task: a task's name, its folder or ``module:Class``.
         overrides: ``key=value`` for the config.
-        candidates: files or folders; default ``user_functions/<task>``.
-        candidate_idx: positions to keep, e.g. ``"0,2,5"``.
+        candidates, candidate_idx: as of ``envcoder_bench.evaluate``.
         num_envs: total number of environments, instead of ``num_envs_per_candidate``.
 
     Raises:

@@ -221,7 +221,7 @@ CHANGED = "changed 'dof_vel' in place (x += 1, x[...] = 1 and x.add_(1) do): ret
     [
         ("raise ValueError('boom')", 7, "raised ValueError: boom (environment step 3)"),
         ("exit(2)", 7, "raised SystemExit: 2 (environment step 3)"),
-        ("result = None", 2, None),
+        ("result = None", 8, None),
         ("state_dict['dof_vel'][0, 0] = 1.0", 2, f"{CHANGED} (environment step 3)"),
         ("state_dict['mine'] = 1", 7, None),
     ],

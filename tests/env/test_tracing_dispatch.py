@@ -192,7 +192,7 @@ def test_non_finite_rewards_are_reported_with_candidate_line_and_function(deferr
     groups.dispatch.poll()
     assert groups.dispatch.alive == [True, False, True]
     assert str(groups.dispatch.failures[1]) == (
-        "c1.py:2: in compute_reward: returned NaN or infinity in 4 of 4 values (environment step 3)"
+        "c1.py:3: in compute_reward: returned NaN or infinity in 4 of 4 values (environment step 3)"
     )
 
 

@@ -91,7 +91,8 @@ def test_weights_equal_those_of_trusted_training(trusted, files, tmp_path, capfd
         assert results(untrusted).loc[name, "status"] == "ok", results(untrusted).loc[name, "error"]
         assert_same_weights(weights(trusted, name), weights(untrusted, name))
         assert results(trusted).loc[name].to_dict() == results(untrusted).loc[name].to_dict()
-    assert "untrusted candidates are confined by\n  seccomp" in capfd.readouterr().err
+    assert "untrusted candidates are confined by seccomp, " in capfd.readouterr().err
+    assert "the confinement:\n  seccomp: " in (untrusted / "run.log").read_text()
 
 
 def test_attacks_and_extremes_do_not_affect_others(trusted, tmp_path):

@@ -78,7 +78,7 @@ def test_failures_are_reported_with_their_line(checked):
     folder, rows = checked
     assert {name for name, row in rows.items() if row.status == "failed"} == {"syntax", "late"}
     assert rows["syntax"].error.startswith(f"{folder}/syntax.py:1: ")
-    assert rows["late"].error.startswith(f"{folder}/late.py:1: in compute_reward: returned NaN or infinity")
+    assert rows["late"].error.startswith(f"{folder}/late.py:2: in compute_reward: returned NaN or infinity")
 
 
 def test_check_reports_reward_and_components_of_one_step(checked):

@@ -301,15 +301,15 @@ BAD = [
     ),
     (
         HEAD + "def compute_fitness(dof_pos):\n    return dof_pos\n",
-        "--fitness {file}:2: in compute_fitness: returned shape (8, 2); it must be (8,)",
+        "--fitness {file}:3: in compute_fitness: returned shape (8, 2); it must be (8,)",
     ),
     (
         HEAD + "def compute_fitness(pole_angle):\n    return pole_angle > 0\n",
-        "--fitness {file}:2: in compute_fitness: returned torch.bool; it must be floating point: add .float()",
+        "--fitness {file}:3: in compute_fitness: returned torch.bool; it must be floating point: add .float()",
     ),
     (
         HEAD + "def compute_fitness(pole_angle):\n    return pole_angle / 0\n",
-        "--fitness {file}:2: in compute_fitness: returned NaN or infinity in 8 of 8 values",
+        "--fitness {file}:3: in compute_fitness: returned NaN or infinity in 8 of 8 values",
     ),
     (
         HEAD + "def compute_fitness(state_dict):\n    x = 1\n    return state_dict['pole_angel']\n",

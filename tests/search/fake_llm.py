@@ -126,7 +126,7 @@ def truncated(llm, body):
 
 
 def no_connection(llm, body):
-    raise llm.http.ConnectError("nobody listens")
+    raise llm.http.ConnectError("Connection refused: nobody listens")
 
 
 def silent(llm, body):

@@ -44,11 +44,11 @@ def test_ranking_table_of_a_round():
 
 def test_spending_of_round_and_search_is_shown():
     told = screen.spending(Usage(3, 1200, 34, 0.5), Spent(99_000, 1.25))
-    assert told == "3 requests, 1,200 tokens in and 34 out, $0.50; so far 99,000 tokens, $1.25"
+    assert told == "3 replies, 1,200 tokens in and 34 out, $0.50; so far 99,000 tokens, $1.25"
     told = screen.spending(Usage(1, 10, 20, None), Spent(30, 0.0))
-    assert told == "1 request, 10 tokens in and 20 out, price unknown; so far 30 tokens"
+    assert told == "1 reply, 10 tokens in and 20 out, price unknown; so far 30 tokens"
     told = screen.spending(Usage(1, 1, 1, None), Spent(1, 0.0))
-    assert told == "1 request, 1 token in and 1 out, price unknown; so far 1 token"
+    assert told == "1 reply, 1 token in and 1 out, price unknown; so far 1 token"
     assert screen.spending(Usage(), Spent()) == ""
 
 

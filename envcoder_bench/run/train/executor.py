@@ -4,6 +4,7 @@ A run without a race has no rungs. A run on this machine's one device has one wo
 what is in training, is in the run's folder after every step, so that a run resumes wherever it ended.
 """
 
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -186,7 +187,8 @@ class Executor(JobHandler):
         self._together.devices_began(len(self._head.workers), total, self._iterations, end * total)
         shared = Shared(self._logs, self._reporter, self._stop, self._profile)
         try:
-            self._head.run(jobs, self, self._stop, shared)
+            with contextlib.nullcontext() if self._head.is_local else self._stop:  # a session in this process enters it
+                self._head.run(jobs, self, self._stop, shared)
             self._save()
         finally:
             self._logs.close()
@@ -316,7 +318,7 @@ class Executor(JobHandler):
             self._park(job, message)
         elif isinstance(message, TrainingStopped):
             at = f"in wave {self._num_done + 1} of {self._num_waves} " if self._num_waves > 1 else ""
-            self._stopped_at = f"{at}after iteration {message.iteration} of {self._cfg.learning_iterations}"
+            self._stopped_at = f"{at}after iteration {message.iteration:,} of {self._cfg.learning_iterations:,}"
         return isinstance(message, (Trained, RungReached, TrainingStopped))
 
     def bisected(self, job: Job) -> None:

@@ -157,16 +157,17 @@ class Session:
         if self.profile is not None:
             self.profile.begin(self.iteration, total, self.env.layout)
         try:
-            while not self.reached:
-                self.iterate()
-                stopped = self.stop.by is not None
-                if not self.reached and (stopped or self._checkpoint_is_due()):
-                    with span(RESULTS):
-                        self.checkpoint()
-                if self.profile is not None:
-                    self.profile.iteration_done(self.iteration)
-                if stopped:
-                    break
+            with self.stop:
+                while not self.reached:
+                    self.iterate()
+                    stopped = self.stop.by is not None
+                    if not self.reached and (stopped or self._checkpoint_is_due()):
+                        with span(RESULTS):
+                            self.checkpoint()
+                    if self.profile is not None:
+                        self.profile.iteration_done(self.iteration)
+                    if stopped:
+                        break
         finally:
             for line in self._physics.final_lines():
                 log.warning(line)

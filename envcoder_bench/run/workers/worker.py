@@ -194,7 +194,7 @@ class RemoteWorker:
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup, self._cfg = setup, setup.cfg
         self._outbox = Outbox()
-        self._stop = StopRequest()
+        self._stop = StopRequest(signals=())
         if setup.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, setup.cores)
         share_cpus(setup.neighbours)

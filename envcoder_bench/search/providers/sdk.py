@@ -32,6 +32,7 @@ RETRIES = 6  # of a request, by the SDK: after 0.5, 1, 2, 4, 8 and 8 s, or what 
 TIMEOUTS = 3  # tries of a request that times out, which takes minutes and may be billed
 MAX_BYTES = 64 << 20  # of one response, unpacked: about a hundred times what models write
 MAX_DEPTH = 50  # levels of a response's JSON: replies have about eight
+EXCERPT = 100  # characters of a reply that cannot be read
 HIDDEN = "[hidden]"
 MIN_SECRET = 8  # shorter ones are mostly placeholders, and may be words of a model's code, such as "pass"
 
@@ -118,7 +119,7 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
         hide: removes secrets from what the server says.
     """
     http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
-    inner = new_transport(http)
+    inner, reported = new_transport(http), set[str]()
     call = threading.local()  # the SDK makes all tries of a call in its thread
 
     class Transport(http.BaseTransport):
@@ -138,7 +139,10 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
                 if isinstance(error, http.TimeoutException) or time.monotonic() >= end:
                     response = late
                 else:
-                    notify(f"no connection to {who}: {hide(str(error))}")
+                    text = f"no connection to {who}: {hide(str(error))}{_remedy(error)}"
+                    if text not in reported:  # requests of a round fail together, and each is sent again
+                        reported.add(text)
+                        notify(text)
                     raise
             call.waits += _asked_wait(response)
             if call.waits > timeout:
@@ -174,7 +178,7 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
             if depth > MAX_DEPTH:
                 return self._failure(502, f"the reply cannot be read: it is JSON of more than {MAX_DEPTH} levels", True)
             if whole.status_code == 200 and not _is_page(whole, text) and depth < 0:
-                return self._failure(502, f"the reply cannot be read: {hide(one_line(text)) or 'it is empty'}", True)
+                return self._failure(502, f"the reply cannot be read: {_excerpt(hide(text))}", True)
             return whole
 
         def _failure(self, status: int, message: str, again: bool) -> Any:
@@ -220,6 +224,15 @@ def _asked_wait(response: Any) -> float:
     with contextlib.suppress(ValueError):
         return max(0.0, float(headers.get("retry-after") or float(headers.get("retry-after-ms") or 0) / 1000))
     return 0.0
+
+
+def _excerpt(text: str) -> str:
+    """Describe a reply that is not JSON by its beginning."""
+    return f"it is not JSON, and begins: {one_line(text, EXCERPT)}" if text.strip() else "it is empty"
+
+
+def _remedy(error: BaseException) -> str:
+    return "; is the server running?" if "refused" in str(error) else ""
 
 
 def _is_page(response: Any, text: str) -> bool:
@@ -313,7 +326,8 @@ class Model:
         except sdk.APIStatusError as error:
             raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who, hide) from error
         except sdk.APIConnectionError as error:
-            raise ProviderError(f"no connection to {who}: {hide(str(error.__cause__ or error))}") from error
+            cause = error.__cause__ or error
+            raise ProviderError(f"no connection to {who}: {hide(str(cause))}{_remedy(cause)}") from error
         except (sdk.APIError, ValueError) as error:  # ValueError: not JSON, but a page; others were sent again
             raise _is_a_web_page(who, hide(str(getattr(error, "doc", "") or error))) from error
         if isinstance(response, str) and _web_page(response):  # SDKs return other content types unchanged

@@ -18,3 +18,11 @@ FILE = re.compile(r"(?P<file>[^:@]+\.py):(?P<name>\w+)(@(?P<config>.+))?")
 def is_isaac_address(task: str) -> bool:
     """Return whether a ``--task`` is ``isaacgymenvs:Ant``, ``legged_gym:a1`` or ``file.py:Class``."""
     return task.startswith(PREFIXES) or FILE.fullmatch(task) is not None
+
+
+def with_task_config(task: str, config: str | None) -> tuple[str, str | None]:
+    """Return a task's address and ``--task_config``, which the address of a Python file without a YAML takes up."""
+    match = FILE.fullmatch(task)
+    if match and not match["config"] and config is not None:
+        return f"{task}{CONFIG_MARK}{config}", None
+    return task, config

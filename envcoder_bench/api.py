@@ -1,0 +1,189 @@
+"""The functions of ``import envcoder_bench``, for scripts and notebooks: what commands do, with a stop button."""
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from envcoder_bench.cli.after_run import run_on_terrains, terrain_words
+from envcoder_bench.cli.console import Console
+from envcoder_bench.core.errors import Stopped, UserError, user_input
+from envcoder_bench.core.shell import resume_call
+from envcoder_bench.report.progress import in_notebook
+from envcoder_bench.run import evaluate as run
+from envcoder_bench.run import extend as extension
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.inputs import Candidates, override_words
+from envcoder_bench.run.result import RunResult
+from envcoder_bench.tasks.isaacgym_tasks import with_task_config
+from envcoder_bench.tools import describe as description
+from envcoder_bench.tools.check import CheckResult, check_candidates
+from envcoder_bench.video.page import write_page
+
+
+def evaluate(
+    task: str,
+    candidates: Candidates = None,
+    *,
+    shaper_types: Sequence[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    candidate_idx: str | Sequence[int] | None = None,
+    num_envs: int | None = None,
+    output_dir: str | Path | None = None,
+    video: int | None = None,
+    terrains: Sequence[str] = (),
+    terrain_episodes: int | None = None,
+    terrain_seconds: float | None = None,
+    reporter: Reporter | None = None,
+    stop: StopRequest | None = None,
+    **settings: Any,
+) -> RunResult:
+    """Train a policy for each candidate, and rank the candidates.
+
+    Works in any thread; messages go to the logger ``envcoder_bench``. Prints nothing, but a progress bar in Jupyter,
+    and what eval-policies prints with ``terrains``. Runs in several threads train concurrently on a CPU, and one after
+    the other on a CUDA device.
+
+    Args:
+        task: a task's name, its folder or ``module:Class``.
+        candidates: files or folders; or by name, texts, functions or lists of functions, ``{"calm": compute_reward}``;
+            default ``user_functions/<task>``.
+        shaper_types: functions to take from the candidates; default all that they define.
+        overrides: for keys of cfg/, ``["train.params.config.gamma=0.9"]`` or ``{"train.params.config.gamma": 0.9}``.
+        candidate_idx: positions of the candidates to keep, e.g. ``[0, 2, 5]``.
+        num_envs: total number of environments, instead of ``num_envs_per_candidate``.
+        output_dir: a new folder; default ``runs/<task>_<time>``.
+        video: write report.html, with videos of so many of the best candidates; default no page.
+        terrains, terrain_episodes, terrain_seconds: as the flags of eval-shapers; results are in the folder terrains.
+        reporter: receives the progress of the run.
+        stop: call it from another thread to stop after the current iteration; ``resume`` continues.
+        settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``, and other flags
+            of eval-shapers, such as ``race=True``, ``no_baselines=True`` or ``train_config="a.yaml"``.
+
+    Raises:
+        UserError: bad input, in which case nothing was written; or the machine ended the run, see MachineError.
+        Stopped: Ctrl-C, after the current iteration and a checkpoint; a second one ends the run at once.
+    """
+    _check_video(video)
+    task, settings = _with_config(task, settings)
+    words = None
+    if terrains:
+        words = terrain_words(task, terrains, terrain_episodes, terrain_seconds, settings.get("device"))
+    with _stop_button():
+        result = run.evaluate(
+            task,
+            candidates,
+            shaper_types=shaper_types,
+            overrides=overrides,
+            candidate_idx=candidate_idx,
+            num_envs=num_envs,
+            output_dir=output_dir,
+            reporter=_shown(reporter),
+            stop=stop,
+            **settings,
+        )
+    result = _ended(result, video)
+    if words is not None and result.complete:
+        run_on_terrains(words, result)
+    return result
+
+
+def resume(
+    folder: str | Path, *, video: int | None = None, reporter: Reporter | None = None, **where: Any
+) -> RunResult:
+    """Resume the run in a folder, or read the result of a complete one.
+
+    Args:
+        video, reporter: as of ``evaluate``.
+        where: ``stop`` as of ``evaluate``; ``devices`` or ``ray``, which replace both keys of the run's config.
+
+    Raises:
+        UserError, Stopped: as ``evaluate``.
+    """
+    _check_video(video)
+    with _stop_button():
+        result = run.resume(folder, reporter=_shown(reporter), **where)
+    return _ended(result, video)
+
+
+def extend(
+    folder: str | Path,
+    candidates: Candidates = None,
+    *,
+    video: int | None = None,
+    reporter: Reporter | None = None,
+    **settings: Any,
+) -> RunResult:
+    """Add candidates, seeds or iterations to a complete run.
+
+    Args:
+        folder, candidates, settings: as of ``envcoder_bench.run.extend``: ``candidate_idx``, ``seeds``,
+            ``learning_iterations``, ``stop``, ``devices`` and ``ray``.
+        video, reporter: as of ``evaluate``.
+
+    Raises:
+        UserError, Stopped: as ``evaluate``.
+    """
+    _check_video(video)
+    with _stop_button():
+        result = extension.extend(folder, candidates, reporter=_shown(reporter), **settings)
+    return _ended(result, video)
+
+
+def check(
+    task: str,
+    candidates: Candidates = None,
+    *,
+    shaper_types: Sequence[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    candidate_idx: str | Sequence[int] | None = None,
+    num_envs: int | None = None,
+    **settings: Any,
+) -> CheckResult:
+    """Load, check and trace candidates and take one step with them, without training. The arguments are those of
+    ``evaluate``; printing the result shows what was found."""
+    task, settings = _with_config(task, settings)
+    words = override_words(task, overrides, shaper_types, settings)
+    return check_candidates(task, words, candidates, candidate_idx, num_envs)
+
+
+def describe(task: str, *, overrides: Sequence[str] | Mapping[str, Any] = (), **settings: Any) -> str:
+    """Return the keys of a task's state, the functions that candidates may define, and the fitness, as text to print.
+    The arguments are those of ``evaluate``."""
+    task, settings = _with_config(task, settings)
+    with user_input():
+        return description.describe(task, overrides=override_words(task, overrides, None, settings))
+
+
+def _with_config(task: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    task, config = with_task_config(task, settings.get("task_config"))
+    return task, {**settings, "task_config": config}
+
+
+def _shown(reporter: Reporter | None) -> Reporter | None:
+    return Console(names_folder=False) if reporter is None and in_notebook() else reporter
+
+
+def _check_video(video: int | None) -> None:
+    if video is not None and (type(video) is not int or video < 0):
+        raise UserError(f"video must be a whole number of at least 0, got {video}")
+
+
+def _ended(result: RunResult, video: int | None) -> RunResult:
+    """Return the result of a run with its page. Raises Stopped if Ctrl-C stopped it."""
+    if not result.complete and result.stopped_by == signal.SIGINT:
+        raise Stopped(f"stopped {result.stopped_at}; {resume_call(result.folder)}", result.folder)
+    if result.complete and video is not None:
+        write_page(result.folder, video)
+    return result
+
+
+@contextmanager
+def _stop_button() -> Iterator[None]:
+    """Say how to resume where Ctrl-C ends the block at once."""
+    try:
+        yield
+    except Stopped as stop:
+        remedy = "nothing was written" if stop.folder is None else resume_call(stop.folder)
+        raise Stopped(f"stopped {stop}".strip() + f"; {remedy}", stop.folder) from None

@@ -1,0 +1,218 @@
+"""The functions of ``import envcoder_bench``: the stop button, flags by their names, and what notebooks show."""
+
+import argparse
+import json
+import math
+import os
+import signal
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+
+import envcoder_bench
+from envcoder_bench import Reporter, Stopped, UserError, evaluate, resume
+from envcoder_bench.cli.flags import build_parser
+from envcoder_bench.report import progress
+from envcoder_bench.run.inputs import override_words, read_candidates
+
+ROOT = Path(envcoder_bench.__file__).resolve().parents[1]
+GAIN = 0.5
+SHAPE = (1.0, 2)
+QUICK = dict(
+    num_envs_per_candidate=2, learning_iterations=4, sim="mujoco_cpu", device="cpu", no_baselines=True,
+    overrides={"evaluation.num_envs": 2, "evaluation.final_episodes": 2, "task.env.episodeLength": 20},
+)  # fmt: skip
+
+
+def scaled(x):
+    return GAIN * SHAPE[0] * x
+
+
+def compute_reward(pole_angle: torch.Tensor):
+    return scaled(math.pi * torch.cos(pole_angle))
+
+
+class Interrupts(Reporter):
+    """Presses Ctrl-C so many times in the second iteration."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def iteration_done(self, iteration, env_steps, best):
+        if iteration == 2:
+            for _ in range(self.times):
+                os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_raises_stopped_with_the_call_that_resumes(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Stopped) as stop:
+        evaluate("Cartpole", {"calm": compute_reward}, output_dir="run", reporter=Interrupts(1), **QUICK)
+    assert str(stop.value) == "stopped after iteration 2 of 4; envcoder_bench.resume('run')"
+    assert signal.getsignal(signal.SIGINT) is handler and (tmp_path / "run" / "checkpoint.pth").is_file()
+    result = resume("run", video=0)
+    assert result.complete and (tmp_path / "run" / "report.html").is_file()
+    whole = evaluate("Cartpole", {"calm": compute_reward}, output_dir="whole", **QUICK)
+    assert result.results["fitness"].equals(whole.results["fitness"])
+    with pytest.raises(KeyError, match=r"no policy of 'clam' \(did you mean calm\?\)"):
+        _ = whole.policies["clam", 0]
+    with pytest.raises(KeyError, match="the seeds of calm are 0"):
+        _ = whole.policies["calm", 7]
+    with pytest.raises(KeyError, match="the keys are pairs"):
+        _ = whole.policies["calm"]
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.slow
+def test_second_ctrl_c_ends_at_once(tmp_path):
+    with pytest.raises(Stopped, match=r"^stopped; envcoder_bench\.resume\('.*run'\)$"):
+        evaluate("Cartpole", {"calm": compute_reward}, output_dir=tmp_path / "run", reporter=Interrupts(2), **QUICK)
+    assert not (tmp_path / "run" / "checkpoint.pth").exists()
+
+
+@pytest.mark.slow
+def test_stopped_result_says_so(tmp_path):
+    stop = envcoder_bench.StopRequest()
+    stop("enough")
+    result = evaluate("Cartpole", {"calm": compute_reward}, output_dir=tmp_path / "run", stop=stop, **QUICK)
+    assert str(result) == f"stopped before the first iteration; envcoder_bench.resume('{tmp_path / 'run'}')"
+
+
+@pytest.mark.parametrize(
+    "given", [dict(seeds=0), dict(sedes=1), dict(overrides="seeds=[1"), dict(fitness="nowhere.py")]
+)
+def test_user_errors_have_no_chain_and_are_one_line_in_a_notebook(given):
+    with pytest.raises(UserError) as caught:
+        evaluate("Cartpole", {"calm": compute_reward}, **given)
+    assert len(caught.value._render_traceback_()) == 1
+    assert "another exception" not in (text := "".join(traceback.format_exception(caught.value)))
+    assert "direct cause" not in text
+
+
+# flags
+
+
+def test_every_flag_of_the_command_has_its_name_in_python(tmp_path):
+    """They are arguments of evaluate, keys of the config, or functions."""
+    names = {action.dest for action in build_parser()._actions if not isinstance(action, argparse._HelpAction)}
+    arguments = set(evaluate.__kwdefaults__) | {"task", "candidates", "overrides"}
+    translated = {"gpu_id", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
+    rest = names - arguments - translated - set(envcoder_bench.__all__)
+    cfg = read_config()
+    assert rest <= set(type(cfg).model_fields)
+
+
+def read_config(**settings):
+    from envcoder_bench.run.config import compose_config
+
+    return compose_config("Cartpole", override_words("Cartpole", (), None, settings))
+
+
+def test_flags_mean_what_they_mean_on_the_command_line(tmp_path):
+    yaml = tmp_path / "train.yaml"
+    yaml.write_text("params: {config: {gamma: 0.5}}\n")
+    cfg = read_config(race=True, wandb=False, no_baselines=True, gpu_id=1, trainer="ppo", train_config=str(yaml))
+    assert (cfg.race.enabled, cfg.wandb.enabled, cfg.baselines, cfg.device) == (True, False, False, "cuda:1")
+    assert cfg.train.params.config.gamma == 0.5
+    with pytest.raises(UserError, match="--gpu_id and --device both"):
+        read_config(gpu_id=0, device="cpu")
+    with pytest.raises(UserError, match="video must be a whole number"):
+        evaluate("Cartpole", video=-1)
+    with pytest.raises(UserError, match="--terrains is for the tasks"):
+        evaluate("Cartpole", terrains=["stairs"])
+
+
+def test_check_and_describe_are_functions(tmp_path):
+    assert "pole_angle" in envcoder_bench.describe("Cartpole")
+    result = envcoder_bench.check("Cartpole", {"calm": compute_reward}, sim="mujoco_cpu", device="cpu", num_envs=6)
+    assert result.passed and "calm" in str(result)
+
+
+# functions
+
+
+def test_functions_become_files_with_what_they_use(tmp_path):
+    (source,) = read_candidates("Cartpole", {"calm": [compute_reward]})
+    module = {"torch": torch, "math": math}
+    exec(source.source, module)
+    angle = torch.linspace(-1, 1, 5)
+    assert torch.equal(module["compute_reward"](angle), compute_reward(angle))
+    assert source.source.startswith("GAIN = 0.5\nSHAPE = (1.0, 2)\n") and "class Interrupts" not in source.source
+
+
+LOST = torch.ones(3)
+
+
+def uses_a_tensor(pole_angle):
+    return LOST * pole_angle
+
+
+def test_functions_without_a_text_are_refused_with_a_remedy():
+    scale = 2.0
+    module: dict = {}
+    exec("def compute_reward(pole_angle): return pole_angle", module)
+    cases = [
+        (lambda pole_angle: pole_angle, "is not a function that def defines: give the text"),
+        (module["compute_reward"], "there is no source of compute_reward"),
+        (torch.cos, "is not a function that def defines"),
+        (uses_a_tensor, "uses_a_tensor uses LOST, a Tensor that cannot be written"),
+        (closure(scale), "uses scale of the function around it"),
+    ]
+    for function, message in cases:
+        with pytest.raises(UserError, match=f"candidate calm: .*{message}"):
+            read_candidates("Cartpole", {"calm": function})
+
+
+def closure(scale):
+    def compute_reward(pole_angle):
+        return scale * pole_angle
+
+    return compute_reward
+
+
+CHATTY = """
+def compute_reward(pole_angle):
+    print("looking at", pole_angle.shape)
+    return float(pole_angle.mean()) + torch.cos(pole_angle)
+"""
+
+
+@pytest.mark.slow
+def test_prints_of_a_candidate_are_shown_to_a_limit_and_logged(tmp_path, capfd):
+    result = evaluate("Cartpole", {"chatty": CHATTY}, output_dir=tmp_path / "run", **QUICK)
+    assert result.complete and "keeps values between calls" not in (text := (tmp_path / "run" / "run.log").read_text())
+    shown = capfd.readouterr().out.splitlines()
+    assert len(shown) == 21 and shown[-1] == "chatty prints more, which is in run.log"
+    assert text.count("chatty prints: looking at torch.Size") > 20
+
+
+# notebooks
+
+
+def test_bar_in_a_notebook_needs_no_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    bar = progress.Progress(10)
+    bar.update(10, 1000, ("calm", 1.0))
+    bar.close()
+    assert "iteration 10/10 |" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_notebook_runs(tmp_path, monkeypatch, capsys):
+    import linecache
+
+    book = json.loads((ROOT / "examples" / "notebook.ipynb").read_text(encoding="utf-8"))
+    assert book["nbformat"] == 4
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": "__main__"}
+    for number, cell in enumerate(book["cells"]):
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            text, file = "".join(cell["source"]), f"<cell {number}>"
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+            exec(compile(text, file, "exec"), names)
+    assert names["result"].complete and "calm" in capsys.readouterr().out
