@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from envcoder_bench.compat.torch_archive import archive_records
 from envcoder_bench.core.errors import UserError
 
-_ZIP = b"PK\x03\x04"  # files that begin with something else are read by other loaders of torch
 # operators that read or write files, or speak to other processes; as words, because code can rename torch
 _DENIED = re.compile(r"\b(from_file|save|load|rpc_\w+)\b")
 _CLASSES = re.compile(r"\btorch\s*\.\s*classes\b")  # of C++, which may do anything
@@ -31,16 +31,12 @@ def load_torchscript(name: str, path: Path) -> Any:
         UserError: if its code could do more than compute.
     """
     content = path.read_bytes()  # once, so that what is loaded is what was examined
-    try:
-        reader = torch._C.PyTorchFileReader(io.BytesIO(content))  # torch.jit.load's reader
-        records = reader.get_all_records()
-    except RuntimeError:
+    records = archive_records(content)
+    if records is None or not any(record.startswith("code/") for record in records):
         return None
-    if not content.startswith(_ZIP) or not any(record.startswith("code/") for record in records):
-        return None
-    for record in records:
+    for record, data in records.items():
         if record.endswith((".py", ".pkl")):
-            text = reader.get_record(record).decode("latin-1")
+            text = data.decode("latin-1")
             match = _CLASSES.search(text) if record.endswith(".pkl") else _unsafe(text)
             if match is not None:
                 line = text.count("\n", 0, match.start()) + 1
