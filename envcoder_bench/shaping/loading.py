@@ -136,7 +136,9 @@ def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[st
     linecache.cache[file] = (len(source), None, lines, file)
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
-    vars(module).update(namespace, print=printer(name))
+    vars(module).update(namespace)
+    if "__builtins__" not in namespace:  # in the jail nothing is printed
+        vars(module)["print"] = printer(name)
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
         with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):

@@ -25,7 +25,7 @@ def config(task=PENDULUM, *overrides):
 
 def groups(cfg, **texts):
     """The human baseline, and candidates by name; and the faults of those that cannot be used."""
-    sources = baseline_sources(get_spec(cfg.task.name))[:1]
+    sources = baseline_sources(get_spec(cfg.address, cfg.task))[:1]
     return prepare(
         RunSpec.of(cfg, sources + [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
     )

@@ -35,8 +35,9 @@ def fork(monkeypatch):
 def environment(task, groups=1):
     """An environment of groups with the human baseline and the same seed."""
     cfg = config(task)
-    (human,), faults = isaac_helpers.groups(cfg)
+    made, faults = isaac_helpers.groups(cfg)
     assert not faults
+    (human,) = made
     return isaac_helpers.environment(cfg, [human] * groups)
 
 
