@@ -1,7 +1,9 @@
 """The table of the kinds of functions that a candidate may define, and of the fitness function.
 
 Loading, checking, tracing, dispatch, evaluation, the jail, prompts, profiles and ``--describe`` all read this table. To
-add a kind, add a row to ``KINDS`` and a call in the environment, ``Dispatcher.run(stage, step)``.
+add a kind, add a row to ``_ROWS`` and a call of ``Dispatcher.run(stage, step)`` in ``env/grouped_vec_task.py``; without
+the call, functions of the kind are loaded and checked, but never used. ``tests/shaping/test_kinds.py`` prints the table
+that docs/candidates.md needs.
 
 This module does not import torch, so that ``--help`` and ``--describe`` start quickly.
 """
@@ -56,7 +58,7 @@ class Kind:
         name, aliases: names of the function in a file.
         stage: what it computes. Functions of one stage exclude each other: a file has one of them. Their rows differ
             only in ``name``, ``returns`` and ``effort``.
-        purpose: purpose of its random numbers (``core.noise``), from 1 to 15, unique for the stage.
+        purpose: purpose of its random numbers, from 1 to 15, unique for the stage; tasks have some, see ``core.noise``.
         called: when it is called, one of ``CALLED``.
         judged_with: origin of the function in evaluations: ``CANDIDATE``, ``UNSHAPED`` or ``RUN`` (the ``--fitness``
             file).

@@ -1,4 +1,4 @@
-"""Simulators behind one interface. Only this package and isaacgym/ import a physics engine."""
+"""Simulators behind one interface. Only this package, compat/ and isaacgym/ import a physics engine."""
 
 import contextlib
 from collections.abc import Mapping
@@ -22,6 +22,8 @@ __all__ = [
     "pick_simulator",
 ]
 
+# also written out as the choices of --sim in cli/, which parses flags before it imports torch, and in
+# tests/sim/backends.py, whose conformance suite a new one must pass
 SIMULATORS = ("mujoco_cpu", "mujoco_warp")
 
 

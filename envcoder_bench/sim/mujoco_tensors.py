@@ -8,7 +8,10 @@ from envcoder_bench.sim.mujoco_model import RobotModel
 
 
 class MujocoTensors(Simulator):
-    """A simulator of a ``RobotModel``, with its state tensors in the default state, but not the physics."""
+    """A simulator of a ``RobotModel``, with its state tensors in the default state, but not the physics.
+
+    A subclass adds ``site_states``, ``jacobian``, ``mass_matrix`` and ``engine_warnings``.
+    """
 
     def __init__(self, robot: RobotModel, num_envs: int, device: str) -> None:
         self.num_envs = num_envs

@@ -30,6 +30,8 @@ from envcoder_bench.shaping.kinds import (
     VALUE,
     of_stage,
 )
+from envcoder_bench.tasks.isaacgym_tasks import draws, random_params
+from envcoder_bench.tasks.terrain_locomotion import LEVEL, PROGRESS_OF_FIRST
 
 DOCS = Path(__file__).parents[2] / "docs" / "candidates.md"
 
@@ -44,8 +46,9 @@ def test_random_purposes_are_unchanged():
     assert STAGES["command"].purpose == noise.CONTROL
 
 
-def test_stages_have_distinct_random_purposes():
-    purposes = [noise.ACTION, *(kind.purpose for kind in STAGES.values())]
+def test_stages_and_tasks_have_distinct_random_purposes():
+    of_tasks = (draws.PURPOSE, random_params.PURPOSE, LEVEL, PROGRESS_OF_FIRST)
+    purposes = [noise.ACTION, *(kind.purpose for kind in STAGES.values()), *of_tasks]
     assert len(set(purposes)) == len(purposes) and all(0 <= x < noise.PURPOSES for x in purposes)
 
 

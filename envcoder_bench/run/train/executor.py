@@ -285,12 +285,13 @@ class Executor(JobHandler):
             until=None if self._end == self._cfg.learning_iterations else self._end,
             seeds=seed_count(self._cfg),
         )
+        # a wave begins where its last checkpoint, else its rung, left it, else anew
         checkpoint = self._checkpoint(job)
         if checkpoint is not None:
             # a worker in this process reads the file itself: a request stays in memory while its wave trains
             content = None if self._head.is_local else checkpoint.file.read_bytes()
             return replace(request, checkpoint=content, checkpoint_file=str(checkpoint.file))
-        if self._parked.kept.issuperset(job.items):
+        if self._parked.kept.issuperset(job.items):  # the worker in this process still has the states of the rung
             return replace(request, checkpoint_file=str(self._folder.jobs), from_rung=True)
         if self._parked.iteration(job.items[0]):
             content = self._parked.pack(job.items)
@@ -408,9 +409,9 @@ class Executor(JobHandler):
         del self._waves[job.name]
 
     def _checkpoint(self, job: Job) -> SavedJob | None:
-        """Return the checkpoint of a job that was in training."""
-        mine = (saved for saved in self._saved.jobs if saved.groups == list(job.items) and not saved.parked)
-        return next(mine, None)
+        """Return the checkpoint of a job that was in training; it has the same groups in the same order."""
+        matching = (saved for saved in self._saved.jobs if saved.groups == list(job.items) and not saved.parked)
+        return next(matching, None)
 
     # the run's files
 

@@ -223,7 +223,7 @@ class Session:
             self.episodes = self.point = played.first(self.cfg.evaluation.final_episodes)
         elif compares:
             both = run_point(self.evaluation, policy, EVALUATION_STEP, check_at, self._point_steps)
-            self.episodes, self.point = (own.cpu() for own in both)
+            self.episodes, self.point = (episodes.cpu() for episodes in both)
         else:
             self.episodes = run_episodes(self.evaluation, policy, 1, EVALUATION_STEP, check_at, steps).cpu()
             self.point = self.episodes
@@ -266,9 +266,9 @@ class Session:
         fitness = self.episodes.fitness.mean(dim=1)
         failed = self.failures()
         alive = [g for g in range(len(self.groups)) if g not in failed]
-        found = [(self.groups[g].name, float(fitness[g])) for g in alive]
-        known = [one for one in found if math.isfinite(one[1])]
-        return max([*known, *filter(None, [self.wave.best])], key=lambda one: one[1], default=None)
+        scores = [(self.groups[g].name, float(fitness[g])) for g in alive]
+        finite = [score for score in scores if math.isfinite(score[1])]
+        return max([*finite, *filter(None, [self.wave.best])], key=lambda score: score[1], default=None)
 
     # log files
 
@@ -347,9 +347,9 @@ class Session:
 
     def _note_progress(self) -> None:
         best = self._best()
-        told = "" if best is None else f", best {fixed(best[1], 3)} {best[0]}"
+        best_text = "" if best is None else f", best {fixed(best[1], 3)} {best[0]}"
         place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
-        note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{told}")
+        note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{best_text}")
 
     # checkpoints
 

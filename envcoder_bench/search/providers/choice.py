@@ -14,6 +14,7 @@ OPENAI = "openai"
 ANTHROPIC = "anthropic"
 REPLAY = "replay"
 
+# a new kind needs a branch in make_provider, too: what no branch takes there is Anthropic's
 _PATTERNS = (
     (OPENAI, re.compile(r"(?i:(chat)?gpt-.+|o\d.*)|openai:.+")),
     (ANTHROPIC, re.compile(r"(?i:claude-.+)|anthropic:.+")),
