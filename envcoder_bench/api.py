@@ -84,7 +84,7 @@ def evaluate(
             **settings,
         )
     result = _ended(result, video)
-    if words is not None and result.complete:
+    if words is not None and result.complete and result.succeeded:
         run_on_terrains(words, result)
     return result
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+import threading
 import traceback
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import envcoder_bench
 from envcoder_bench import Reporter, Stopped, UserError, evaluate, resume
 from envcoder_bench.cli.flags import build_parser
 from envcoder_bench.report import progress
+from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.inputs import override_words, read_candidates
 
 ROOT = Path(envcoder_bench.__file__).resolve().parents[1]
@@ -216,3 +218,76 @@ def test_notebook_runs(tmp_path, monkeypatch, capsys):
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
             exec(compile(text, file, "exec"), names)
     assert names["result"].complete and "calm" in capsys.readouterr().out
+
+
+def test_functions_are_written_after_those_that_they_use():
+    from envcoder_bench.shaping.functions import source_of
+
+    text = source_of([uses_helper, also_uses_helper])
+    assert text.index("def helper") < text.index("def uses_helper") and text.count("def helper") == 1
+    exec(text, found := {})
+    assert found["also_uses_helper"](1) == found["uses_helper"](1) == 2
+
+
+def helper(x):
+    return x + 1
+
+
+def uses_helper(x, h=helper):
+    return h(x)
+
+
+def also_uses_helper(x, *, h=helper):
+    return h(x)
+
+
+def test_functions_that_cannot_be_a_file_are_refused():
+    from envcoder_bench.shaping.functions import source_of
+
+    def around(k):
+        def compute_reward(x, kk=k):
+            # a comment at the left margin must not matter
+            return x * kk
+
+        return compute_reward
+
+    with pytest.raises(ValueError, match="a default of compute_reward uses k of the function around it"):
+        source_of([around(2)])
+    with pytest.raises(ValueError, match="two functions are called helper"):
+        source_of([helper, helper])
+
+
+def test_function_with_a_line_at_the_left_margin_is_read():
+    from envcoder_bench.shaping.functions import source_of
+
+    if True:
+
+        def indented(x):
+            # a comment at the left margin
+            return x + 2
+
+    exec(source_of([indented]), found := {})
+    assert found["indented"](1) == 3
+
+
+def test_a_stop_request_of_several_threads_keeps_the_handlers_of_the_main_thread():
+    before = signal.getsignal(signal.SIGINT)
+    stop = StopRequest()
+    errors = []
+
+    def other():
+        try:
+            with stop:
+                pass
+        except BaseException as error:
+            errors.append(error)
+
+    with stop:
+        inside = signal.getsignal(signal.SIGINT)
+        with stop:
+            pass
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert not errors and signal.getsignal(signal.SIGINT) == inside != before
+    assert signal.getsignal(signal.SIGINT) == before

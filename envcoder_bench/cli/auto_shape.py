@@ -118,7 +118,8 @@ def build_parser() -> Parser:
 def overrides(args: argparse.Namespace) -> list[str]:
     """Return the flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, then the user's key=value overrides."""
     search = {name: getattr(args, name) for name in SEARCH_FLAGS}
-    search["prompt.dir"] = None if args.prompt_dir is None else json.dumps(args.prompt_dir)  # quoted
+    if args.prompt_dir is not None:
+        search["prompt.dir"] = json.dumps(args.prompt_dir, ensure_ascii=False)  # quoted
     return [*as_words(search), *flag_words(args)]
 
 

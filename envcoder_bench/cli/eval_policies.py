@@ -4,6 +4,7 @@ import argparse
 import re
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,9 @@ def _evaluate(args: argparse.Namespace) -> int:
         print(f"folder: {shown(folder)}", file=sys.stderr)
     progress = GridProgress()
     stopped: list[int] = []
-    before = {number: signal.signal(number, _stopper(stopped)) for number in (signal.SIGINT, signal.SIGTERM)}
+    in_main = threading.current_thread() is threading.main_thread()  # others cannot set handlers
+    numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
+    before = {number: signal.signal(number, _stopper(stopped)) for number in numbers}
     try:
         result = run_grid(inputs, folder, workers, progress, lambda: bool(stopped))
     finally:

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,16 @@ def read_leaves(path: Path) -> dict[str, Any]:
 
 
 def to_yaml(tree: Mapping[str, Any]) -> str:
-    """Return the YAML of nested mappings."""
-    return OmegaConf.to_yaml(OmegaConf.create(plain(tree)))
+    """Return the YAML of nested mappings, whose texts are read as they are: ``${`` in them is no reference."""
+    return OmegaConf.to_yaml(OmegaConf.create(_escaped(plain(tree))))
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _escaped(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_escaped, value))
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
 
 
 def overridden(settings: Settings, word: str) -> Settings:

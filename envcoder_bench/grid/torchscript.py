@@ -16,7 +16,7 @@ from envcoder_bench.compat.torch_archive import archive_records
 from envcoder_bench.core.errors import UserError
 
 # operators that read or write files, or speak to other processes; as words, because code can rename torch
-_DENIED = re.compile(r"\b(from_file|save|load|rpc_\w+)\b")
+_DENIED = re.compile(r"\b(from_file|save|load|classes|rpc_\w+)\b")
 _CLASSES = re.compile(r"\btorch\s*\.\s*classes\b")  # of C++, which may do anything
 # ops.NAMESPACE.NAME; other namespaces than these have operators for files, networks and processes
 _OPS = re.compile(r"\bops\b(?!\.(?:prim|aten)\.)")
@@ -54,4 +54,4 @@ def load_torchscript(name: str, path: Path) -> Any:
 
 
 def _unsafe(code: str) -> re.Match[str] | None:
-    return _DENIED.search(code) or _CLASSES.search(code) or _OPS.search(code) or _GETATTR.search(code)
+    return _DENIED.search(code) or _OPS.search(code) or _GETATTR.search(code)

@@ -152,6 +152,8 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     try:
         for override in OverridesParser.create().parse_overrides([*overrides]):
             key = override.key_or_group
+            if override.package is not None:
+                raise ValueError(f"{override.input_line}: keys have no @package")
             if override.is_sweep_override():
                 raise ValueError(f"{override.input_line}: give one value, or quote it: {key}='\"a,b\"'")
             if key not in keys and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):

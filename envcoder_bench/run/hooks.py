@@ -25,17 +25,25 @@ class StopRequest:
         self.by: int | str | None = None
         self._signals = signals
         self._handlers: dict[signal.Signals, Any] = {}  # those outside the block
+        self._depth = 0  # of blocks in the main thread, one within another
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._depth += 1
+        if self._depth == 1:
             usual = {number: signal.getsignal(number) for number in self._signals}
             self._handlers = {number: handler for number, handler in usual.items() if handler is not None}
             for number in self._handlers:
                 signal.signal(number, self._handle)
 
     def __exit__(self, *_: object) -> None:
-        while self._handlers:
-            signal.signal(*self._handlers.popitem())
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._depth -= 1
+        if self._depth == 0:
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
 
     def _handle(self, number: int, _frame: Any) -> None:
         if number != HANG_UP:  # a closing terminal may send two, from the system and from the shell

@@ -189,7 +189,7 @@ def _flag_words(task: str, flags: dict[str, Any]) -> list[str]:
 def _value(key: str, value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    value = value.item() if hasattr(value, "item") else value  # a number of numpy or torch
+    value = value.tolist() if hasattr(value, "tolist") else value  # numbers of numpy or torch
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, (str, Path)):

@@ -1,6 +1,7 @@
 """Candidates that are Python functions, as in notebooks: the text of a file that defines them and what they use."""
 
 import ast
+import builtins
 import dis
 import inspect
 import sys
@@ -18,22 +19,32 @@ def source_of(functions: Sequence[Callable[..., Any]]) -> str:
     Raises:
         ValueError: there is no text of a function, or it uses a value that cannot be written as text.
     """
+    names = [getattr(function, "__name__", "") for function in functions]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two functions are called {twice}: rename one")
     lines: dict[str, str] = {}
-    texts: dict[str, str] = {}
-    waiting: list[Any] = list(functions)
-    while waiting:
-        function = waiting.pop()
-        text = _text(function)
-        texts[function.__name__] = text
+    texts: dict[str, str] = {}  # of functions, each after those that it uses
+
+    def add(function: Any, above: tuple[str, ...]) -> None:
+        name, text = getattr(function, "__name__", ""), _text(function)
         values: dict[str, Any] = function.__globals__
-        for name in sorted(_global_names(function, text) & values.keys() - GIVEN.keys() - texts.keys() - lines.keys()):
-            value = values[name]
-            if isinstance(value, FunctionType) and value.__globals__ is values and value.__name__ == name:
-                waiting.append(value)
+        for used in sorted(_global_names(function, text)):
+            value = values.get(used)
+            given = used not in values or (used in GIVEN and value is GIVEN[used])
+            if given or used in (*above, name, *texts, *lines):
+                continue
+            if isinstance(value, FunctionType) and value.__globals__ is values and value.__name__ == used:
+                add(value, (*above, name))
             else:
-                lines[name] = _line(name, value, function.__name__)
+                lines[used] = _line(used, value, name)
+        texts[name] = text
+
+    for function in functions:
+        if getattr(function, "__name__", "") not in texts:
+            add(function, ())
     head = "".join(f"{line}\n" for line in lines.values())
-    return "\n\n".join(filter(None, [head, *reversed(texts.values())]))
+    return "\n\n".join(filter(None, [head, *texts.values()]))
 
 
 def _text(function: Any) -> str:
@@ -45,9 +56,12 @@ def _text(function: Any) -> str:
         names = ", ".join(function.__code__.co_freevars)
         raise ValueError(f"{name} uses {names} of the function around it: make it a parameter with a default or global")
     try:
-        return textwrap.dedent(inspect.getsource(function))
+        text = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
         raise ValueError(f"there is no source of {name}: {remedy}") from None
+    if text[0].isspace():  # dedent stops at a comment or text at the left margin
+        text = ast.unparse(ast.parse(f"if True:\n{text}").body[0].body)  # type: ignore[attr-defined]
+    return text
 
 
 def _global_names(function: FunctionType, text: str) -> set[str]:
@@ -55,6 +69,12 @@ def _global_names(function: FunctionType, text: str) -> set[str]:
     definition = ast.parse(text).body[0]
     assert isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef))
     definition.body = []
+    defaults = [*definition.args.defaults, *filter(None, definition.args.kw_defaults)]
+    for node in (node for default in defaults for node in ast.walk(default)):
+        if isinstance(node, ast.Name) and node.id not in {**function.__globals__, **vars(builtins)}:
+            raise ValueError(
+                f"a default of {function.__name__} uses {node.id} of the function around it: write its value"
+            )
     return {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)} | {*_loaded(function.__code__)}
 
 

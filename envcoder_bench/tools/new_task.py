@@ -1,5 +1,6 @@
 """Write the folder of a new task from a robot's model: a complete task with an example goal, to be edited."""
 
+import keyword
 import re
 import tempfile
 import textwrap
@@ -22,6 +23,7 @@ CONTROL_STEP = 0.02  # s, about: a whole number of the model's time steps
 MODEL = "model.xml"
 FILES = ("task.py", "task.yaml", "human.py", "unshaped.py")
 WIDTH = 110  # of lines of numbers and names
+_TAKEN = ("SimTask", "Field", "Any", "Tensor", "torch")  # names that a task file imports
 _GENERIC = ("scene", "robot", "model", "main")  # names of files that say nothing about the robot
 
 
@@ -63,7 +65,10 @@ def new_task(
     templates.filters["listed"] = _listed
     facts = _facts(name, model, file, robot)
     texts = {part: templates.get_template(f"{part}.jinja").render(facts).rstrip() + "\n" for part in FILES}
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"--output {folder} cannot be made: {error.strerror}") from error
     _write_model(folder, file)
     for part, text in texts.items():
         (folder / part).write_text(text, encoding="utf-8")
@@ -73,8 +78,8 @@ def new_task(
 def _check_names(model: Path, name: str, folder: Path) -> None:
     if not model.is_file():
         raise UserError(f"{model}: there is no such file")
-    if not name.isidentifier():
-        raise UserError(f"--name {name}: it must be letters, digits and _, such as Pendulum")
+    if not name.isidentifier() or keyword.iskeyword(name) or name in _TAKEN:
+        raise UserError(f"--name {name}: it must be letters, digits and _, such as Pendulum, and no word of Python")
     if name in task_names():
         raise UserError(f"--name {name}: there is a task of this name; choose another one")
     if folder.exists():

@@ -6,7 +6,7 @@ import pytest
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import plain
-from envcoder_bench.core.yaml_files import parse_yaml, read_leaves, read_yaml
+from envcoder_bench.core.yaml_files import parse_yaml, read_leaves, read_yaml, to_yaml
 from envcoder_bench.grid.inputs import read_inputs
 from envcoder_bench.run.folder.provenance import load_config
 from envcoder_bench.search.folder import SearchFolder
@@ -40,3 +40,10 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(text, tmp_path):
         with pytest.raises(UserError):
             read(tmp_path)
     assert time.process_time() - began < 5
+
+
+def test_texts_with_dollar_signs_are_read_as_they_were_written(tmp_path):
+    texts = ["cost below ${budget}", "${x", r"\${x}", r"a\\${b} \ c", "evaluation.num_envs=${num_envs}", "$", "{}"]
+    tree = {"a": texts, "b": {"c": texts[0]}}
+    (file := tmp_path / "config.yaml").write_text(to_yaml(tree))
+    assert plain(read_yaml(file)) == plain(parse_yaml(to_yaml(tree))) == tree

@@ -267,6 +267,10 @@ _EDITS = {
     "spaces": (b"Tensor:\n", b'Tensor:\n    _9 = torch . from_file ("FILE", True, 9)\n'),
     "other operators": (b"Tensor:\n", b"Tensor:\n    ops.c10d.barrier()\n"),
     "classes": (b"Tensor:\n", b"Tensor:\n    _9 = __torch__.torch.classes.dist_c10d.FileStore()\n"),
+    "classes on another line": (
+        b"Tensor:\n",
+        b"Tensor:\n    _9 = (__torch__.torch. #c\n    classes.dist_c10d.FileStore)()\n",
+    ),
 }
 
 

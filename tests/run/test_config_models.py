@@ -93,6 +93,7 @@ def test_override_sets_the_value(override, wanted):
         ("seedz=1", r"unknown key 'seedz' \(did you mean seed"),
         ("gamma=1", r"did you mean train\.params\.config\.gamma"),
         ("seeds=[", "cannot read the overrides"),
+        ("seed@x=3", "keys have no @package"),
         ("evaluation={pints: 1}", "cannot read the overrides.*pints"),
     ],
 )
