@@ -307,10 +307,10 @@ CALLS = "def compute_reward(x):\n    return compute_goal(x) + a\ndef compute_goa
     ],
 )
 def test_time_to_reduce_is_linear(line, count):
-    """A text of 100,000 characters takes less than 2 s on any machine; it took up to 35 s."""
+    """A text of 100,000 characters takes about 2 s; with time that grows as the square it took 35 s."""
     text = CALLS + line * count
     assert len(text) <= source_module.MAX_CHARACTERS
     began = time.process_time()
     _, left_out = reduced(text, ["compute_reward"])
-    assert time.process_time() - began < 2.0
+    assert time.process_time() - began < 15.0  # far from both
     assert left_out == ("compute_goal",)
