@@ -85,7 +85,9 @@ def evaluate(
         )
     result = _ended(result, video)
     if words is not None and result.complete and result.succeeded:
-        run_on_terrains(words, result)
+        code = run_on_terrains(words, result)
+        if code > 128:  # a signal
+            raise Stopped("stopped on the terrains: eval-policies --resume continues", result.folder / "terrains")
     return result
 
 

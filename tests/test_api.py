@@ -8,12 +8,13 @@ import signal
 import threading
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import envcoder_bench
-from envcoder_bench import Reporter, Stopped, UserError, evaluate, resume
+from envcoder_bench import Reporter, Stopped, UserError, api, evaluate, resume
 from envcoder_bench.cli.flags import build_parser
 from envcoder_bench.report import progress
 from envcoder_bench.run.hooks import StopRequest
@@ -291,3 +292,15 @@ def test_a_stop_request_of_several_threads_keeps_the_handlers_of_the_main_thread
         thread.join()
         assert not errors and signal.getsignal(signal.SIGINT) == inside != before
     assert signal.getsignal(signal.SIGINT) == before
+
+
+@pytest.mark.parametrize("code", [0, 130])
+def test_stop_on_the_terrains_is_not_taken_for_an_end(code, monkeypatch, tmp_path):
+    done = SimpleNamespace(complete=True, succeeded=True, folder=tmp_path, stopped_by=None)
+    monkeypatch.setattr(api.run, "evaluate", lambda *_, **__: done)
+    monkeypatch.setattr(api, "run_on_terrains", lambda *_: code)
+    if code:
+        with pytest.raises(Stopped, match="eval-policies --resume"):
+            evaluate("SpotTerrain", terrains=["stairs"])
+    else:
+        assert evaluate("SpotTerrain", terrains=["stairs"]) is done

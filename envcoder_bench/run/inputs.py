@@ -182,8 +182,8 @@ def _flag_words(task: str, flags: dict[str, Any]) -> list[str]:
     with user_input():
         if trainer is not None:
             flags["train.params.algo.name"] = full_name(trainer)
-        own = file_overrides(find_spec(task), *files) if files != (None, None) else {}
-    return [*(f"{key}={word}" for key, word in own.items()), *(f"{k}={_value(k, x)}" for k, x in flags.items())]
+        from_files = file_overrides(find_spec(task), *files) if files != (None, None) else {}
+    return [*(f"{key}={word}" for key, word in from_files.items()), *(f"{k}={_value(k, x)}" for k, x in flags.items())]
 
 
 def _value(key: str, value: Any) -> str:

@@ -97,7 +97,9 @@ class RunConfig(Keys):
     )
     baselines: bool = Field(default=True, description="also evaluate both baselines")
     fitness: Annotated[str, Expected("a file with compute_fitness")] | None = Field(
-        default=None, description="a file with compute_fitness(state_dict) to rank by; null: the task's own fitness"
+        default=None,
+        description="a file with compute_fitness(state_dict) to rank by, docs/candidates.md; null: the"
+        " task's own fitness",
     )
     fitness_bounds: (
         Annotated[Numbers, Field(min_length=2, max_length=2), Expected("two numbers, the least first, such as [0, 1]")]
@@ -112,7 +114,8 @@ class RunConfig(Keys):
     )
     seeds: Count | Literal["auto"] = Field(
         default="auto",
-        description="replicas of each candidate, with seeds seed, seed + 1, ...; auto: 1 to 5, docs/reading_a_run.md",
+        description="replicas of each candidate, with seeds seed, seed + 1, ...; auto: 1 on a CPU, 1 to 5"
+        " on a GPU, docs/reading_a_run.md",
     )
     seed: Annotated[int, Field(ge=0)] = Field(default=0, description="the first seed")
     sim: str = Field(
@@ -121,7 +124,8 @@ class RunConfig(Keys):
     device: Annotated[str, Expected("auto, cpu or cuda:N")] = Field(default="auto", description="auto, cpu or cuda:N")
     isolate: Literal["process"] | None = Field(
         default=None,
-        description="process: each candidate and seed trains by itself, in a process of its own, one after the other",
+        description="process: each candidate and seed trains in a process of its own, one after the"
+        " other: docs/isaacgym.md",
     )
     devices: (
         Annotated[
@@ -137,7 +141,8 @@ class RunConfig(Keys):
         default=None, description="address of a Ray cluster whose GPUs are used: auto or HOST:PORT; docs/scale.md"
     )
     max_memory: Annotated[str | Number, Expected("a size such as 24GiB")] | None = Field(
-        default=None, description="of the device, e.g. 24GiB; what does not fit trains in waves; null: what is free"
+        default=None,
+        description="memory of the device to use, e.g. 24GiB; what does not fit trains in waves; null: what is free",
     )
     compile_shapers: bool = Field(
         default=True, description="trace candidate functions and run them as compiled kernels; false: as PyTorch calls"

@@ -43,14 +43,16 @@ class SearchSettings(Keys):
     repair: Annotated[int, Field(ge=0, le=1_000)] = Field(
         default=1, description="attempts to mend a candidate that fails its check"
     )
-    temperature: Amount | None = Field(default=None, description="of sampling; null: the model's own")
+    temperature: Amount | None = Field(default=None, description="temperature of sampling; null: the model's own")
     max_output_tokens: Count | None = Field(
-        default=None, description="of one reply, hidden reasoning included; null: the provider's default"
+        default=None, description="tokens of one reply, hidden reasoning included; null: the provider's default"
     )
     max_tokens: Count | None = Field(
-        default=None, description="of all requests and replies together; then the search ends with what it has"
+        default=None, description="tokens of all requests and replies together; then the search ends with what it has"
     )
-    max_cost: Amount | None = Field(default=None, description="US dollars, likewise")
+    max_cost: Amount | None = Field(
+        default=None, description="US dollars for all requests together; then the search ends with what it has"
+    )
     reply_timeout: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = Field(
         default=600,
         description="seconds until a request without a complete reply is given up and sent again, three times in all",
