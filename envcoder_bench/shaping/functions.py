@@ -14,7 +14,7 @@ from envcoder_bench.shaping.loading import GIVEN
 
 
 def source_of(functions: Sequence[Callable[..., Any]]) -> str:
-    """Return a file's text: imports and constants that the functions use, functions of their module, and they.
+    """Return the text of a file with the functions, after the imports, constants and functions that they use.
 
     Raises:
         ValueError: there is no text of a function, or it uses a value that cannot be written as text.
@@ -54,7 +54,7 @@ def _text(function: Any) -> str:
         raise ValueError(f"{name} is not a function that def defines: {remedy}")
     if function.__code__.co_freevars:
         names = ", ".join(function.__code__.co_freevars)
-        raise ValueError(f"{name} uses {names} of the function around it: make it a parameter with a default or global")
+        raise ValueError(f"{name} uses {names} of the function around it: write its value, or make it global")
     try:
         text = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):

@@ -4,7 +4,7 @@ import keyword
 import re
 import tempfile
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,7 @@ def new_task(
     loader = PackageLoader("envcoder_bench.tools", "new_task_files")
     templates = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True)
     templates.filters["listed"] = _listed
+    templates.filters["shown"] = lambda text: re.sub(r'["\\]', "'", text)  # within a text of a Python file
     facts = _facts(name, model, file, robot)
     texts = {part: templates.get_template(f"{part}.jinja").render(facts).rstrip() + "\n" for part in FILES}
     try:
@@ -148,7 +149,7 @@ def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mappin
         "body_names": robot.body_names,
         "site_names": robot.sites.names,
         "axes": [line for text in numbered for line in textwrap.wrap(text, WIDTH - 2)],
-        "objects": [(re.sub(r"\W", "_", f"{body}_state"), body) for body in robot.object_names],
+        "objects": [*zip(_keys(robot.object_names), robot.object_names)],
         "sensors": robot.sensor_names,
         "floating": robot.floating,
         "driven": driven,
@@ -166,6 +167,18 @@ def _listed(values: list[Any]) -> str:
     """Return a list as Python code, in several lines where it is long."""
     lines = textwrap.wrap(f"{', '.join(map(str, values))},", WIDTH - 4)
     return f"[{lines[0][:-1]}]" if len(lines) == 1 else "\n".join(["[", *(f"    {line}" for line in lines), "]"])
+
+
+def _keys(bodies: Sequence[str]) -> list[str]:
+    """Return keys of the state for bodies: different names of parameters, ``<body>_state``."""
+    keys: list[str] = []
+    for body in bodies:
+        key = re.sub(r"\W", "_", f"{body}_state")
+        key = key if key.isidentifier() else f"body_{key}"
+        while key in keys:
+            key = f"{key}_{len(keys) + 1}"
+        keys.append(key)
+    return keys
 
 
 def _digits(values: Any) -> list[float]:

@@ -226,3 +226,14 @@ def test_robot_that_cannot_touch_the_plane_lacks_a_ground():
     assert not lacks_ground(model(PLANE)) and lacks_ground(model(""))
     assert lacks_ground(model(PLANE.replace("/>", ' contype="0" conaffinity="0"/>')))
     assert not lacks_ground(model("", gravity="0 0 0"))
+
+
+@pytest.mark.parametrize("names", [("a-b", "a_b"), ("1&quot;x", "a\\b"), ("class", "a b")])
+def test_objects_of_any_names_have_keys_of_their_own(names):
+    bodies = "".join(
+        f'<body name="{name}" pos="{k + 1} 0 1"><freejoint/><geom size=".05"/></body>' for k, name in enumerate(names)
+    )
+    text = ARM.replace('<geom type="plane"', f'{bodies}<geom type="plane"')
+    text = text.replace('1 1 0 0 0"/></keyframe>', f'1 1 0 0 0{" 1 0 1 1 0 0 0" * 2}"/></keyframe>')
+    task = new_task(write("arm.xml", text))
+    assert main(["check-task", str(task.folder), "--sim", "mujoco_cpu", "--device", "cpu"]) == 0
