@@ -153,6 +153,7 @@ def test_policy_of_a_run_has_the_layout_of_its_task(module, wanted, layout) -> N
     assert _chosen(module, wanted) == layout
 
 
+@pytest.mark.slow
 def test_policy_of_another_robot_or_observation_is_refused_and_other_drives_are_logged(caplog) -> None:
     with pytest.raises(UserError, match="it is of the task Anymal, and the robot is spot"):
         _chosen(_of_run("Anymal", 48))

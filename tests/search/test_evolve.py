@@ -251,6 +251,7 @@ def test_every_term_has_the_value_computed_by_hand():
     assert seen == set(range(len(expected)))  # every form of every quantity is drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task, some, none",
     [
@@ -267,6 +268,7 @@ def test_quantities_of_shipped_tasks(task, some, none):
     assert some <= names and not none & names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", task_names())
 def test_terms_are_finite_on_every_task(task):
     keys = state_of(task)
@@ -398,6 +400,7 @@ def described(archive, seed=0, round=4, count=12):
     return [(p.name, p.source, p.parents, p.origin) for p in EvolveProposer(seed=seed).propose(archive, round, count)]
 
 
+@pytest.mark.slow
 def test_proposals_depend_only_on_archive_round_and_seed():
     archive = with_shipped("Ant")
     first = described(archive)
