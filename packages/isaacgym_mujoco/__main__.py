@@ -36,7 +36,12 @@ def main() -> int:
     install()
     sys.argv[:] = sys.argv[1:]
     sys.path[0] = str(script.resolve().parent)  # as for any script
-    mapping = OnCpu() if os.environ.get(VARIABLE) == "cpu" else contextlib.nullcontext()
+    sys.path += _folders_of_packages(script.resolve())
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints errors, and exits, before they arrive here
+    mapping = contextlib.nullcontext()
+    if os.environ.get(VARIABLE) == "cpu":
+        mapping = OnCpu()
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # torch.compile, as of rl_games, cannot trace the mapping
     with old_code(), mapping:
         try:
             runpy.run_path(str(script), run_name="__main__")
@@ -54,6 +59,17 @@ def main() -> int:
             print(f"{last.filename}:{last.lineno}: {error}; {REMEDY}", file=sys.stderr)
             return 2
     return 0
+
+
+def _folders_of_packages(script: Path) -> list[str]:
+    """Return the folder of the package that the script is in, which it imports by name: it need not be installed."""
+    packages = [folder for folder in script.parents[:2] if (folder / "__init__.py").is_file()]
+    if not packages:
+        return []
+    folder = packages[0]
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return [str(folder)]
 
 
 def _caller(error: Exception) -> str | None:

@@ -1,5 +1,7 @@
 """Run a script that names CUDA devices on the CPU: ``--device cpu`` of the runner, or ``ISAACGYM_DEVICE=cpu``."""
 
+import functools
+import inspect
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -28,7 +30,19 @@ def on_cpu() -> bool:
 
 
 class OnCpu(TorchFunctionMode):
-    """A mode in which torch's functions take the CPU where they are given a CUDA device."""
+    """A mode in which torch's functions take the CPU where they are given a CUDA device.
+
+    Functions for TorchScript stay Python functions, because the mode does not reach into TorchScript.
+    """
+
+    def __enter__(self) -> TorchFunctionMode:
+        self._script = torch.jit.script
+        torch.jit.script = _modules_only(self._script)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        torch.jit.script = self._script
+        return super().__exit__(*error)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -37,6 +51,14 @@ class OnCpu(TorchFunctionMode):
             return args[0]
         args = [_mapped(x) for x in args]
         return func(*args, **{name: _mapped(x) for name, x in (kwargs or {}).items()})
+
+
+def _modules_only(script: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(script)
+    def wrapper(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        return obj if inspect.isfunction(obj) else script(obj, *args, **kwargs)
+
+    return wrapper
 
 
 def _mapped(value: Any) -> Any:

@@ -82,6 +82,15 @@ def test_script_runs_unmodified_with_its_arguments(tmp_path):
     assert "seq_len 4" in done.stdout  # rl_games' agents have their old attribute
 
 
+@pytest.mark.parametrize("place", ["mine", "mine/scripts"])
+def test_script_imports_its_own_package_without_an_installation(alone, place, monkeypatch, capsys):
+    (alone / place).mkdir(parents=True)
+    (alone / "mine" / "__init__.py").write_text("name = 'my package'\n")
+    (alone / place / "train.py").write_text("import mine\nprint(mine.name)\n")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(alone))])
+    assert run(monkeypatch, f"{place}/train.py") == 0 and "my package" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("args, words", [(["gone.py"], "gone.py is not a file"), ([], "usage")])
 def test_missing_script_is_refused(args, words, monkeypatch, capsys):
     assert run(monkeypatch, *args) == 2 and words in capsys.readouterr().err
@@ -157,14 +166,19 @@ params = gymapi.SimParams()
 params.use_gpu_pipeline = True
 sim = gymapi.acquire_gym().create_sim(0, 0, gymapi.SIM_PHYSX, params)
 x = torch.zeros(2, device="cuda:0").to("cuda").to(torch.device("cuda:0")).cuda()
-net = torch.nn.Linear(2, 1).to("cuda:0")
-print(sim.device, net(x).device, gymutil.parse_device_str("cuda:0"), args.pipeline)
+net = torch.compile(torch.nn.Linear(2, 1).to("cuda:0"))
+@torch.jit.script
+def zeros(n: int, device: str) -> torch.Tensor:
+    return torch.zeros(n, device=device)
+print(sim.device, net(zeros(2, "cuda:0")).device, gymutil.parse_device_str("cuda:0"), args.pipeline)
 """
 
 
 def test_script_that_names_cuda_devices_runs_on_the_cpu_on_request(alone, monkeypatch, capsys):
     (alone / "train.py").write_text(CUDA_SCRIPT)
     monkeypatch.setenv("ISAACGYM_DEVICE", "")  # so that what the runner sets is undone
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "")
+    monkeypatch.delenv("TORCHDYNAMO_DISABLE")
     assert run(monkeypatch, "--device", "cpu", "train.py") == 0
     assert capsys.readouterr().out == "cpu cpu ('cpu', 0) cpu\n"
     assert run(monkeypatch, "--no_such_flag", "train.py") == 2
