@@ -113,8 +113,8 @@ def parse_arguments(
     args.physics_engine = SIM_FLEX if args.flex else SIM_PHYSX
     args.use_gpu = args.sim_device_type == "cuda"
     if not args.use_gpu:  # Isaac Gym's says so, too
-        args.pipeline = "cpu"
-    args.use_gpu_pipeline = args.pipeline != "cpu"
+        args.pipeline = "CPU"
+    args.use_gpu_pipeline = args.pipeline.lower() != "cpu"
     if no_graphics and args.nographics:
         args.headless = True
     args.slices = args.subscenes if args.slices is None else args.slices

@@ -23,6 +23,9 @@ CC_NEVER, CC_LAST_SUBSTEP, CC_ALL_SUBSTEPS = 0, 1, 2
 AXIS_NONE, AXIS_X, AXIS_Y, AXIS_Z, AXIS_TRANSLATION = 0, 1, 2, 4, 7
 AXIS_TWIST, AXIS_SWING_1, AXIS_SWING_2, AXIS_ROTATION, AXIS_ALL = 8, 16, 32, 56, 63
 JOINT_INVALID, JOINT_FIXED, JOINT_REVOLUTE, JOINT_PRISMATIC = -1, 0, 1, 2
+JOINT_BALL, JOINT_PLANAR, JOINT_FLOATING = 3, 4, 5
+RIGID_BODY_NONE, RIGID_BODY_DISABLE_GRAVITY, RIGID_BODY_DISABLE_SIMULATION = 0, 1, 2
+DEFAULT_VIEWER_WIDTH, DEFAULT_VIEWER_HEIGHT = 1600, 900
 DOF_INVALID, DOF_ROTATION, DOF_TRANSLATION = -1, 0, 1
 IMAGE_COLOR, IMAGE_DEPTH, IMAGE_SEGMENTATION, IMAGE_OPTICAL_FLOW = 0, 1, 2, 3
 INVALID_HANDLE = -1
@@ -39,7 +42,8 @@ CoordinateSpace = IntEnum("CoordinateSpace", ["ENV_SPACE", "LOCAL_SPACE", "GLOBA
 _NAMED_KEYS = (
     "ESCAPE SPACE ENTER TAB BACKSPACE UP DOWN LEFT RIGHT INSERT DEL HOME END PAGE_UP PAGE_DOWN LEFT_BRACKET"
     " RIGHT_BRACKET LEFT_SHIFT RIGHT_SHIFT LEFT_CONTROL RIGHT_CONTROL LEFT_ALT RIGHT_ALT COMMA PERIOD SLASH SEMICOLON"
-    " APOSTROPHE MINUS EQUAL"
+    " APOSTROPHE MINUS EQUAL BACKSLASH GRAVE_ACCENT CAPS_LOCK NUM_LOCK SCROLL_LOCK PRINT_SCREEN PAUSE MENU LEFT_SUPER"
+    " RIGHT_SUPER NUMPAD_ADD NUMPAD_SUBTRACT NUMPAD_MULTIPLY NUMPAD_DIVIDE NUMPAD_DEL NUMPAD_ENTER NUMPAD_EQUAL"
 )
 KEYS = [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", *_NAMED_KEYS.split()]
 KEYS += [*(f"F{number}" for number in range(1, 13)), *(f"NUMPAD_{number}" for number in range(10))]
@@ -52,10 +56,12 @@ class Params:
 
     Attributes:
         HONOURED: parameters that have an effect, or are only stored and read.
+        MUJOCOS: values without effect that describe what MuJoCo does.
     """
 
     DEFAULTS: ClassVar[dict[str, Any]] = {}
     HONOURED: ClassVar[frozenset[str]] = frozenset()
+    MUJOCOS: ClassVar[dict[str, Any]] = {}
 
     if TYPE_CHECKING:
 
@@ -75,7 +81,8 @@ class Params:
         return sorted(
             name
             for name, value in vars(self).items()
-            if name not in self.HONOURED and self.DEFAULTS.get(name, missing) != value
+            if name not in self.HONOURED
+            and value not in (self.DEFAULTS.get(name, missing), self.MUJOCOS.get(name, missing))
         )
 
 
@@ -84,10 +91,10 @@ class PhysXParams(Params):
         "solver_type": 1,
         "num_position_iterations": 4,
         "num_velocity_iterations": 1,
-        "num_threads": 0,
+        "num_threads": 4,
         "num_subscenes": 0,
         "use_gpu": False,
-        "rest_offset": 0.0,
+        "rest_offset": 0.01,
         "contact_offset": 0.02,
         "bounce_threshold_velocity": 0.2,
         "max_depenetration_velocity": 100.0,
@@ -98,6 +105,7 @@ class PhysXParams(Params):
         "always_use_articulations": False,
         "contact_collection": CC_ALL_SUBSTEPS,
     }
+    MUJOCOS: ClassVar[dict[str, Any]] = {"rest_offset": 0.0}
     # devices and buffer sizes do not change the results
     HONOURED = frozenset(
         {
@@ -112,7 +120,7 @@ class PhysXParams(Params):
 
 
 class FlexParams(Params):
-    pass
+    DEFAULTS: ClassVar[dict[str, Any]] = {"solver_type": 5, "relaxation": 0.75, "warm_start": 0.4}
 
 
 class SimParams(Params):
@@ -210,7 +218,22 @@ class AssetOptions(Params):
 
 
 class VhacdParams(Params):
-    pass
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        "alpha": 0.05,
+        "beta": 0.05,
+        "concavity": 0.0,
+        "convex_hull_approximation": True,
+        "convex_hull_downsampling": 4,
+        "max_convex_hulls": 64,
+        "max_num_vertices_per_ch": 64,
+        "min_volume_per_ch": 0.0001,
+        "mode": 0,
+        "ocl_acceleration": True,
+        "pca": 0,
+        "plane_downsampling": 4,
+        "project_hull_vertices": True,
+        "resolution": 100000,
+    }
 
 
 class TriangleMeshParams(Params):

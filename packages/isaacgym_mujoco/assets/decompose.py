@@ -14,7 +14,7 @@ from isaacgym_mujoco.api.params import AssetOptions
 from isaacgym_mujoco.assets.urdf import Link, Shape, walk
 
 CONVEX = 0.5  # least fraction of its hull that a mesh must fill to be kept as one shape
-MAX_PARTS, MAX_VERTICES, RESOLUTION = 32, 64, 100_000
+MAX_VERTICES = 64
 FLAT, THICKNESS = 1e-5, 1e-4  # relative extent of a mesh that counts as flat; of the plate in its place, m
 
 
@@ -25,12 +25,9 @@ def available() -> bool:
 
 def decompose(root: Link, options: AssetOptions) -> None:
     """Replace the concave meshes of all links by convex parts, with the limits of ``options.vhacd_params``."""
-    params = vars(options.vhacd_params)
-    limits = (
-        int(params.get("resolution", RESOLUTION)),
-        int(params.get("max_convex_hulls", MAX_PARTS)),
-        min(int(params.get("max_num_vertices_per_ch", MAX_VERTICES)), MAX_VERTICES),
-    )
+    params = options.vhacd_params
+    vertices = min(int(params.max_num_vertices_per_ch), MAX_VERTICES)
+    limits = int(params.resolution), int(params.max_convex_hulls), vertices
     for link in walk(root):
         shapes = []
         for shape in link.shapes:

@@ -180,7 +180,7 @@ def test_script_that_names_cuda_devices_runs_on_the_cpu_on_request(alone, monkey
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "")
     monkeypatch.delenv("TORCHDYNAMO_DISABLE")
     assert run(monkeypatch, "--device", "cpu", "train.py") == 0
-    assert capsys.readouterr().out == "cpu cpu ('cpu', 0) cpu\n"
+    assert capsys.readouterr().out == "cpu cpu ('cpu', 0) CPU\n"
     assert run(monkeypatch, "--no_such_flag", "train.py") == 2
 
 
