@@ -21,7 +21,7 @@ from isaacgym_mujoco.engine.base import Engine
 from isaacgym_mujoco.engine.build_layout import build_layout
 from isaacgym_mujoco.engine.layout import Actor, Layout
 
-ENGINE_VARIABLE = "ENVCODER_BENCH_ISAACGYM_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
+ENGINE_VARIABLE = "ISAACGYM_MUJOCO_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
 
 
 @dataclass
