@@ -1,8 +1,8 @@
 """Walk with the policies that unitree_rl_gym ships, here and as its own deployment on MuJoCo does; prints JSON.
 
 Run by the runner, with a checkout of unitree_rl_gym on the import path: ``walk_policies.py CHECKOUT ROBOT NUM_ENVS``.
-The policies were trained in Isaac Gym. The environment is the repository's own class on a plane, without noise, pushes and
-randomization; 0.5 m/s forward, 10 s. Speeds are means over a period of the gait, 0.8 s, after the first 2 s.
+The policies were trained in Isaac Gym. The environment is the repository's own class on a plane, without noise, pushes
+and randomization; 0.5 m/s forward, 10 s. Speeds are means over a period of the gait, 0.8 s, after the first 2 s.
 """
 
 import json
