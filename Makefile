@@ -16,12 +16,12 @@ JOBS ?= 2
 install: $(VENV)/installed
 
 # the stamp holds the pins: a changed pin installs again
-$(VENV)/installed: requirements.txt requirements-no-deps.txt pyproject.toml
+$(VENV)/installed: requirements.txt requirements-no-deps.txt pyproject.toml packages/isaacgym_mujoco/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "EnvCoderBench needs Python 3.11 or newer; install it or give PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-no-deps.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable packages/isaacgym_mujoco --editable .
 	@touch $@
 	@echo "installed into $(VENV); put its commands on the path with: . $(BIN)/activate"
 

@@ -19,8 +19,8 @@ from envcoder_bench.core.errors import UserError
 
 NAME = "run.log"
 MOST_PRINTED = 20  # lines of a candidate on the screen
-# this package's messages, and Python's warnings where logging.captureWarnings is on
-LOGGERS = ("envcoder_bench", "py.warnings")
+# this project's messages, and Python's warnings where logging.captureWarnings is on
+LOGGERS = ("envcoder_bench", "isaacgym_mujoco", "py.warnings")
 
 _current: ContextVar[RunLog | None] = ContextVar("run_log", default=None)
 _lock = threading.Lock()

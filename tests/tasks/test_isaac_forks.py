@@ -11,7 +11,6 @@ from isaac_helpers import FOLDER, config
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.isaacgym.old_code import Missing
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
@@ -22,6 +21,7 @@ from envcoder_bench.tasks.isaacgym_tasks.probe import probe
 from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
 from envcoder_bench.tasks.registry import find_spec, get_spec
 from envcoder_bench.tools.describe import describe
+from isaacgym_mujoco.old_code import Missing
 
 CHECKOUT = FOLDER / "checkout"
 WALKER = "legged_gym:walker"

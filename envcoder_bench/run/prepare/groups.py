@@ -12,7 +12,6 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -34,6 +33,7 @@ from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
 from envcoder_bench.trainers.base import Widths
+from isaacgym_mujoco.process import collection_paused
 
 log = logging.getLogger(__name__)
 Faults = dict[str, CandidateError]
