@@ -17,6 +17,7 @@ from unittest import mock
 from envcoder_bench.cli import command_line
 from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.core.settings import Keys, fields, words_for
+from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.settings import SearchSettings
@@ -71,7 +72,7 @@ CONFIGS = {
     "cfg/eval_policies.yaml": "A comparison of policies: `eval-policies`",
     "cfg/train/PPO.yaml": "PPO",
 }
-MODELS: dict[str, type[Keys]] = {model.file: model for model in (RunConfig, SearchSettings)}
+MODELS: dict[str, type[Keys]] = {model.file: model for model in (RunConfig, SearchSettings, GridSettings)}
 CONFIG_HEADER = f"""\
 # Config
 
@@ -243,7 +244,7 @@ def config_rows(text: str, takes: Mapping[str, str]) -> list[str]:
             cells = [
                 f"`{name}`",
                 f"`{value.strip()}`" if value.strip() else "",
-                *([takes.get(name, "")] if takes else []),
+                *([takes.get(name) or takes.get(re.sub(r"\.\w+", ".*", name, count=1), "")] if takes else []),
             ]
             rows.append(f"| {' | '.join([*cells, linked(words)])} |")
     return rows

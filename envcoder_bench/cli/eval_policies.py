@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.cli.command_line import Parser, as_words, command, given_flags
+from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, given_flags
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.grid.settings import GridSettings
 
 COMMAND = "eval-policies"
 WITH_RESUME = ("--resume", "--device", "--devices", "--sim", "--video")
@@ -67,9 +68,9 @@ def build_parser() -> Parser:
         metavar="NAME|FILE",
         help="friction, grass, boulder, stairs, or YAML files (docs/eval_policies.md)",
     )
-    what.add_argument("--episodes", type=int, metavar="N", help="of each policy on each terrain (default: 100)")
-    what.add_argument("--seconds", type=float, metavar="S", help="limit of an episode (default: 600)")
-    what.add_argument("--seed", type=int, help="of boulders and starts (default: 0)")
+    add_key(what, "episodes", model=GridSettings, type=int, metavar="N")
+    add_key(what, "seconds", model=GridSettings, type=float, metavar="S")
+    add_key(what, "seed", model=GridSettings, type=int)
 
     where = parser.add_argument_group("devices and files")
     where.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), default="auto", help="simulator")
@@ -122,7 +123,7 @@ def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[s
     rest: list[str] = []
     held: dict[str, list[str]] = {}
     flag = ""
-    keys = _top_keys()
+    keys = GridSettings.model_fields
     for word in words:
         name, is_pair, value = word.partition("=")
         override = is_pair and (name in keys or ("." in name and name.split(".")[0] in keys))
@@ -138,14 +139,6 @@ def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[s
             flag = ""
             rest.append(word)
     return rest, held
-
-
-def _top_keys() -> set[str]:
-    """Return the first parts of the settings' keys, without YAML's parser, which --help does not need."""
-    from envcoder_bench.core.folders import project_folder
-
-    text = (project_folder("cfg") / "eval_policies.yaml").read_text(encoding="utf-8")
-    return set(re.findall(r"^(\w+):", text, re.MULTILINE))
 
 
 def _evaluate(args: argparse.Namespace) -> int:

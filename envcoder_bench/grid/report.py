@@ -62,7 +62,7 @@ def render_page(
         seconds: that the episodes took; 0 if unknown.
     """
     settings = inputs.settings
-    facts = [f"{settings['episodes']} episodes of each pair, {settings['seconds']:g} s at most"]
+    facts = [f"{settings.episodes} episodes of each pair, {settings.seconds:g} s at most"]
     facts += [f"evaluated in {duration(seconds)}"] if seconds else []
     policies = counted(len(inputs.policies), "policy", "policies")
     return shell.render(

@@ -32,7 +32,7 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
         return f"There are no videos: {reason}."
     specs = [spec for spec in inputs.specs if spec.number < count]
     log.info("drawing videos of %s episodes: this may take minutes without a GPU", len(specs))
-    seconds, fps = inputs.settings["video"]["seconds"], inputs.settings["video"]["fps"]
+    seconds, fps = inputs.settings.video.seconds, inputs.settings.video.fps
     with tempfile.TemporaryDirectory(prefix="envcoder_bench_grid_") as name:
         part = Part(inputs, specs, Path(name), "mujoco_cpu", "cpu")
         recording, model = _replay(part.scene, specs, inputs, seconds)
@@ -52,7 +52,7 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
 
     batch = Batch(scene, specs)
     source = batch.sim.pose_source()  # pyright: ignore[reportAttributeAccessIssue]
-    steps = min(batch.protocol.steps, round(seconds * inputs.settings["control_hz"]))
+    steps = min(batch.protocol.steps, round(seconds * inputs.settings.control_hz))
     poses = [source.qpos.copy()]
     for _ in range(steps):
         batch.advance(1)
