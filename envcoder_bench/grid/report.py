@@ -20,7 +20,7 @@ from envcoder_bench.grid.tables import (
 from envcoder_bench.grid.videos import record_videos
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.progress import duration
-from envcoder_bench.report.words import counted
+from envcoder_bench.report.words import counted, fixed, number
 
 SUMMARY, RANKING, TESTS = "summary.csv", "ranking.csv", "statistical_tests.csv"
 log = logging.getLogger(__name__)
@@ -113,19 +113,15 @@ def _spread(row: Row, name: str, decimals: int) -> str:
 
 
 def _test_table(rows: Sequence[Row]) -> Table:
-    def number(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
-
     cells = [
         [
             row["environment"],
             row["metric"],
             f"{row['policy_a']}, {row['policy_b']}",
-            f"{row['a']:.3g}, {row['b']:.3g}",
+            f"{number(row['a'], 3)}, {number(row['b'], 3)}",
             row["test"],
-            number(row["p"], ".2g"),
-            number(row["p_holm"], ".2g"),
-            number(row["cohens_d"], ".2f"),
+            *("" if row[name] is None else number(row[name], 2) for name in ("p", "p_holm")),
+            "" if row["cohens_d"] is None else fixed(row["cohens_d"], 2),
         ]
         for row in rows
     ]

@@ -9,7 +9,7 @@ from typing import TextIO
 from tqdm.auto import tqdm
 
 from envcoder_bench.report.table import shorten
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.words import alone
 
 BAR_SECONDS = 0.2  # interval between updates of the bar
 LINE_SECONDS = 10.0  # interval between lines without a terminal
@@ -136,7 +136,7 @@ class Progress:
             parts.append(f"{duration(left)} left")
         if self._best is not None:
             name, fitness = self._best
-            parts.append(f"best {fixed(fitness, 3)} {shorten(name, name_width)}")
+            parts.append(f"best {alone(fitness)} {shorten(name, name_width)}")
         return parts
 
 

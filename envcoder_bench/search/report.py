@@ -17,10 +17,10 @@ from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
 from envcoder_bench.report.page.content import PageCandidate, PageVideos, RunPage
 from envcoder_bench.report.page.run import render_page
 from envcoder_bench.report.page.shell import Section, code, difference, macros, parts
-from envcoder_bench.report.ranking import NAN, Ranked, decimal_places
+from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten
-from envcoder_bench.report.words import counted, listed, without_folders
+from envcoder_bench.report.words import counted, decimal_places, fixed, listed, without_folders
 from envcoder_bench.search.archive import Archive, Attempt, compared
 from envcoder_bench.search.report_plot import plot_search
 from envcoder_bench.search.source import Source, UnsupportedCode
@@ -291,7 +291,7 @@ def above_reference(archive: Archive, attempt: Attempt, digits: int) -> str:
     if reference is None or attempt.name == reference.name:
         return ""
     above = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
-    return f"{math.fsum(above) / len(above):+.{digits}f}" if above else ""
+    return fixed(math.fsum(above) / len(above), digits, "+") if above else ""
 
 
 def scored(archive: Archive, attempt: Attempt, digits: int) -> str:
@@ -305,7 +305,7 @@ def _digits(archive: Archive) -> int:
 
 
 def _fixed(value: float | None, digits: int) -> str:
-    return "none" if value is None else f"{value:.{digits}f}"
+    return "none" if value is None else fixed(value, digits)
 
 
 # parents and variants

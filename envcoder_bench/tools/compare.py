@@ -20,10 +20,11 @@ from envcoder_bench.report.logs import Evaluation, read_curves
 from envcoder_bench.report.page.content import PageCandidate, RunPage
 from envcoder_bench.report.page.run import render_page
 from envcoder_bench.report.page.shell import Section, parts
-from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import NAN
 from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
 from envcoder_bench.report.table import numbers, render_table, wrap
+from envcoder_bench.report.words import decimal_places
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation

@@ -11,9 +11,9 @@ import yaml
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import shown
-from envcoder_bench.report.ranking import Ranked, decimal_places, rank, read_ranking
+from envcoder_bench.report.ranking import Ranked, rank, read_ranking
 from envcoder_bench.report.results import read_results
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.words import alone
 from envcoder_bench.run.folder.provenance import read_provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
 
@@ -103,7 +103,7 @@ def render_runs(runs: Sequence[ListedRun]) -> str:
     """Return the list as a table, or a sentence if there is no run."""
     if not runs:
         return "no runs found"
-    fitness = ["" if run.fitness is None else fixed(run.fitness, decimal_places([run.fitness])) for run in runs]
+    fitness = ["" if run.fitness is None else alone(run.fitness) for run in runs]
     columns = [
         ["run", *(shown(run.path) for run in runs)],
         ["task", *(run.task for run in runs)],

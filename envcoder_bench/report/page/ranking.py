@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
 from envcoder_bench.report.page.charts import colours
-from envcoder_bench.report.ranking import Ranked, decimal_places
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.words import decimal_places, fixed
 
 # title: kind, order of the first click; a column that is empty is left out
 COLUMNS = {
