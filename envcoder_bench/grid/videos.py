@@ -10,6 +10,7 @@ from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs
 from envcoder_bench.grid.part import Part
 from envcoder_bench.grid.protocol import ENDS
+from envcoder_bench.report.words import number
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, render
 
@@ -41,9 +42,10 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
             length = render(recording, model, files, Look(width=320, height=240, fps=fps, seconds=seconds, fast=True))
         except NoVideo as error:
             return f"There are no videos: {error}."
+    episodes = f"episode{'s' * (count > 1)}"
     return (
-        f"The first {length:.0f} s of the first episode{'s' * (count > 1)} of each pair, replayed in MuJoCo on the CPU;"
-        " the number is the distance walked, m."
+        f"The first {number(length, 2)} s of the first {episodes} of each pair, replayed in MuJoCo on the CPU; the"
+        " number is the distance walked, m."
     )
 
 

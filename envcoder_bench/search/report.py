@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -14,18 +13,16 @@ from markupsafe import Markup
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
+from envcoder_bench.report.page.changes import changes
 from envcoder_bench.report.page.content import PageCandidate, PageVideos, RunPage
 from envcoder_bench.report.page.run import render_page
-from envcoder_bench.report.page.shell import Section, code, difference, macros, parts
+from envcoder_bench.report.page.shell import Section, code, macros, parts
 from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten
 from envcoder_bench.report.words import counted, decimal_places, fixed, listed, without_folders
 from envcoder_bench.search.archive import Archive, Attempt, compared
 from envcoder_bench.search.report_plot import plot_search
-from envcoder_bench.search.source import Source, UnsupportedCode
-from envcoder_bench.shaping.definitions import defined_types
-from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import HUMAN
 
 if TYPE_CHECKING:
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
 
 REPORT, PICTURE = "report.html", "fitness.png"
 TEMPLATE = "search/report.html"
-MAX_LINES = 1000  # of sources that are compared, because the time grows at least quadratically
 ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
 
 
@@ -150,15 +146,9 @@ def _final(meta: Mapping[str, Any], best: Attempt | None) -> Markup:
 def _winner(archive: Archive, best: Attempt) -> Markup:
     digits, parent = _digits(archive), first_parent(archive, best)
     chain = " → ".join(f"{a.name} ({scored(archive, a, digits)})" for a in ancestry(archive, best))
-    changes, why = Markup(), ""
-    if parent is not None:
-        if max(len(a.source.splitlines()) for a in (parent, best)) > MAX_LINES:
-            why = f"The sources are too long for a comparison: one has more than {MAX_LINES:,} lines."
-        else:
-            lines = diff(parent, best)
-            changes, why = (difference(lines), "") if lines else (Markup(), "Only the layout.")
+    shown = None if parent is None else changes(parent.source, best.source)
     name = None if parent is None else parent.name
-    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, changes, why)
+    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, shown)
 
 
 def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
@@ -244,7 +234,7 @@ def _candidates(archive: Archive) -> list[PageCandidate]:
             "origin": without_folders(attempt.origin),
             "left out": f"{listed(attempt.left_out)}: not functions of this search" if attempt.left_out else "",
         }
-        against = None if parent is None else (parent.name, without_untouched(parent, attempt))
+        against = None if parent is None else (parent.name, parent.source)
         file = f"{attempt.name}.py" if attempt.source else ""
         candidates.append(PageCandidate(attempt.name, file, attempt.source or None, facts, against))
     return candidates
@@ -261,25 +251,6 @@ def _together(paths: Sequence[Path]) -> pd.DataFrame | None:
         except (OSError, ValueError):  # not trained yet, or damaged
             continue
     return pd.concat(tables, ignore_index=True) if tables else None
-
-
-# sources
-
-
-def without_untouched(parent: Attempt, child: Attempt) -> str:
-    """Return a parent's source without the shaping functions that its child does not define."""
-    try:
-        source = Source(parent.source)
-        untouched = set(SHAPER_TYPES) - set(defined_types(child.source))
-        return source.without(name for name in untouched if source.function(name)).text.rstrip("\n")
-    except (UnsupportedCode, RecursionError):
-        return parent.source.rstrip("\n")
-
-
-def diff(parent: Attempt, child: Attempt) -> list[str]:
-    """Return the unified diff of two sources, without the parent's functions that the child does not define."""
-    before = without_untouched(parent, child).splitlines()
-    return list(difflib.unified_diff(before, child.source.splitlines(), parent.name, child.name, lineterm=""))
 
 
 # fitness as text
