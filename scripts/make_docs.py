@@ -16,6 +16,7 @@ from unittest import mock
 
 from envcoder_bench.cli import command_line
 from envcoder_bench.cli.verbs import VERBS
+from envcoder_bench.cli.verbs.completion import COMMANDS
 from envcoder_bench.core.settings import Keys, fields, words_for
 from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.config import compose_config
@@ -58,13 +59,13 @@ reward and observation of the DeepMind Control Suite, SpotTerrain has AnymalTerr
 observation. `unshaped.py` is the task without shaping; the fitness of every candidate is measured in its episodes. Ant
 and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of that of `human.py`.
 """
-COMMANDS = {"eval-shapers": "flags", "auto-shape": "auto_shape", "eval-policies": "eval_policies"}
 CLI_HEADER = f"""\
 # Command line
 
 {MARK.format("the parsers")}
 
-`COMMAND --help` prints the same. In a checkout, `python eval_shapers.py` is `eval-shapers`, and so on.
+`COMMAND --help` prints the same, and `COMMAND --version` the version. In a checkout, `python eval_shapers.py` is
+`eval-shapers`, and so on.
 """
 CONFIGS = {
     "cfg/config.yaml": "A run: `eval-shapers`",
@@ -183,7 +184,7 @@ def flags(parser: argparse.ArgumentParser) -> str:
     for group in parser._action_groups:
         rows = []
         for action in group._group_actions:
-            if isinstance(action, argparse._HelpAction):
+            if isinstance(action, (argparse._HelpAction, argparse._VersionAction)):
                 continue
             names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
             values = "|".join(map(str, action.choices)) if action.choices else action.metavar or action.dest.upper()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from envcoder_bench import __version__
 from envcoder_bench.cli.stdio import best_effort_output
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import disk_trouble
@@ -23,6 +24,8 @@ from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import task_names
+
+VERSION = f"EnvCoderBench {__version__}"
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -44,6 +47,7 @@ class PlainParser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self.add_argument("--version", action="version", version=VERSION, help="show the version and exit")
 
     def error(self, message: str):
         words = message.split(": ", 1)[-1].split() if message.startswith("unrecognized arguments") else []

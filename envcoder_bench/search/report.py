@@ -16,11 +16,11 @@ from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
 from envcoder_bench.report.page.changes import changes
 from envcoder_bench.report.page.content import PageCandidate, PageVideos, RunPage
 from envcoder_bench.report.page.run import render_page
-from envcoder_bench.report.page.shell import Section, code, macros, parts
+from envcoder_bench.report.page.shell import Section, code, macros, parts, visible
 from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten
-from envcoder_bench.report.words import counted, decimal_places, fixed, listed, without_folders
+from envcoder_bench.report.words import counted, decimal_places, fixed, listed, number, without_folders
 from envcoder_bench.search.archive import Archive, Attempt, compared
 from envcoder_bench.search.report_plot import plot_search
 from envcoder_bench.tasks.base import HUMAN
@@ -155,18 +155,18 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     usage = {u.get("round"): u for u in meta.get("usage") or ()}
     digits, rows = _digits(archive), []
     reference = archive.baselines.get(archive.reference)
-    for number in range(1, _rounds_done(archive) + 1):
-        attempts = archive.of_round(number)
+    for round in range(1, _rounds_done(archive) + 1):
+        attempts = archive.of_round(round)
         fitness = [a.fitness for a in attempts if a.fitness is not None]
-        level = None if reference is None else archive.in_round(reference, number)
+        level = None if reference is None else archive.in_round(reference, round)
         ranked = archive.ranked(attempts)
-        row = [str(number), str(len(attempts)), str(len(attempts) - len(fitness))]
+        row = [str(round), str(len(attempts)), str(len(attempts) - len(fitness))]
         row += ["" if level is None else _fixed(level, digits)]
         row += [ranked[0].name, _fixed(ranked[0].fitness, digits)] if ranked else ["", ""]
         row += [above_reference(archive, ranked[0], digits) if ranked else ""]
         row += [_fixed(statistics.median(fitness), digits) if fitness else ""]
         if usage:
-            used = usage.get(number)
+            used = usage.get(round)
             row += [f"{_tokens(used):,}", _cost([used.get("cost")])] if used else ["", ""]
         rows.append([shorten(cell, 40) for cell in row])
     versus = f"vs {archive.reference}"
@@ -185,6 +185,24 @@ def _cost(costs: Sequence[float | None]) -> str:
     if not dollars:
         return "unknown"
     return f"${sum(dollars):.2f}" if len(dollars) == len(costs) else f"${sum(dollars):.2f} and unknown costs"
+
+
+def best_facts(archive: Archive, search: str, meta: Mapping[str, Any]) -> dict[str, str]:
+    """Return what best.py begins with, by title; empty without a best candidate. ``meta`` as of ``write_report``."""
+    best = archive.best()
+    if best is None:
+        return {}
+    merit, seeds = archive.merits().get(best.name), counted(len(best.by_seed), "seed")
+    fitness = f"{_fixed(best.fitness, _digits(archive))}, mean of {seeds}: {meta.get('fitness_meaning') or 'unknown'}"
+    facts = {
+        "task": str(meta.get("task") or "unknown"),
+        "candidate": f"{best.name} of the search {search}, written in round {best.round}",
+        "origin": without_folders(best.origin),
+        "fitness": fitness,
+        "score": "" if merit is None else f"{number(merit.score, 3, '+')}, above the baseline {archive.reference}",
+        "final evaluation": without_folders(str(meta.get("final_note") or "")),
+    }
+    return {title: visible(text) for title, text in facts.items() if text}
 
 
 # parts that the report shares with the page of a run
