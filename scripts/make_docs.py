@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
+from pydantic.fields import FieldInfo
+
 from envcoder_bench.cli import command_line
 from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.cli.verbs.completion import COMMANDS
@@ -213,8 +215,7 @@ def cli_page() -> str:
     """Return the command line reference."""
     parts = [CLI_HEADER.rstrip()]
     parts += [command_section(module, name, "##") for name, module in COMMANDS.items()]
-    verbs = "\n".join(f"- `{verb}`: {meaning}" for verb, meaning in VERBS.items())
-    parts.append(f"## envcoder-bench\n\n{verbs}")
+    parts.append("## envcoder-bench\n\nLook at finished runs and use their policies.")
     for verb in VERBS:
         parts.append(command_section(f"verbs.{verb.replace('-', '_')}", f"envcoder-bench {verb}", "###"))
     return "\n\n".join(parts) + "\n"
@@ -223,8 +224,21 @@ def cli_page() -> str:
 # config
 
 
-def config_rows(text: str, takes: Mapping[str, str]) -> list[str]:
-    """Return a table row for each key of a YAML file, with what it takes and the comment behind it, or above it."""
+def short_words(info: FieldInfo) -> str:
+    """Return what a key takes, with signs for bounds: ``integer >= 1, or null``."""
+    text = words_for(info).replace("a whole number", "integer").replace("a finite number", "number")
+    for words, sign in ((r"of at least|at least", ">="), (r"of at most|at most", "<="), ("above", ">"), ("below", "<")):
+        text = re.sub(rf"\b(?:{words}) (?=-?[\d.])", f"{sign} ", text)
+    return re.sub(r"\ba number\b", "number", text)
+
+
+def config_rows(text: str, keys: Mapping[str, FieldInfo]) -> list[str]:
+    """Return a table row for each key of a YAML file, with what it takes and the comment behind it, or above it.
+
+    Args:
+        keys: those of the file's model; empty without one. Any names have the same rows: ``robots.*.damping``.
+    """
+    any_name = {key.partition(".*")[0]: key for key in keys if ".*" in key}
     rows, above, outer = [], [], []
     for line in text.splitlines():
         if line.strip().startswith("#"):
@@ -241,13 +255,15 @@ def config_rows(text: str, takes: Mapping[str, str]) -> list[str]:
         outer.append((depth, key))
         words = " ".join([*above, comment.strip()]).strip().replace("|", "/")
         above = []
+        if any(name.startswith(f"{mapping}.") for mapping in any_name):
+            continue
         if value.strip() or words:
-            cells = [
-                f"`{name}`",
-                f"`{value.strip()}`" if value.strip() else "",
-                *([takes.get(name) or takes.get(re.sub(r"\.\w+", ".*", name, count=1), "")] if takes else []),
-            ]
+            takes = short_words(keys[name]) if value.strip() and name in keys else ""
+            cells = [f"`{name}`", f"`{value.strip()}`" if value.strip() else "", *([takes] if keys else [])]
             rows.append(f"| {' | '.join([*cells, linked(words)])} |")
+        for each, info in keys.items() if name in any_name else ():
+            if each.startswith(f"{name}.*."):
+                rows.append(f"| `{each}` | | {short_words(info)} | {info.description} |")
     return rows
 
 
@@ -259,8 +275,8 @@ def config_page() -> str:
         body = re.sub(r"\A(?:#.*\n)+", "", text)  # what the file is
         body = re.sub(r"^defaults:\n(?:  .*\n)+", "", body, flags=re.MULTILINE)
         model = MODELS.get(file)
-        takes = {} if model is None else {key: words_for(info) for key, info in fields(model).items()}
-        rows, heads = config_rows(body, takes), ["key", "default", *["takes"] * bool(takes), "meaning"]
+        keys = {} if model is None else fields(model)
+        rows, heads = config_rows(body, keys), ["key", "default", *["takes"] * bool(keys), "meaning"]
         parts.append(
             "\n".join(
                 [f"## {title}", "", f"`{file}`", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows]

@@ -72,7 +72,7 @@ def texts(folder):
     """What a search found; what it keeps of its own is the same to the byte whatever folder it is in."""
     runs = ["final/results.csv", *(f"rounds/{k}/run/results.csv" for k in (1, 2, 3))]
     own = ["archive.json", "best.py", *(f"rounds/{k}/round.json" for k in (1, 2, 3))]
-    found = {name: (folder / name).read_text() for name in own}
+    found = {name: (folder / name).read_text().replace(f"of the search {folder.name},", "") for name in own}
     return {**found, **{name: (folder / name).read_text().replace(str(folder), "") for name in runs}}
 
 
