@@ -172,6 +172,7 @@ def _search(args: argparse.Namespace) -> int:
     """Search and show the progress; return the exit code."""
     # torch and the simulators load here, so that --help is instant
     from envcoder_bench.cli.console import Console, exit_code, show_profile, show_ranking
+    from envcoder_bench.report.page.shell import PAGE
     from envcoder_bench.search import launch, screen
 
     class View(screen.View):
@@ -200,6 +201,8 @@ def _search(args: argparse.Namespace) -> int:
             view=view,
         )
     if result.stopped is not None:
+        console.end_page(f"stopped {result.stopped.stopped_at}; auto-shape --resume continues it")
         print(f"stopped {result.stopped.stopped_at}; resume with: {result.command}", file=sys.stderr)
         return exit_code(result.stopped)
+    console.end_page("complete", PAGE)
     return 0 if result.best else 1

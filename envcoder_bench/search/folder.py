@@ -10,7 +10,7 @@
     rounds/<k>/            round.json, candidates/*.py, and run/, the run folder of the round
     best.py                the best candidate so far, with what is known of it as comments
     final/                 the run folder of the final evaluation: the best and both baselines, with new seeds
-    report.html
+    report.html            and status.html, which shows the progress of the run in training
     .lock                  held by the process that works on the search
 """
 
