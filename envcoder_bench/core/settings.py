@@ -149,6 +149,11 @@ Count = Annotated[int, Field(ge=1)]
 Number = int | float  # of a file: 2 remains 2
 
 
+def key(default: Any, description: str) -> Any:
+    """Return the default of a key with its description."""
+    return Field(default=default, description=description)
+
+
 class Keys(BaseModel):
     """Keys of a config: frozen, with strict types; unknown ones are errors.
 

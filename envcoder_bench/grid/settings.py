@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from envcoder_bench.core.errors import user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.settings import Count, Expected, Keys, Names, Number, as_tuple
+from envcoder_bench.core.settings import Count, Expected, Keys, Names, Number, as_tuple, key
 from envcoder_bench.core.yaml_files import overridden, read_yaml
 
 # what a policy may observe: vectors of width 3, a number for each joint, and the height scan
@@ -26,82 +26,73 @@ List = BeforeValidator(as_tuple)
 
 
 class Start(Keys):
-    x: Finite = Field(default=0.0, description="[m]; y is the middle of the arena")
-    spread_xy: AtLeast0 = Field(default=0.1, description="uniform, +- [m]; identical starts measure nothing. Ours")
-    spread_yaw: AtLeast0 = Field(default=0.1, description="uniform, +- [rad]. Ours")
-    spread_joints: AtLeast0 = Field(default=0.05, description="uniform, +- [rad]. Ours")
-    clearance: AtLeast0 = Field(default=0.02, description="of the feet above the ground [m]. Ours")
+    x: Finite = key(0.0, "[m]; y is the middle of the arena")
+    spread_xy: AtLeast0 = key(0.1, "uniform, +- [m]; identical starts measure nothing. Ours")
+    spread_yaw: AtLeast0 = key(0.1, "uniform, +- [rad]. Ours")
+    spread_joints: AtLeast0 = key(0.05, "uniform, +- [rad]. Ours")
+    clearance: AtLeast0 = key(0.02, "of the feet above the ground [m]. Ours")
 
 
 class Commands(Keys):
-    vx: Finite = Field(default=1.0, description="[m/s]")
-    vy: Finite = Field(default=0.0, description="[m/s]")
-    yaw_gain: AtLeast0 = Field(default=2.0, description="wz = clip(yaw_gain * heading error, +-max_wz) [1/s]")
-    max_wz: AtLeast0 = Field(default=2.0, description="[rad/s]")
-    waypoint_spacing: Above0 = Field(default=10.0, description="waypoints are at (10 k, middle) [m]")
-    waypoint_reached: AtLeast0 = Field(default=0.5, description="the next waypoint when x >= its x - this [m]")
+    vx: Finite = key(1.0, "[m/s]")
+    vy: Finite = key(0.0, "[m/s]")
+    yaw_gain: AtLeast0 = key(2.0, "wz = clip(yaw_gain * heading error, +-max_wz) [1/s]")
+    max_wz: AtLeast0 = key(2.0, "[rad/s]")
+    waypoint_spacing: Above0 = key(10.0, "waypoints are at (10 k, middle) [m]")
+    waypoint_reached: AtLeast0 = key(0.5, "the next waypoint when x >= its x - this [m]")
 
 
 class Ends(Keys):
-    fall_height: AtLeast0 = Field(default=0.15, description="a fall is a base lower than this above the ground [m]")
-    flip_angle: Above0 = Field(default=2.618, description="a flip is a tilt of the base over this [rad]")
-    finish_margin: AtLeast0 = Field(default=0.5, description="an episode ends at the arena's length less this [m]")
-    completion_margin: AtLeast0 = Field(default=1.0, description="it is complete from the arena's length less this [m]")
+    fall_height: AtLeast0 = key(0.15, "a fall is a base lower than this above the ground [m]")
+    flip_angle: Above0 = key(2.618, "a flip is a tilt of the base over this [rad]")
+    finish_margin: AtLeast0 = key(0.5, "an episode ends at the arena's length less this [m]")
+    completion_margin: AtLeast0 = key(1.0, "it is complete from the arena's length less this [m]")
 
 
 class Stability(Keys):
-    height: AtLeast0 = Field(default=10.0, description="weight of the variance of the height")
-    turning: AtLeast0 = Field(default=0.5, description="weight of the mean angular velocity")
+    height: AtLeast0 = key(10.0, "weight of the variance of the height")
+    turning: AtLeast0 = key(0.5, "weight of the mean angular velocity")
 
 
 class FrictionArena(Keys):
-    use: Literal["static", "dynamic"] = Field(default="dynamic", description="static or dynamic")
-    zones: Annotated[tuple[Pair, ...], List, Expected("a list of pairs, static and dynamic friction")] = Field(
-        default=((0.90, 0.80), (0.60, 0.50), (0.35, 0.25), (0.15, 0.08), (0.05, 0.02)),
-        description="static and dynamic friction of each",
+    use: Literal["static", "dynamic"] = key("dynamic", "static or dynamic")
+    zones: Annotated[tuple[Pair, ...], List, Expected("a list of pairs, static and dynamic friction")] = key(
+        ((0.90, 0.80), (0.60, 0.50), (0.35, 0.25), (0.15, 0.08), (0.05, 0.02)), "static and dynamic friction of each"
     )
 
 
 class BoulderArena(Keys):
     zones: Annotated[
         tuple[Boulders, ...], List, Expected("a list of triples: smallest and largest edge in m, whole number")
-    ] = Field(
-        default=(
+    ] = key((
             (0.03, 0.05, 4500), (0.10, 0.15, 2400), (0.25, 0.35, 1200), (0.50, 0.70, 600), (0.80, 1.20, 300),
-        ),
-        description="of each zone",
-    )  # fmt: skip
-    cell: Above0 = Field(
-        default=0.10, description="of the height field, at most; 0.4 of the smallest edge if that is less [m]. Ours"
-    )
-    least_cell: Above0 = Field(
-        default=0.05, description="a finer one takes longer: its cells under a shape are tested one by one [m]. Ours"
-    )
+        ), "of each zone")  # fmt: skip
+    cell: Above0 = key(0.10, "of the height field, at most; 0.4 of the smallest edge if that is less [m]. Ours")
+    least_cell: Above0 = key(0.05, "a finer one takes longer: its cells under a shape are tested one by one [m]. Ours")
 
 
 class StairsArena(Keys):
-    zones: Annotated[tuple[Finite, ...], List, Expected("a list of numbers, the risers in m")] = Field(
-        default=(0.03, 0.08, 0.13, 0.18, 0.23), description="of each zone"
+    zones: Annotated[tuple[Finite, ...], List, Expected("a list of numbers, the risers in m")] = key(
+        (0.03, 0.08, 0.13, 0.18, 0.23), "of each zone"
     )
-    tread: Above0 = Field(default=0.30, description="[m]")
-    steps: Count = Field(default=33, description="of a zone")
+    tread: Above0 = key(0.30, "[m]")
+    steps: Count = key(33, "of a zone")
 
 
 class ArenaFigures(Keys):
-    width: Above0 = Field(default=30.0, description="along y [m]")
-    gap: AtLeast0 = Field(default=10.0, description="between arenas side by side [m]. Ours")
-    apron: Above0 = Field(default=3.0, description="flat ground before x = 0 and after the last zone [m]. Ours")
-    zone: Above0 = Field(default=10.0, description="length of a zone of the built-in arenas [m]")
-    friction: FrictionArena = Field(
-        default=FrictionArena(),
-        description="which coefficient of a pair static, dynamic is used: MuJoCo's contacts have one",
+    width: Above0 = key(30.0, "along y [m]")
+    gap: AtLeast0 = key(10.0, "between arenas side by side [m]. Ours")
+    apron: Above0 = key(3.0, "flat ground before x = 0 and after the last zone [m]. Ours")
+    zone: Above0 = key(10.0, "length of a zone of the built-in arenas [m]")
+    friction: FrictionArena = key(
+        FrictionArena(), "which coefficient of a pair static, dynamic is used: MuJoCo's contacts have one"
     )
-    ground_friction: AtLeast0 = Field(default=0.80, description="of the other arenas. Ours")
-    grass: Annotated[tuple[Finite, ...], List, Expected("a list of numbers, the drag of each zone")] = Field(
-        default=(0.5, 2.0, 5.0, 10.0, 20.0), description="drag: vx *= 1 / (1 + 0.1 drag) in each control step"
+    ground_friction: AtLeast0 = key(0.80, "of the other arenas. Ours")
+    grass: Annotated[tuple[Finite, ...], List, Expected("a list of numbers, the drag of each zone")] = key(
+        (0.5, 2.0, 5.0, 10.0, 20.0), "drag: vx *= 1 / (1 + 0.1 drag) in each control step"
     )
-    boulder: BoulderArena = Field(default=BoulderArena(), description="smallest and largest edge [m], number")
-    stairs: StairsArena = Field(default=StairsArena(), description="riser [m] of each zone")
+    boulder: BoulderArena = key(BoulderArena(), "smallest and largest edge [m], number")
+    stairs: StairsArena = key(StairsArena(), "riser [m] of each zone")
 
 
 class ScanPoints(Keys):
@@ -122,13 +113,13 @@ class LayoutSettings(Keys):
     scales: Annotated[
         dict[str, Finite | Annotated[tuple[Finite, Finite, Finite], List]],
         Expected("factors of its parts by name: a number, or for vectors three"),
-    ] = Field(default={}, description="by part; 1 where absent")
-    joints: Annotated[Literal["by_leg", "by_kind"] | Names, Expected("by_leg, by_kind or a list of names")] = Field(
-        default="by_leg", description="by_leg, by_kind (Isaac Lab's order), or a list of names"
+    ] = key({}, "by part; 1 where absent")
+    joints: Annotated[Literal["by_leg", "by_kind"] | Names, Expected("by_leg, by_kind or a list of names")] = key(
+        "by_leg", "by_leg, by_kind (Isaac Lab's order), or a list of names"
     )
-    scan: ScanPoints | None = Field(default=None, description="points of its own")
-    action_scale: Above0 | None = Field(
-        default=None, description="joint target = stance + action_scale * action [rad]; null: the run's or the robot's"
+    scan: ScanPoints | None = key(None, "points of its own")
+    action_scale: Above0 | None = key(
+        None, "joint target = stance + action_scale * action [rad]; null: the run's or the robot's"
     )
 
     @field_validator("scales")
@@ -141,12 +132,12 @@ class LayoutSettings(Keys):
 
 
 class ScanSettings(Keys):
-    length: Above0 = Field(default=1.6, description="along the base's heading [m]")
-    width: Above0 = Field(default=1.0, description="[m]")
-    spacing: Above0 = Field(default=0.1, description="[m]")
-    offset: Finite = Field(default=0.5, description="clip(base z - ground z - offset, +-clip) [m]")
-    clip: Above0 = Field(default=1.0, description="[m]")
-    order: Literal["xy", "yx"] = Field(default="xy", description="xy: y varies fastest; yx: x varies fastest")
+    length: Above0 = key(1.6, "along the base's heading [m]")
+    width: Above0 = key(1.0, "[m]")
+    spacing: Above0 = key(0.1, "[m]")
+    offset: Finite = key(0.5, "clip(base z - ground z - offset, +-clip) [m]")
+    clip: Above0 = key(1.0, "[m]")
+    order: Literal["xy", "yx"] = key("xy", "xy: y varies fastest; yx: x varies fastest")
 
 
 class Drives(Keys):
@@ -158,8 +149,8 @@ class Drives(Keys):
 
 
 class VideoSettings(Keys):
-    seconds: Above0 = Field(default=15.0, description="of each video")
-    fps: Count = Field(default=15, description="frames per second")
+    seconds: Above0 = key(15.0, "of each video")
+    fps: Count = key(15, "frames per second")
 
 
 class GridSettings(Keys):
@@ -167,35 +158,28 @@ class GridSettings(Keys):
 
     file: ClassVar[str] = "cfg/eval_policies.yaml"
 
-    episodes: Count = Field(default=100, description="of each policy on each terrain")
-    seconds: Above0 = Field(default=600.0, description="limit of an episode [s]")
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="of boulders and starts")
-    control_hz: Count = Field(default=50, description="policies act so often")
-    physics_hz: Count = Field(default=500, description="a multiple of control_hz")
-    solver_iterations: Count | None = Field(
-        default=40, description="most iterations of the physics solver; null: the robots' own"
-    )
-    start: Start = Field(default=Start(), description="where robots start")
-    commands: Commands = Field(default=Commands(), description="what policies are told")
-    ends: Ends = Field(default=Ends(), description="when episodes end")
-    stability: Stability = Field(
-        default=Stability(), description="mean |roll| + mean |pitch| + height * var(height) + turning * mean |w|"
-    )
-    arenas: ArenaFigures = Field(default=ArenaFigures(), description="the built-in arenas")
+    episodes: Count = key(100, "of each policy on each terrain")
+    seconds: Above0 = key(600.0, "limit of an episode [s]")
+    seed: Annotated[int, Field(ge=0)] = key(0, "of boulders and starts")
+    control_hz: Count = key(50, "policies act so often")
+    physics_hz: Count = key(500, "a multiple of control_hz")
+    solver_iterations: Count | None = key(40, "most iterations of the physics solver; null: the robots' own")
+    start: Start = key(Start(), "where robots start")
+    commands: Commands = key(Commands(), "what policies are told")
+    ends: Ends = key(Ends(), "when episodes end")
+    stability: Stability = key(Stability(), "mean |roll| + mean |pitch| + height * var(height) + turning * mean |w|")
+    arenas: ArenaFigures = key(ArenaFigures(), "the built-in arenas")
     layouts: dict[str, LayoutSettings] = Field(description="what a policy observes; docs/eval_policies.md")
     task_layouts: dict[str, str] = Field(description="of policies of this package's runs, by task")
-    scan: ScanSettings = Field(default=ScanSettings(), description="of layouts without one of their own")
+    scan: ScanSettings = key(ScanSettings(), "of layouts without one of their own")
     robots: dict[str, Drives] = Field(description="the drives of each robot")
-    max_robots: Count = Field(default=4096, description="of one simulation; more go in waves")
-    check_every: Count = Field(
-        default=50, description="control steps between looks for ended episodes, each a wait for the device"
+    max_robots: Count = key(4096, "of one simulation; more go in waves")
+    check_every: Count = key(50, "control steps between looks for ended episodes, each a wait for the device")
+    compact_below: Annotated[Number, Field(ge=0, lt=1)] = key(
+        0.5, "a smaller simulation goes on when fewer than this share of the robots are left; 0: never"
     )
-    compact_below: Annotated[Number, Field(ge=0, lt=1)] = Field(
-        default=0.5,
-        description="a smaller simulation goes on when fewer than this share of the robots are left; 0: never",
-    )
-    checkpoint_minutes: AtLeast0 = Field(default=2.0, description="a killed run loses at most this much")
-    video: VideoSettings = Field(default=VideoSettings(), description="videos of episodes")
+    checkpoint_minutes: AtLeast0 = key(2.0, "a killed run loses at most this much")
+    video: VideoSettings = key(VideoSettings(), "videos of episodes")
 
     @field_validator("control_hz")
     @classmethod
