@@ -4,16 +4,15 @@ import argparse
 import re
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, given_flags
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.grid.settings import GridSettings
+from envcoder_bench.run.hooks import StopRequest
 
 COMMAND = "eval-policies"
 WITH_RESUME = ("--resume", "--device", "--devices", "--sim", "--video")
@@ -159,32 +158,21 @@ def _evaluate(args: argparse.Namespace) -> int:
         begin_grid(inputs, folder)
         print(f"folder: {shown(folder)}", file=sys.stderr)
     progress = GridProgress()
-    stopped: list[int] = []
-    in_main = threading.current_thread() is threading.main_thread()  # others cannot set handlers
-    numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
-    before = {number: signal.signal(number, _stopper(stopped)) for number in numbers}
+    stop = StopRequest((signal.SIGINT, signal.SIGTERM))
     try:
-        result = run_grid(inputs, folder, workers, progress, lambda: bool(stopped))
+        with stop:
+            result = run_grid(inputs, folder, workers, progress, lambda: stop.by is not None)
+    except KeyboardInterrupt:  # a second one
+        raise KeyboardInterrupt("stopped at once; resume from the last checkpoint with --resume") from None
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         progress.close()
     if not result.complete:
         print(f"stopped; resume with: {resume_command(folder, COMMAND)}", file=sys.stderr)
-        return 128 + (stopped[0] if stopped else signal.SIGINT)
+        return 128 + int(stop.by or signal.SIGINT)
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
     print(render_summary(result.rows))
     print(shown(page))
     return 0
-
-
-def _stopper(stopped: list[int]) -> Any:
-    def stop(number: int, _frame: Any) -> None:
-        if stopped:
-            raise KeyboardInterrupt("stopped at once; resume from the last checkpoint with --resume")
-        stopped.append(number)
-
-    return stop
 
 
 def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from envcoder_bench.grid.tables import (
 from envcoder_bench.grid.videos import record_videos
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.progress import duration
-from envcoder_bench.report.words import counted, fixed, number
+from envcoder_bench.report.words import aligned, counted, fixed, number
 
 SUMMARY, RANKING, TESTS = "summary.csv", "ranking.csv", "statistical_tests.csv"
 log = logging.getLogger(__name__)
@@ -162,17 +162,7 @@ def render_summary(rows: list[dict[str, Any]]) -> str:
         means = f"{row['progress_mean']:.1f}", f"{row['zone_reached_mean']:.1f}", f"{row['stability_score_mean']:.2f}"
         lines.append([policy, arena, str(row["episodes"]), *rates, *means])
     ranked = [[str(row["rank"]), row["policy"], f"{row['progress']:.1f}"] for row in rank_policies(rows)]
-    text = _columns([header, *lines], 2)
-    return text if len(ranked) < 3 else f"{text}\n\n" + _columns([["rank", "policy", "progress [m]"], *ranked], 2)
-
-
-def _columns(lines: list[list[str]], left: int) -> str:
-    """Align the cells of lines, the first ``left`` columns to the left."""
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    shown = [
-        "  ".join(
-            cell.ljust(w) if k < left else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths))
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join(shown)
+    text = aligned([header, *lines], range(2, len(header)), ruled=False)
+    if len(ranked) > 2:
+        text += ["", *aligned([["rank", "policy", "progress [m]"], *ranked], (2,), ruled=False)]
+    return "\n".join(text)

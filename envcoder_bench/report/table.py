@@ -9,7 +9,7 @@ from envcoder_bench.report.certainty import first_place, lost_seeds, nothing_lea
 from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some
 from envcoder_bench.report.ranking import Ranked, entrants
 from envcoder_bench.report.results import SKIPPED
-from envcoder_bench.report.words import decimal_places, fixed
+from envcoder_bench.report.words import aligned, decimal_places, fixed
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
@@ -96,15 +96,11 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
         ["status", *(r.status for r in shown)],
     ]
     columns = [c for c in columns if c[0] not in ("fitness", "vs human", "steps to tie", "steps") or any(c[1:])]
-    for column in columns:
-        if column[0] in ("#", "steps to tie", "steps"):
-            column[:] = [x.rjust(max(map(len, column))) for x in column]
+    right = [k for k, column in enumerate(columns) if column[0] in ("#", "steps to tie", "steps")]
     others = sum(max(map(len, c)) + len(GAP) for c in columns if c[0] != "candidate")
     room = max(MIN_NAME_WIDTH, width - others)
     columns[1] = [shorten(x, room) for x in columns[1]]
-    widths = [max(map(len, c)) for c in columns]
-    lines = [GAP.join(x.ljust(w) for x, w in zip(row, widths)).rstrip() for row in zip(*columns)]
-    return [lines[0], "-" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines[1:]]
+    return aligned([*zip(*columns)], right)
 
 
 def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") -> list[str]:

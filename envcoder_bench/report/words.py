@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 # absolute paths up to the last folder, but not a slash within a word (rad/s), alone (a / b) or in a URL (https://)
 _QUOTED = r"(?<=['\"])~?/(?:[^/'\"\n]+/)+(?=[^/'\"\n]*['\"])"  # folders may have spaces
@@ -33,6 +33,19 @@ def without_folders(text: str) -> str:
     if suffix and file.startswith("/"):  # a path at the beginning may have folders with spaces
         text = file[file.rindex("/") + 1 :] + suffix + rest
     return _FOLDERS.sub("", text)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = (), ruled: bool = True) -> list[str]:
+    """Return lines with the cells of rows in columns, of which some are aligned to the right.
+
+    ``ruled``: whether a rule is below the first row, which is the header.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = []
+    for row in rows:
+        cells = (x.rjust(w) if k in right else x.ljust(w) for k, (x, w) in enumerate(zip(row, widths)))
+        lines.append("  ".join(cells).rstrip())
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]] if ruled else lines
 
 
 # numbers. All that reports show goes through these; assets/page.js has the rule of ``number``, too

@@ -12,12 +12,13 @@ import numpy as np
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.core.settings import dotted, select
+from envcoder_bench.core.settings import dotted, plain, select
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.logs import read_curves
 from envcoder_bench.report.page.content import PageCandidate, PageEpisode, PageVideos, RunPage
 from envcoder_bench.report.page.run import render_page
 from envcoder_bench.report.page.shell import PAGE
+from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked, entrants
 from envcoder_bench.report.words import alone, counted, number
 from envcoder_bench.run.fitness import fitness_meaning
@@ -209,16 +210,10 @@ def _facts(run: OpenedRun) -> list[str]:
     facts += [counted(cfg.seeds, "seed"), f"{counted(cfg.num_envs_per_candidate, 'environment')} each"]
     facts += [f"{cfg.learning_iterations:,} iterations"]
     if summary.get("wall_time"):
-        facts += [f"trained for {_duration(summary['wall_time'])}"]
+        facts += [f"trained for {duration(summary['wall_time'])}"]
     if summary.get("env_steps"):
         facts += [f"{summary['env_steps']:,} env-steps"]
     return facts
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _candidates(run: OpenedRun) -> list[PageCandidate]:
@@ -299,14 +294,6 @@ def _command(run: OpenedRun) -> str:
     for key, value in own.items():
         if key in hidden or key.startswith("candidates.") or usual.get(key, None) == value:
             continue
-        words.append(f"{key}={_value(value)}")
+        words.append(f"{key}={value if isinstance(value, str) else json.dumps(plain(value))}")
     words += [f"sim={cfg.sim}", f"device={cfg.device}"]
     return " ".join(shlex.quote(word) for word in words)
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "null"
-    return (
-        str(value).lower() if isinstance(value, bool) else json.dumps(value) if isinstance(value, list) else str(value)
-    )
