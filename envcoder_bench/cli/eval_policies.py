@@ -157,7 +157,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         folder = Path(args.output_dir) if args.output_dir else stamped_folder("grids", args.robot)
         begin_grid(inputs, folder)
         print(f"folder: {shown(folder)}", file=sys.stderr)
-    progress = GridProgress()
+    progress = GridProgress(len(inputs.specs))
     stop = StopRequest((signal.SIGINT, signal.SIGTERM))
     try:
         with stop:

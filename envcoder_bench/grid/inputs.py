@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
+from pydantic import TypeAdapter
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import write_atomic
@@ -18,9 +18,10 @@ from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
 from envcoder_bench.grid.robots import Robot, find_robot
 from envcoder_bench.grid.settings import GridSettings, compose_settings
 from envcoder_bench.grid.terrains import find_arenas
-from envcoder_bench.terrain.arenas import Arena, Zone
+from envcoder_bench.terrain.arenas import Arena
 
 CONFIG = "config.yaml"
+_ARENAS = TypeAdapter(tuple[Arena, ...])  # in that file
 log = logging.getLogger(__name__)
 
 
@@ -194,16 +195,10 @@ def write_inputs(inputs: Inputs, folder: Path) -> None:
     data = {
         "robot": inputs.robot.name,
         "policies": policies,
-        "arenas": [_plain_arena(arena) for arena in inputs.arenas],
+        "arenas": _ARENAS.dump_python(inputs.arenas, mode="json"),
         "settings": inputs.settings.plain(),
     }
     write_atomic(folder / CONFIG, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
-
-
-def _plain_arena(arena: Arena) -> dict[str, Any]:
-    data = asdict(arena)
-    data["zones"] = [{**zone, "difficulty": list(zone["difficulty"])} for zone in data["zones"]]
-    return data
 
 
 def read_inputs(folder: Path) -> Inputs:
@@ -223,12 +218,7 @@ def read_inputs(folder: Path) -> Inputs:
         # a grid that an earlier version began does not have the key
         settings = {"solver_iterations": None, **data["settings"]}
         robot = find_robot(data["robot"])
-        arenas = [
-            Arena(
-                **{**arena, "zones": tuple(Zone(**{**z, "difficulty": tuple(z["difficulty"])}) for z in arena["zones"])}
-            )
-            for arena in data["arenas"]
-        ]
+        arenas = _ARENAS.validate_python(data["arenas"])
         policies = data["policies"]
     except FileNotFoundError as error:
         raise UserError(f"{folder}: there is no grid here (no {CONFIG})") from error
@@ -242,7 +232,7 @@ def read_inputs(folder: Path) -> Inputs:
             raise UserError(f"policy {name}: {policy['file']} has changed since the grid began; put the old file back")
     files = {name: policy["file"] for name, policy in policies.items()}
     loaded = _load(robot, cfg, files, {name: policy["layout"] for name, policy in policies.items()})
-    return Inputs(robot, cfg, tuple(loaded), tuple(arenas))
+    return Inputs(robot, cfg, tuple(loaded), arenas)
 
 
 def on_device(policies: Sequence[LoadedPolicy], device: str) -> list[LoadedPolicy]:

@@ -26,12 +26,9 @@ from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.report import best_facts, write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.search.settings import MODEL, SearchSettings
 from envcoder_bench.video import default_videos
 from envcoder_bench.video.page import read_videos, videos_of
-
-# arguments and settings that a resumed search may replace
-MODEL = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 
 
 @dataclass(frozen=True)
