@@ -18,7 +18,7 @@ class Layout:
     """What a policy observes.
 
     Attributes:
-        parts: of PARTS, in the order of the columns.
+        parts: in the order of the columns.
         scales: the factor of each part, or of each of its columns.
         joints: index in the simulator's order of the policy's joints, in the policy's order; of actions, too.
         widths: columns of each part.

@@ -1,7 +1,7 @@
 """The settings of a grid: cfg/eval_policies.yaml with overrides."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -12,10 +12,9 @@ from envcoder_bench.core.settings import Count, Expected, Keys, Names, Number, a
 from envcoder_bench.core.yaml_files import overridden, read_yaml
 
 # what a policy may observe: vectors of width 3, a number for each joint, and the height scan
-VECTORS = ("lin_vel", "ang_vel", "gravity", "gravity_turned", "commands")
-JOINTS = ("joint_pos", "joint_angles", "joint_vel", "actions")
-SCAN = "scan"
-PARTS = (*VECTORS, *JOINTS, SCAN)
+Vector = Literal["lin_vel", "ang_vel", "gravity", "gravity_turned", "commands"]
+OfJoints = Literal["joint_pos", "joint_angles", "joint_vel", "actions"]
+VECTORS, JOINTS, SCAN = get_args(Vector), get_args(OfJoints), "scan"
 
 Finite = Annotated[Number, Field(allow_inf_nan=False), Expected("a finite number")]
 AtLeast0 = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
@@ -108,7 +107,10 @@ class LayoutSettings(Keys):
     """What a policy observes."""
 
     parts: Annotated[
-        tuple[Literal[PARTS], ...], List, Field(min_length=1), Expected(f"a list of some of {', '.join(PARTS)}")
+        tuple[Literal[Vector, OfJoints, "scan"], ...],
+        List,
+        Field(min_length=1),
+        Expected(f"a list of some of {', '.join((*VECTORS, *JOINTS, SCAN))}"),
     ] = Field(description="in the order of the columns")
     scales: Annotated[
         dict[str, Finite | Annotated[tuple[Finite, Finite, Finite], List]],

@@ -44,8 +44,8 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
             return f"There are no videos: {error}."
     episodes = f"episode{'s' * (count > 1)}"
     return (
-        f"The first {number(length, 2)} s of the first {episodes} of each pair, replayed in MuJoCo on the CPU; the"
-        " number is the distance walked, m."
+        f"The first {number(min(length, seconds), 2)} s of the first {episodes} of each pair, replayed in MuJoCo on the"
+        " CPU; the number is the distance walked, m."
     )
 
 

@@ -117,7 +117,7 @@ def best_so_far(archive: Archive) -> str:
         return "no candidate has a fitness yet"
     compared = [_against(best, reference.name, reference) for reference in archive.references]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
-    text = f"best so far: {best.name}, fitness {number(best.fitness)}{seeds}{''.join(compared)}"
+    text = f"best so far: {best.name}, fitness {number(best.fitness or 0.0)}{seeds}{''.join(compared)}"
     rivals = _rivals(archive, best)
     text = f"{text} ({'; '.join(rivals)})" if rivals else text
     warning = nothing_learnt(report.ranking(archive), LONGER)
@@ -150,7 +150,7 @@ def _rivals(archive: Archive, best: Attempt) -> list[str]:
         only = f"on {counted(len(highest.by_seed), 'seed')} only"
         if highest.name in against:
             only = f"is only {_signed(against[highest.name])} against {archive.reference}"
-        lines.append(f"{highest.name} has {number(highest.fitness)}, but {only}")
+        lines.append(f"{highest.name} has {number(highest.fitness or 0.0)}, but {only}")
     return lines
 
 

@@ -25,6 +25,7 @@ from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES
@@ -207,7 +208,7 @@ def _facts(run: OpenedRun) -> list[str]:
     begun = run.folder.provenance.begun if run.folder.provenance is not None else None
     facts = [begun[:16].replace("T", " ")] if begun else []
     facts += [str(_software(run.folder).get("device") or cfg.device)]
-    facts += [counted(cfg.seeds, "seed"), f"{counted(cfg.num_envs_per_candidate, 'environment')} each"]
+    facts += [counted(seed_count(cfg), "seed"), f"{counted(cfg.num_envs_per_candidate, 'environment')} each"]
     facts += [f"{cfg.learning_iterations:,} iterations"]
     if summary.get("wall_time"):
         facts += [f"trained for {duration(summary['wall_time'])}"]

@@ -1,7 +1,9 @@
 """Print a script that completes the commands' verbs, flags and files in a shell."""
 
 import argparse
+from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 from envcoder_bench.cli.command_line import PlainParser
 from envcoder_bench.cli.verbs import VERBS
@@ -10,8 +12,7 @@ from envcoder_bench.tasks.registry import task_names
 
 COMMANDS = {"eval-shapers": "flags", "auto-shape": "auto_shape", "eval-policies": "eval_policies"}
 SHELLS = ("bash", "zsh", "tcsh")
-_FILES = {"file", "files", "path", "model"}
-_FOLDERS = {"dir", "run", "folder"}
+_FILES, _FOLDERS = ("file", "path", "model"), ("dir", "run", "folder")
 EPILOG = """\
 examples:
   # in bash, by a line of ~/.bashrc: eval "$(envcoder-bench completion bash)"
@@ -33,16 +34,16 @@ def main(words: list[str]) -> int:
     """Run the verb; return the exit code."""
     shell = build_parser().parse_args(words).shell
     try:
-        import shtab
+        shtab: Any = import_module("shtab")
     except ImportError as error:
         raise UserError("completion needs the package shtab: pip install shtab") from error
-    for parser in _parsers():
+    for parser in _parsers({**dict.fromkeys(_FILES, shtab.FILE), **dict.fromkeys(_FOLDERS, shtab.DIRECTORY)}):
         print(shtab.complete(parser, shell))
     return 0
 
 
-def _parsers() -> list[argparse.ArgumentParser]:
-    """Return a parser for each command, whose values name what completes them."""
+def _parsers(kinds: Mapping[str, Any]) -> list[argparse.ArgumentParser]:
+    """Return a parser for each command; ``kinds`` is what completes a value, by the words for it in the help."""
     parsers: list[argparse.ArgumentParser] = []
     for name, module in COMMANDS.items():
         parser = import_module(f"envcoder_bench.cli.{module}").build_parser()
@@ -55,17 +56,10 @@ def _parsers() -> list[argparse.ArgumentParser]:
         parsers.append(subparsers.add_parser(verb, help=meaning, parents=[parser], add_help=False))
     for parser in parsers:
         for action in parser._actions:
-            _complete(action)
+            if action.dest == "task" and action.option_strings:
+                action.choices = task_names()
+            words = str(action.metavar or "").lower().replace("=", "|").split("|")
+            kind = next((kinds[word] for word in kinds if word in words), None)
+            if kind is not None and not action.choices:
+                action.complete = kind  # pyright: ignore[reportAttributeAccessIssue]
     return [*parsers[: len(COMMANDS)], verbs]
-
-
-def _complete(action: argparse.Action) -> None:
-    """Let tasks, files and folders be completed, by the words for a flag's value."""
-    import shtab
-
-    if action.dest == "task" and action.option_strings:
-        action.choices = task_names()
-    words = {word.lower() for word in str(action.metavar or "").replace("=", "|").split("|")}
-    kind = shtab.FILE if words & _FILES else shtab.DIRECTORY if words & _FOLDERS else None
-    if kind is not None and not action.choices:
-        action.complete = kind  # pyright: ignore[reportAttributeAccessIssue]
