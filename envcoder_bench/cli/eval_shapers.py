@@ -93,7 +93,7 @@ def _main(words: list[str]) -> int:
         if args.resume:
             where = {"devices": args.devices, "ray": args.ray}
             result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)
-            return conclude(result, args.video)
+            return conclude(result, args.video, console)
         if args.extend:
             from envcoder_bench.run.extend import extend
 
@@ -108,7 +108,7 @@ def _main(words: list[str]) -> int:
                 reporter=console,
                 stop=console.stop,
             )
-            return conclude(result, args.video)
+            return conclude(result, args.video, console)
         result = evaluate.evaluate(
             args.task,
             args.candidates,
@@ -120,5 +120,5 @@ def _main(words: list[str]) -> int:
             stop=console.stop,
         )
         if on_terrains is not None:
-            return conclude_with_terrains(on_terrains, result, args.video)
-        return conclude(result, args.video)
+            return conclude_with_terrains(on_terrains, result, args.video, console)
+        return conclude(result, args.video, console)

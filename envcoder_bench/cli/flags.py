@@ -4,13 +4,9 @@ import argparse
 
 from envcoder_bench.cli.command_line import (
     Parser,
-    add_baseline,
     add_files,
-    add_fitness,
     add_key,
-    add_num_envs,
     add_training,
-    add_wandb,
     add_where,
     flag_words,
 )
@@ -94,9 +90,9 @@ def build_parser() -> Parser:
         metavar="K",
         help="only the candidates at these positions, in sorted order, e.g. 0,2,5 or 0 2 5",
     )
-    add_baseline(what)
+    add_key(what, "baseline", choices=("human", "unshaped"))
     add_key(what, "untrusted", action="store_true")
-    add_fitness(what)
+    add_key(what, "fitness", metavar="FILE")
     add_key(what, "isolate", choices=("process",))
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines")
 
@@ -104,7 +100,7 @@ def build_parser() -> Parser:
 
     effort = parser.add_argument_group("effort")
     size = effort.add_mutually_exclusive_group()
-    add_num_envs(size)
+    add_key(size, "num_envs_per_candidate", type=int, metavar="N")
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
     add_training(effort)
 
@@ -127,7 +123,7 @@ def build_parser() -> Parser:
         help="videos of the best K candidates and of both baselines in report.html (default: 3 where frames can be"
         f" rendered, else 0; the environment variable {VIDEO_VARIABLE} is another default)",
     )
-    add_wandb(where)
+    add_key(where, "wandb", action="store_true")
     add_key(where, "deterministic", action="store_true")
     add_key(where, "profile", action="store_true")
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")

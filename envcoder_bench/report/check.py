@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
+from envcoder_bench.report.words import number
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 _PREFIX = "compute_"
@@ -127,11 +128,7 @@ def _defines(row: CandidateCheck) -> str:
 
 
 def _aligned(spreads: Sequence[Spread | None]) -> list[str]:
-    means = [_number(spread[0]) if spread else "" for spread in spreads]
+    means = [number(spread[0]) if spread else "" for spread in spreads]
     room = max(map(len, means), default=0)
-    ranges = [f" [{_number(spread[1])}, {_number(spread[2])}]" if spread else "" for spread in spreads]
+    ranges = [f" [{number(spread[1])}, {number(spread[2])}]" if spread else "" for spread in spreads]
     return [mean.rjust(room) + limits if limits else "" for mean, limits in zip(means, ranges)]
-
-
-def _number(value: float) -> str:
-    return f"{value + 0.0:.4g}"  # adding 0.0 turns -0.0 into 0.0

@@ -24,8 +24,8 @@ from envcoder_bench.report.figures import (
     spread,
 )
 from envcoder_bench.report.logs import over_seeds
-from envcoder_bench.report.ranking import Ranked, decimal_places
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.words import decimal_places, fixed
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from envcoder_bench.report.figures import (
     save_figure,
     show_message,
 )
-from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import half_width, numbers, split_place
-from envcoder_bench.report.words import cut
+from envcoder_bench.report.words import cut, decimal_places
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 REASON_WIDTH = 100

@@ -19,8 +19,8 @@ from envcoder_bench.report.figures import (
     spread,
 )
 from envcoder_bench.report.page.shell import visible
-from envcoder_bench.report.ranking import decimal_places
 from envcoder_bench.report.table import shorten
+from envcoder_bench.report.words import decimal_places, fixed
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 
 if TYPE_CHECKING:
@@ -141,7 +141,6 @@ def _label(axes: Any, labels: Sequence[tuple[float, str, str, bool]]) -> None:
     heights = spread([(y - low) / (high - low) for y, *_ in labels], 0.2 / inches, 1.0)
     decimals = decimal_places([y for y, *_ in labels])
     for (y, name, colour, bold), height in zip(labels, heights):
-        value = round(y, decimals) + 0.0  # without -0.0
-        words = escape(f"{shorten(visible(name), NAME_WIDTH - 8)}  {value:.{decimals}f}")
+        words = escape(f"{shorten(visible(name), NAME_WIDTH - 8)}  {fixed(y, decimals)}")
         style: Any = {"color": colour, "fontweight": "bold" if bold else "normal", "fontsize": 10}
         axes.text(1.012, height, words, transform=axes.transAxes, va="center", **style)
