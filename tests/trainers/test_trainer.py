@@ -458,9 +458,7 @@ def test_states_are_split_and_joined_across_blocks_of_any_size(monkeypatch, befo
     """On CUDA a block has many groups, and a wave of other groups has other blocks."""
 
     def blocks_of(size: int) -> None:
-        monkeypatch.setattr(
-            "envcoder_bench.trainers.ppo.trainer.cut_blocks", lambda groups, _: cut_blocks(groups, size)
-        )
+        monkeypatch.setattr("envcoder_bench.trainers.ppo.block.cut_blocks", lambda groups, _: cut_blocks(groups, size))
 
     blocks_of(before)
     first = Run(make_env(list(range(8))))
