@@ -307,11 +307,18 @@ def test_shared_networks_cannot_have_critic_observations() -> None:
 # on CUDA
 
 
+AS_RSL_RL = {"empirical_normalization": True, "schedule_type": "rollout", "grad_norm_per_network": True}
+
+
 @compares_kernels
-def test_trainer_with_kernels_matches_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two iterations of groups with and without critic observations, as captured graphs on CUDA."""
+@pytest.mark.parametrize("own_keys", [{}, AS_RSL_RL], ids=["rl_games", "rsl_rl"])
+def test_trainer_with_kernels_matches_torch(own_keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three iterations of groups with and without critic observations, as captured graphs on CUDA."""
     torch.set_float32_matmul_precision("highest")
-    options: dict[str, Any] = {"matmul_precision": "highest", "lr_schedule": None}
+    space = make_params()["network"]["space"]["continuous"] | {"std_type": "scalar" if own_keys else "log"}
+    options: dict[str, Any] = {
+        "matmul_precision": "highest", "lr_schedule": None, "network__space": {"continuous": space}, **own_keys
+    }  # fmt: skip
     with monkeypatch.context() as patch:
         patch.setattr(backend, "usable_on", lambda device, dtype: False)
         expected = Run([0, 1, 2], [4, 0, 7], **options).train(3)

@@ -71,9 +71,9 @@ class GroupedRunningMeanStd:
         self._mean.copy_(self.running_mean.to(torch.float32).unsqueeze(1))
 
     def _deviation(self, var: Tensor) -> Tensor:
-        # rl_games rounds the statistics to float32 before use, for any dtype of the data
         if self.empirical:
             return var.sqrt() + EMPIRICAL_EPSILON
+        # rl_games rounds the statistics to float32 before use, for any dtype of the data
         return var.to(torch.float32).add_(EPSILON).sqrt_().to(torch.float64)
 
     def _factors(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,7 +81,7 @@ class GroupedRunningMeanStd:
         scale = self._deviation(var).reciprocal_()
         if self._padding is not None:
             scale.masked_fill_(self._padding, 0.0)
-        shift = -mean.to(torch.float32) * scale
+        shift = -(mean if self.empirical else mean.to(torch.float32)) * scale
         if self._one is not None:
             shift[..., self._one] = 1.0
         return scale.unsqueeze(-2).to(self._scale), shift.unsqueeze(-2).to(self._scale)
@@ -222,12 +222,14 @@ def _join(
             v += weight * delta * delta
             v += weight * (new_v - v)
             # as in rl_games, statistics are rounded to float32 before use
+            center = m
             if EMPIRICAL:
                 factor = 1.0 / (tl.sqrt(v) + EPSILON)
             else:
                 factor = 1.0 / tl.sqrt(v.to(tl.float32) + EPSILON).to(tl.float64)
+                center = m.to(tl.float32).to(tl.float64)
             factor = tl.where(in_group, factor, 0.0)
-            summand = tl.where(columns == one, 1.0, -m.to(tl.float32).to(tl.float64) * factor)
+            summand = tl.where(columns == one, 1.0, -center * factor)
             tl.store(scale + at, factor.to(tl.float32), mask=used)
             tl.store(shift + at, summand.to(tl.float32), mask=used)
             scale += size
