@@ -123,7 +123,7 @@ class GroupedPPO(Trainer):
         if params["network"].get("separate", False):
             return None
         key = "params.network.separate"
-        return f"{key}: a critic with observations of its own needs a network of its own; set {key} to True"
+        return f"{key}: a critic with observations of its own needs a network of its own; set train.{key}=True"
 
     @classmethod
     def depends_on_length(cls, params: Params) -> bool:
