@@ -42,7 +42,7 @@ BEFORE_PHYSICS, AFTER_PHYSICS, NEW_EPISODE, BEFORE_POLICY, IN_EVALUATION = CALLE
 )
 # the origin of the function that evaluations use
 CANDIDATE, UNSHAPED, RUN = ("the candidate's", "the unshaped task's", "the run's")
-TRAINING_ALONE = "none"  # evaluations do not call functions of the kind
+TRAINING_ALONE = "not called"
 
 
 class Part(NamedTuple):
@@ -168,7 +168,7 @@ _ROWS = (
         purpose=12,
         called=BEFORE_POLICY,
         judged_with=TRAINING_ALONE,
-        returns="(n, k) float, any k, for the value function in training; it needs network.separate: True",
+        returns="(n, k) float, any k, what the value function sees in training",
         absent="the critic sees the policy's observation",
         shape=lambda task: (ANY,),
         untrusted_width=1_024,
