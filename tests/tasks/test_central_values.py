@@ -26,7 +26,7 @@ def test_critic_sees_the_states_and_neither_policy_nor_evaluation_does():
         seen = env.layout.split(env.critic_obs)
         expected = torch.cat((env.task.isaac.dof_pos, env.task.isaac.dof_vel), dim=1)[4:]
         assert torch.equal(seen[1], expected.clamp(-5.0, 5.0))  # clipped as observations are
-        assert not seen[0].any() and step.obs.shape[1] == 4
+        assert not seen[0].any() and torch.equal(step.obs, env.task.isaac.obs_buf.clamp(-5.0, 5.0))
     judged = environment(cfg, [human, states], evaluation=True)
     assert judged.critic_obs is None and "critic_observation" not in states.evaluation.functions
     assert human.widths == (4, 1) and states.widths == (4, 1, 2)

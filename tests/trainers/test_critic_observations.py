@@ -16,7 +16,7 @@ from test_oracle import own_weights, pad
 from test_trainer import assert_bitwise, flat
 
 from envcoder_bench.trainers.base import padded_widths, train_iteration, widest
-from envcoder_bench.trainers.ppo import backend
+from envcoder_bench.trainers.ppo import backend, trainer
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.network import CRITIC
 from envcoder_bench.trainers.ppo.rollout import Rollout
@@ -230,6 +230,19 @@ def test_groups_train_bitwise_equal_alone_and_beside_groups_with_and_without_cri
     assert not torch.equal(among.trainer.export(0)["model"]["a2c_network.mu.weight"],
                            among.trainer.export(3)["model"]["a2c_network.mu.weight"])  # fmt: skip
     assert "assymetric_vf_nets" not in among.trainer.export(3)
+
+
+def test_block_has_groups_with_critic_observations_or_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA a block has many groups."""
+    sizes = trainer.cut_equal_blocks
+    monkeypatch.setattr(trainer, "cut_equal_blocks", lambda keys, _: sizes(keys, 9))
+    run = Run([0, 1, 2, 0], [4, 7, 0, 0])
+    assert [block.groups for block in run.trainer.blocks] == [slice(0, 2), slice(2, 4)]
+    run.train(2)
+    for place, (group, dim) in enumerate([(0, 4), (1, 7), (2, 0), (0, 0)]):
+        mine, alone = run.weights(place), Run([group], [dim]).train(2).weights(0)
+        for key, value in alone.items():
+            torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-5)
 
 
 def test_statistics_of_actor_and_critic_are_each_group_s_own() -> None:

@@ -19,12 +19,16 @@ from rsl_rl_oracle import (
     small_learner,
     train_ours,
 )
+from torch.distributions import Normal, kl_divergence
 
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import train_iteration
 from envcoder_bench.trainers.ppo.backend import Backend
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
+from envcoder_bench.trainers.ppo.objective import rollout_kl
+from envcoder_bench.trainers.ppo.schedules import next_learning_rate
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 RECORDED = json.loads(FILE.read_text(encoding="utf-8"))
@@ -114,6 +118,37 @@ def test_trainer_counts_every_observation_after_the_first_once() -> None:
     # the exported policy acts with the same statistics, and no clip
     exported = GroupedPPO.load_policy(own, trainer.export(0))
     torch.testing.assert_close(exported(100.0 * obs), trainer.policy(env.layout)(100.0 * obs), rtol=1e-4, atol=1e-5)
+
+
+def test_statistics_are_each_groups_own() -> None:
+    learner = GroupedLearner([3, 2], [2, 1], [7, 8], params([16, 8]), NUM_ENVS, critic_dims=[4, 5])
+    drawn = torch.randn(2, NUM_ENVS, 8, generator=torch.Generator().manual_seed(0))
+    learner.count(drawn[..., :3], drawn[..., 3:])
+    for normalizer, x, dims in (
+        (learner.obs_normalizer, drawn[..., :3], [3, 2]), (learner.critic_normalizer, drawn[..., 3:], [4, 5])
+    ):  # fmt: skip
+        assert normalizer is not None
+        for k, dim in enumerate(dims):
+            expected = x[k, :, :dim].double().mean(dim=0)
+            torch.testing.assert_close(normalizer.running_mean[k, :dim], expected, rtol=1e-5, atol=1e-6)
+            assert (normalizer.running_mean[k, dim:] == 0).all()
+
+
+def test_divergence_is_that_of_the_rollouts_policy_from_the_new_one() -> None:
+    rng = torch.Generator().manual_seed(0)
+    mu, old_mu = torch.randn(2, 3, 50, 4, generator=rng)
+    sigma, old_sigma = torch.rand(2, 3, 1, 4, generator=rng) + 0.5
+    expected = kl_divergence(Normal(old_mu, old_sigma), Normal(mu, sigma)).sum(dim=-1).mean(dim=1)
+    own = rollout_kl(Backend(False, False), mu, sigma, old_mu.clone(), old_sigma)
+    torch.testing.assert_close(own, expected)
+
+
+def test_rates_have_rsl_rls_limits() -> None:
+    hp = Hyperparameters.from_params(params([16, 8]), NUM_ENVS)
+    rates = torch.tensor([1.2e-5, 1e-3, 9e-3, 1e-3, 1e-3], dtype=torch.float64)
+    divergence = torch.tensor([0.021, 0.0, 1e-9, 0.006, 0.004])
+    expected = torch.tensor([1e-5, 1e-3, 1e-2, 1e-3, 1.5e-3], dtype=torch.float64)
+    torch.testing.assert_close(next_learning_rate(hp, rates, divergence, 1), expected)
 
 
 def test_gradients_of_one_network_cannot_be_clipped_by_themselves() -> None:
