@@ -78,7 +78,7 @@ def build_parser() -> Parser:
         "--shaper_types",
         nargs="+",
         metavar="TYPE",
-        help=f"functions to take from the candidates: {', '.join(SHAPER_TYPES)} (default: all that they define)",
+        help=f"functions to take from the candidates: {', '.join(SHAPER_TYPES)} (default: all)",
     )
     what.add_argument(
         "--candidates", nargs="+", metavar="PATH", help="files or folders (default: user_functions/<Task>)"

@@ -126,3 +126,8 @@ class Shaping:
     def obs_dim(self) -> int:
         """The width of the observation."""
         return self.widths["observation"]
+
+    @property
+    def critic_dim(self) -> int:
+        """The width of the critic's observation; 0 if it sees the policy's."""
+        return self.widths["critic_observation"] if "critic_observation" in self.functions else 0

@@ -164,8 +164,8 @@ def test_torchscript_compile_error_says_what_was_expected(value, message):
 
 def test_file_without_a_known_function_is_refused():
     everything = (
-        "compute_reward, compute_observation, compute_torque, compute_dof_target, compute_initial_state, compute_goal, "
-        "compute_terminal"
+        "compute_reward, compute_observation, compute_critic_observation, compute_torque, compute_dof_target, "
+        "compute_initial_state, compute_goal, compute_terminal"
     )
     assert fault("x = 1\n") == f"mine.py: defines none of {everything}"
     code = "def helper(): pass\ndef compute_rewards(state): return 1\n"

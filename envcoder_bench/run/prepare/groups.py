@@ -33,6 +33,7 @@ from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
 from envcoder_bench.trainers.base import Widths
+from envcoder_bench.trainers.registry import trainer_class
 from isaacgym_mujoco.process import collection_paused
 
 log = logging.getLogger(__name__)
@@ -49,9 +50,10 @@ class Group:
     evaluation: Shaping
 
     @property
-    def widths(self) -> tuple[int, int]:
-        """Of its observation and its action."""
-        return self.shaping.obs_dim, self.shaping.action_dim
+    def widths(self) -> Widths:
+        """Of its observation, its action and, if it has one of its own, its critic's observation."""
+        critic_dim = self.shaping.critic_dim
+        return self.shaping.obs_dim, self.shaping.action_dim, *([critic_dim] if critic_dim else [])
 
 
 def prepare(
@@ -197,7 +199,7 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
     programs = {kinds.CANDIDATE: checked.programs, kinds.UNSHAPED: unshaped.programs, kinds.RUN: checked.programs}
 
     def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        by_stage = {stage: by_source[kind.judged_with] for stage, kind in STAGES.items()}
+        by_stage = {stage: by_source.get(kind.judged_with, {}) for stage, kind in STAGES.items()}
         return {stage: made[stage] for stage, made in by_stage.items() if stage in made}
 
     evaluation = {"functions": judging(functions), "programs": judging(programs), "components": ()}
@@ -212,6 +214,10 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     """
     seed, device = spec.config.seed, torch.device(spec.config.device)
     contract = TaskContract.of(task)
+    params = spec.config.params
+    refusal = trainer_class(params).critic_refusal(params)
+    if refusal is not None:
+        contract = replace(contract, refusals={**contract.refusals, kinds.CRITIC_OBSERVATION: refusal})
     tracer.begin(task)
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
     unshaped = check(unshaped, task.state, task.constants, task)
