@@ -23,9 +23,9 @@ from envcoder_bench.report.table import numbers, shorten
 from envcoder_bench.report.words import counted, listed, without_folders
 from envcoder_bench.search.archive import Archive, Attempt, compared
 from envcoder_bench.search.report_plot import plot_search
-from envcoder_bench.search.source import Source, UnsupportedCode
 from envcoder_bench.shaping.definitions import defined_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.tasks.base import HUMAN
 
 if TYPE_CHECKING:
