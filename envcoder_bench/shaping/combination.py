@@ -122,7 +122,15 @@ def _least_squares(reward: np.ndarray, table: np.ndarray, with_offset: bool) -> 
     scale = np.sqrt((matrix**2).mean(axis=0))
     if not matrix.shape[1] or np.linalg.matrix_rank(matrix / scale, tol=1e-4 * np.sqrt(len(matrix))) < matrix.shape[1]:
         return None
-    solution = np.linalg.lstsq(matrix / scale, reward, rcond=None)[0] / scale
+    # of the few states that an override or a bound replaces nothing is to be fitted: the nearer half is fitted again
+    rows = np.ones(len(reward), bool)
+    for _ in range(6):
+        solution = np.linalg.lstsq(matrix[rows] / scale, reward[rows], rcond=None)[0] / scale
+        error = np.abs(reward - matrix @ solution)
+        nearer = error <= np.median(error)
+        if np.linalg.matrix_rank(matrix[nearer] / scale, tol=1e-4 * np.sqrt(nearer.sum())) < matrix.shape[1]:
+            break
+        rows = nearer
     weights = np.ones(table.shape[1])
     weights[seen] = [_rounded(x) for x in solution[: seen.sum()]]
     # what adds next to nothing is not in the reward

@@ -167,7 +167,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_
                 if REWARD in names:
                     how = find_combination(*_rollout(spec, context, source, shaping))
                 else:
-                    why = f"its {REWARD} is not used"
+                    why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
             yield _Original(source, shaping, names, how, why)
