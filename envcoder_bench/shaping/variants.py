@@ -39,6 +39,7 @@ class Variant:
         weight: the weight of this term in the original.
         function: the function that was left out.
         values, usual: of a sweep, the values by name, and those of the original.
+        points: of a sweep, the value of --sweep_points; 0 for the whole grid.
         unseen: whether the term was 0 in all states on which the form of the reward was found.
     """
 
@@ -50,6 +51,7 @@ class Variant:
     function: str = ""
     values: Mapping[str, float] = field(default_factory=dict)
     usual: Mapping[str, float] = field(default_factory=dict)
+    points: int = 0
     unseen: bool = False
 
 
@@ -64,7 +66,7 @@ def variant_of(text: str) -> Variant | None:
 
 
 def _is_valid(made: Variant) -> bool:
-    numbers = [made.factor, made.weight, *made.values.values(), *made.usual.values()]
+    numbers = [made.factor, made.weight, made.points, *made.values.values(), *made.usual.values()]
     texts = [made.original, made.flag, made.term, made.function]
     return all(isinstance(x, (int, float)) for x in numbers) and all(isinstance(x, str) for x in texts)
 
@@ -74,6 +76,21 @@ def marked(text: str, variant: Variant) -> str:
     usual = asdict(Variant("", ""))
     content = {key: value for key, value in asdict(variant).items() if value != usual[key]}
     return f"{text.rstrip()}\n\n# variant: {json.dumps(content)}\n"
+
+
+def asking_words(variants: Mapping[str, Variant]) -> list[str]:
+    """Return the words of a command line that asks for these variants; empty without any."""
+    if any(variant.flag == TERMS for variant in variants.values()):
+        return [TERMS]
+    values: dict[str, set[float]] = {}
+    for variant in variants.values():
+        for name, value in variant.values.items():
+            values.setdefault(name, set()).update((value, variant.usual.get(name, value)))
+    words = [
+        word for name, swept in values.items() for word in (SWEEP, f"{name}={','.join(map(short, sorted(swept)))}")
+    ]
+    points = max((variant.points for variant in variants.values()), default=0)
+    return words + (["--sweep_points", str(points)] if points else [])
 
 
 # texts

@@ -17,15 +17,18 @@ from envcoder_bench.core.shell import shown
 from envcoder_bench.report.logs import read_curves
 from envcoder_bench.report.page.content import PageCandidate, PageEpisode, PageVideos, RunPage
 from envcoder_bench.report.page.run import render_page
-from envcoder_bench.report.page.shell import PAGE
+from envcoder_bench.report.page.shell import PAGE, Section
 from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.terms.page import study_sections
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.folder.variants import picture, run_studies, variants_in
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 from envcoder_bench.video.models import model_bytes
 from envcoder_bench.video.record import Player, record
@@ -174,8 +177,17 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
         videos=videos,
         how=_how(run),
         command=_command(run),
+        sections=_sections(run),
         folder=shown(folder.path),
     )
+
+
+def _sections(run: OpenedRun) -> list[Section]:
+    """Return the sections on variants."""
+    found = run_studies(run.folder, run.cfg, run.spec.sources, run.rows)
+    files = {study.original: run.folder.path / picture(study) for study in found}
+    pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
+    return study_sections(found, pictures, shown(run.folder.path))
 
 
 def _summary(folder: RunFolder) -> dict[str, Any]:
@@ -291,8 +303,10 @@ def _command(run: OpenedRun) -> str:
     """Return a command that repeats the run, from the values that differ from the defaults."""
     cfg = run.cfg
     words = ["eval-shapers", "--task", cfg.address]
-    files = [source.file for name, source in run.sources.items() if name not in BASELINES]
+    variants = variants_in(run.spec.sources)
+    files = [source.file for name, source in run.sources.items() if name not in (*BASELINES, *variants)]
     words += ["--candidates", *files] if files else []
+    words += asking_words(variants)
     try:
         usual = dotted(resolve(cfg.address).config.plain())
     except (UserError, ValueError, KeyError):

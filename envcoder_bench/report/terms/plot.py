@@ -58,7 +58,7 @@ def _plot_terms(study: Study, path: Path, task: str) -> Path:
     centres = _centres([len(effects) > 1 for _, effects in rows])
     for axes, pick, label in (
         (panels[0], _fitness_of, "change of fitness"),
-        (panels[1], _speed_of, f"env-steps to {SHARE:.0%} of what it learns, times"),
+        (panels[1], _speed_of, f"env-steps to {100 * SHARE:.0f} % of what it learns, relative"),
     ):
         _draw(axes, rows, centres, pick, label)
     panels[1].set_yticks(panels[0].get_yticks(), [""] * len(rows))

@@ -27,9 +27,17 @@ def _study(study: Study, width: int, folder: str) -> str:
     title = f"{what} of {study.original}: change of its fitness"
     if not math.isnan(study.fitness):
         title += f", {fixed(study.fitness, decimal_places([study.fitness]))},"
-    rows = _sweep_rows(study) if study.is_sweep else _term_rows(study)
-    sections = [wrap(title + " by each change", width), "\n".join(_aligned(rows)), _notes(study, width, folder)]
+    sections = [
+        wrap(title + " by each change", width),
+        "\n".join(_aligned(study_rows(study))),
+        _notes(study, width, folder),
+    ]
     return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def study_rows(study: Study) -> list[list[str]]:
+    """Return the table of a study as texts, its header first."""
+    return _sweep_rows(study) if study.is_sweep else _term_rows(study)
 
 
 def effect_texts(effects: Sequence[Effect]) -> list[str]:
@@ -132,7 +140,7 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
         )
     if any(not math.isnan(effect.slower) for effect in study.effects):
         lines.append(
-            f"steps: env-steps until {SHARE:.0%} of what {study.original} learns, over those of {study.original}"
+            f"steps: env-steps until {100 * SHARE:.0f} % of what {study.original} learns, over its own"
             f" ({study.steps:,.0f}); >: some seeds never had it"
         )
     if any(not math.isnan(effect.share) for effect in study.effects):

@@ -325,7 +325,11 @@ def _of_sweep(spec: RunSpec, original: _Original, asked: Asked, taken: set[str],
             assert how is not None
             text = _text(replace_text(source, text), texts.with_factors, how, factors)
         title = "+".join(f"{name}={texts.short(value)}" for name, value in values.items())
-        made.append(_variant(Variant(source.name, SWEEP, values=values, usual=usual), text, title, taken))
+        made.append(
+            _variant(
+                Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0), text, title, taken
+            )
+        )
     return made
 
 
