@@ -12,9 +12,11 @@ import ast
 import json
 import math
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.combination import PRODUCT, Combination
@@ -59,16 +61,9 @@ def variant_of(text: str) -> Variant | None:
     """Return what a file's text says that it is a variant of; None if it says nothing."""
     marks = _MARK.findall(text[-20_000:])
     try:
-        made = Variant(**json.loads(marks[-1])) if marks else None
-        return made if made is None or _is_valid(made) else None
-    except (ValueError, TypeError):  # a comment of the user's
+        return TypeAdapter(Variant).validate_json(marks[-1], strict=True) if marks else None
+    except ValidationError:  # a comment of the user's
         return None
-
-
-def _is_valid(made: Variant) -> bool:
-    numbers = [made.factor, made.weight, made.points, *made.values.values(), *made.usual.values()]
-    texts = [made.original, made.flag, made.term, made.function]
-    return all(isinstance(x, (int, float)) for x in numbers) and all(isinstance(x, str) for x in texts)
 
 
 def marked(text: str, variant: Variant) -> str:
@@ -196,10 +191,10 @@ def numbers(text: str) -> dict[str, float]:
     return found
 
 
-def declared(text: str) -> dict[str, str]:
-    """Return what a file declares, as ``numbers`` names it, with the code of each value and its line."""
+def declared(text: str) -> dict[str, tuple[int, str]]:
+    """Return what a file declares, as ``numbers`` names it, with the line of each value and its code."""
     source = _parsed(text)
-    return {name: f"line {node.lineno}: {source.code(node)}" for name, node in _nodes(source).items()}
+    return {name: (node.lineno, source.code(node)) for name, node in _nodes(source).items()}
 
 
 def _nodes(source: Source) -> dict[str, ast.expr]:
@@ -245,7 +240,7 @@ def _parsed(text: str) -> Source:
 
 def variant_name(original: str, what: str, taken: Container[str]) -> str:
     """Return a name for a variant that is valid on every system and not taken, in small letters, yet."""
-    plain = re.sub(r"[^\w.+=-]+", "_", what, flags=re.ASCII).strip("_.") or "variant"
+    plain = re.sub(r"_*[^\w.+=-]+_*", "_", what, flags=re.ASCII).strip("_.") or "variant"
     room = MAX_NAME - len(original.encode()) - 8
     plain = plain[: max(room, 12)].rstrip(".")
     name, count = f"{original}.{plain}", 1
@@ -278,21 +273,25 @@ def parse_values(name: str, text: str | Iterable[Any]) -> list[str]:
     return words
 
 
-def resolve_name(name: str, known: Iterable[str], terms: Iterable[str]) -> tuple[str, bool]:
+def resolve_name(name: str, text: str, terms: Sequence[str]) -> tuple[str, bool]:
     """Return the declared number or the term that a sweep's name means, and whether it is a term.
 
     A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself.
 
     Raises:
-        UserError: there is none; the message names near matches.
+        UserError: there is none, and the message names near matches; or it is no number that is written out.
     """
-    known, terms = [*known], [*terms]
+    written, known = declared(text), numbers(text)
     for full in (name, f"WEIGHTS.{name}"):
+        if full in written and full not in known:
+            line, code = written[full]
+            raise UserError(f"line {line}: {full} is {code}, not a number that is written out")
         if full in known:
             return full, False
     if name in terms:
         return name, True
-    every = [*terms, *known, *(full.partition(".")[2] for full in known if full.startswith("WEIGHTS."))]
+    every = dict.fromkeys([*terms, *known])
+    every.update(dict.fromkeys(full.partition(".")[2] for full in known if full.startswith("WEIGHTS.")))
     listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(known)}"] * bool(known)
     has = f"; there are {' and '.join(listed)}" if listed else "; it has neither terms nor declared numbers"
     raise UserError(f"there is no term or number {name!r}{near_matches(name, every)}{has}")

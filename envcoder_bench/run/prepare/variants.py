@@ -110,23 +110,31 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     """
     originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
     if not candidates and not spec.config.baselines:
-        raise UserError(f"{asked_flag(asked)} without --candidates is for the {HUMAN} baseline: leave out baselines")
+        raise UserError(
+            f"{asked_flag(asked)} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
+        )
     taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
     made: list[CandidateSource] = []
     sources: list[CandidateSource] = []
+    reasons: list[str] = []
     for original in _examined(spec, originals):
         sources += [] if original.source.name == HUMAN else [original.source]
         if isinstance(original, _Faulty):
             continue
         if asked.terms:
             new = [*_of_terms(original, taken), *_of_functions(spec, original, taken)]
+            if original.how is None:
+                reasons.append(f"the terms of {original.source.name} are not divided: its {REWARD} {original.why}")
+                if new or len(originals) > 1:
+                    log.warning(reasons[-1])
         else:
             new = _of_sweep(spec, original, asked, taken, len(made))
         _refuse_too_many(spec, original, len(made) + len(new), asked)
         made += new
         sources += new
     if not made:
-        raise UserError(f"{asked_flag(asked)}: there is nothing to vary, see above")
+        why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
+        raise UserError(f"{asked_flag(asked)}: there is nothing to vary{why}")
     log.info("%s: %s variants of %s", asked_flag(asked), len(made), ", ".join(one.name for one in originals))
     return sources
 
@@ -240,10 +248,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _of_terms(original: _Original, taken: set[str]) -> list[CandidateSource]:
-    """Return the variants with a term left out, halved and doubled; none, with a warning, if they are not known."""
+    """Return the variants with a term left out, halved and doubled; none if they are not known."""
     source, how = original.source, original.how
     if how is None:
-        log.warning("the terms of %s are not divided: its %s %s", source.name, REWARD, original.why)
         return []
     log.info("the reward of %s is %s: %s", source.name, how, ", ".join(how.used))
     if how.unseen:
@@ -298,14 +305,11 @@ def _same(text: str, other: str, name: str) -> bool:
 def _of_sweep(spec: RunSpec, original: _Original, asked: Asked, taken: set[str], before: int) -> list[CandidateSource]:
     source, how = original.source, original.how
     try:
-        known, written = texts.numbers(source.source), texts.declared(source.source)
-        names = {name: texts.resolve_name(name, written, original.terms) for name in asked.sweep}
+        known = texts.numbers(source.source)
+        names = {name: texts.resolve_name(name, source.source, original.terms) for name in asked.sweep}
     except UserError as error:
         why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
-        raise UserError(f"{SWEEP}: {source.name}: {error}{why}") from None
-    for name, (full, is_term) in names.items():
-        if not is_term and full not in known:
-            raise UserError(f"{SWEEP} {name}: {source.file}: {written[full]} is not a number that is written out")
+        raise UserError(f"{SWEEP}: {source.file}: {error}{why}") from None
     usual = {name: 1.0 if is_term else known[full] for name, (full, is_term) in names.items()}
     grid = math.prod(map(len, asked.sweep.values()))
     if asked.points is None:
