@@ -146,7 +146,7 @@ def _limits(marks: Sequence[_Mark]) -> tuple[float, float]:
     halves = sorted((right - left) / 2 for _, left, right, _ in marks if math.isfinite(left))
     reach = max(0.3 * span, 2.5 * halves[len(halves) // 2] if halves else 0.0)
     left, right = max(min([low, *ends]), low - reach), min(max([high, *ends]), high + reach)
-    margin = 0.05 * (right - left)
+    margin = 0.05 * (right - left) or 1.0
     return left - margin, right + margin
 
 
