@@ -51,17 +51,15 @@ def _plot_terms(study: Study, path: Path, task: str) -> Path:
         rows.append((term, [(float(dy), one) for dy, one in zip(offsets, by_factor.values())]))
     rows += [(f"without {one.function}", [(0.0, one)]) for one in functions]
     height = 2.2 + sum(0.52 if len(effects) > 1 else 0.3 for _, effects in rows) + 0.3
-    subtitle = f"change of fitness and of the speed of learning by each change of {study.original}"
-    figure, panels, top = new_figure(
-        10.5, height, f"{task}: the terms of {shorten(study.original, 40)}", subtitle, columns=2
-    )
+    subtitle = f"change of fitness, and of the speed of learning, by each change of {study.original}"
+    has_speed = any(not math.isnan(one.slower) for one in study.effects)
+    title = f"{task}: the terms of {shorten(study.original, 40)}"
+    figure, panels, top = new_figure(10.5, height, title, subtitle, columns=1 + has_speed)
     centres = _centres([len(effects) > 1 for _, effects in rows])
-    for axes, pick, label in (
-        (panels[0], _fitness_of, "change of fitness"),
-        (panels[1], _speed_of, f"env-steps to {100 * SHARE:.0f} % of what it learns, relative"),
-    ):
-        _draw(axes, rows, centres, pick, label)
-    panels[1].set_yticks(panels[0].get_yticks(), [""] * len(rows))
+    _draw(panels[0], rows, centres, _fitness_of, "change of fitness")
+    for axes in panels[1:]:
+        _draw(axes, rows, centres, _speed_of, f"env-steps to {100 * SHARE:.0f} % of what it learns, relative")
+        axes.set_yticks(centres, [""] * len(rows))
     panels[0].set_yticks(centres, [escape(shorten(name, NAME_WIDTH + 8)) for name, _ in rows])
     for label, (_, effects) in zip(panels[0].get_yticklabels(), rows):
         is_sure = any(one.significant for _, one in effects)
@@ -203,7 +201,11 @@ def _plot_sweep(study: Study, path: Path, task: str) -> Path:
         _heat_map(figure, panels[-1], names, points, study)
     panels[0].set_ylabel("fitness")
     figure.subplots_adjust(
-        left=0.75 / width, right=1 - 0.25 / width, bottom=0.95 / height, top=top - 0.03, wspace=0.9 / 3.6
+        left=0.75 / width,
+        right=1 - (0.6 if len(study.usual) == 2 else 0.25) / width,
+        bottom=0.95 / height,
+        top=top - 0.03,
+        wspace=0.9 / 3.6,
     )
     caption = "dashed: the original's value"
     if len(names) == 1 and any(not math.isnan(low) for _, _, low, _ in points):

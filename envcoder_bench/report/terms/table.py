@@ -82,15 +82,16 @@ def _term_rows(study: Study) -> list[list[str]]:
 
 def _sweep_rows(study: Study) -> list[list[str]]:
     names = list(study.usual)
-    ordered = sorted(study.effects, key=lambda one: -math.inf if math.isnan(one.fitness) else one.fitness)[::-1]
+    own = Effect(study.original, study.original, values=study.usual, fitness=study.fitness)
+    ordered = sorted([*study.effects, own], key=lambda one: math.inf if math.isnan(one.fitness) else -one.fitness)
     texts = dict(zip([effect.candidate for effect in study.effects], effect_texts(study.effects)))
+    texts[study.original] = "the original"
     rows = [
         [*(f"{one.values.get(name, math.nan):.6g}" for name in names), texts[one.candidate], speed_text(one)]
         for one in ordered[:MOST_POINTS]
     ]
     if len(ordered) > MOST_POINTS:
         rows.append([f"{len(ordered) - MOST_POINTS} more in terms.csv", *[""] * (len(names) + 1)])
-    rows.append([*(f"{study.usual[name]:.6g}" for name in names), "the original", ""])
     return [[*names, "change of fitness", "steps"], *rows]
 
 
@@ -108,8 +109,9 @@ def verdicts(study: Study) -> dict[str, list[str]]:
         if effect.significant:
             found.setdefault("better" if effect.effect > 0 else "worse", []).append(effect.what)
     shown = {effect.term for effect in study.effects if effect.significant}
-    unclear = [term for term in study.terms if term not in shown]
-    unclear += [effect.function for effect in study.effects if effect.function and not effect.significant]
+    known = {effect.term or effect.function for effect in study.effects if not math.isnan(effect.p)}
+    unclear = [term for term in study.terms if term in known - shown]
+    unclear += [one.function for one in study.effects if one.function in known and not one.significant]
     if unclear and study.comparisons:
         found[NO_EFFECT] = unclear
     return found
@@ -120,7 +122,8 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     lines = []
     if study.comparisons:
         found = verdicts(study)
-        lines += [f"{word}: {', '.join(found[word])}" for word in ("better", "worse") if word in found]
+        for word in ("better", "worse") if not study.is_sweep else ():  # of a sweep the table says it
+            lines += [f"{word}: {', '.join(found[word])}"] if word in found else []
         halves = sorted((one.ci_high - one.ci_low) / 2 for one in study.effects if not math.isnan(one.ci_low))
         ends = dict.fromkeys(f"{x:.2g}" for x in (halves[0], halves[-1]))
         least = f"; the intervals reach {' to '.join(ends)} to each side, and hide smaller effects"
