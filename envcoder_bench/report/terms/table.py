@@ -120,6 +120,8 @@ def verdicts(study: Study) -> dict[str, list[str]]:
 def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     """Return what the numbers mean, and how sure they are."""
     lines = []
+    if math.isnan(study.fitness):
+        lines.append(f"{study.original} has no fitness at the end of the training, so that nothing is compared with it")
     if study.comparisons:
         found = verdicts(study)
         for word in ("better", "worse") if not study.is_sweep else ():  # of a sweep the table says it
