@@ -223,8 +223,9 @@ def _number(node: ast.expr) -> float | None:
     """Return the number that an expression writes out; None for any other expression, and for a bool."""
     sign = -1.0 if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else 1.0
     operand = node.operand if isinstance(node, ast.UnaryOp) else node
-    if isinstance(operand, ast.Constant) and type(operand.value) in (int, float):
-        return sign * float(operand.value)
+    value = operand.value if isinstance(operand, ast.Constant) else None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return sign * float(value)
     return None
 
 

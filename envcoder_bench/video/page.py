@@ -224,6 +224,7 @@ def _duration(seconds: float) -> str:
 
 def _candidates(run: OpenedRun) -> list[PageCandidate]:
     uncompiled = _uncompiled(run.folder.path / "run.log")
+    variants = variants_in(run.spec.sources)
     human = run.sources.get(HUMAN)
     candidates = []
     for name, source in run.sources.items():
@@ -242,7 +243,10 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
         else:
             facts["compiled"] = "nothing: compile_shapers=false"
         against = None
-        if human is not None and name not in BASELINES:
+        original = run.sources.get(variants[name].original) if name in variants else None
+        if original is not None:
+            against = (original.name, original.source)
+        elif human is not None and name not in BASELINES:
             against = (HUMAN, _functions_of(human.source, kinds))
         candidates.append(PageCandidate(name, source.file, source.source, facts, against))
     if any(row.candidate == UNTRAINED for row in run.rows):
