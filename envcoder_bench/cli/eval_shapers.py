@@ -67,6 +67,9 @@ def _main(words: list[str]) -> int:
     for flag in ("--terrain_episodes", "--terrain_seconds"):
         if flag in given_flags(words) and not args.terrains:
             raise UserError(f"{flag} is for --terrains, which is not given")
+    trains_variants = next((flag for flag in ("--terms", "--sweep") if flag in given_flags(words)), "")
+    if trains_variants and (args.check or args.describe):
+        raise UserError(f"{trains_variants} trains, and {'--check' if args.check else '--describe'} does not")
     if args.resume or args.extend:
         pass
     elif not args.task:
@@ -115,6 +118,9 @@ def _main(words: list[str]) -> int:
             overrides=config_overrides(args),
             candidate_idx=_positions(args.candidate_idx),
             num_envs=args.num_envs,
+            terms=args.terms,
+            sweep=args.sweep,
+            sweep_points=args.sweep_points,
             output_dir=args.output_dir,
             reporter=console,
             stop=console.stop,

@@ -47,6 +47,10 @@ examples:
   COMMAND --task Anymal --race
   # also rank the candidates on terrains
   COMMAND --task SpotTerrain --terrains boulder stairs --terrain_episodes 20
+  # which reward terms matter, of the human baseline and of a file; other weights of two of its terms
+  COMMAND --task Anymal --terms --seeds 3
+  COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py --terms --seeds 3
+  COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py --sweep tilt=0,1,4 --sweep power=0.5,1,2
   # resume a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
   # add a candidate, seeds or iterations to a complete run
@@ -89,6 +93,22 @@ def build_parser() -> Parser:
         nargs="+",
         metavar="K",
         help="only the candidates at these positions, in sorted order, e.g. 0,2,5 or 0 2 5",
+    )
+    what.add_argument(
+        "--terms",
+        action="store_true",
+        help="which terms matter: also train each candidate with every reward term left out, halved and doubled, and"
+        " without each of its functions; without --candidates, the human baseline (docs/terms.md)",
+    )
+    what.add_argument(
+        "--sweep",
+        action="append",
+        metavar="NAME=V,V",
+        help="also train each candidate with other factors of a reward term, or other values of a number that it"
+        " declares (NAME = 0.5 or WEIGHTS = {...}); several flags make a grid",
+    )
+    what.add_argument(
+        "--sweep_points", type=int, metavar="N", help="only so many points of the grid, as a Latin hypercube"
     )
     add_key(what, "baseline", choices=("human", "unshaped"))
     add_key(what, "untrusted", action="store_true")

@@ -17,18 +17,21 @@ from envcoder_bench.core.shell import shown
 from envcoder_bench.report.logs import read_curves
 from envcoder_bench.report.page.content import PageCandidate, PageEpisode, PageVideos, RunPage
 from envcoder_bench.report.page.run import render_page
-from envcoder_bench.report.page.shell import PAGE
+from envcoder_bench.report.page.shell import PAGE, Section
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked, entrants
+from envcoder_bench.report.terms.page import study_sections
 from envcoder_bench.report.words import alone, counted, number
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.folder.variants import picture, run_studies, variants_in
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES
+from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 from envcoder_bench.video.models import model_bytes
 from envcoder_bench.video.record import Player, record
@@ -187,8 +190,17 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
         videos=videos,
         how=_how(run),
         command=_command(run),
+        sections=_sections(run),
         folder=shown(folder.path),
     )
+
+
+def _sections(run: OpenedRun) -> list[Section]:
+    """Return the sections on variants."""
+    found = run_studies(run.folder, run.cfg, run.spec.sources, run.rows)
+    files = {study.original: run.folder.path / picture(study) for study in found}
+    pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
+    return study_sections(found, pictures, shown(run.folder.path))
 
 
 def _summary(folder: RunFolder) -> dict[str, Any]:
@@ -219,6 +231,7 @@ def _facts(run: OpenedRun) -> list[str]:
 
 def _candidates(run: OpenedRun) -> list[PageCandidate]:
     uncompiled = _uncompiled(run.folder.path / "run.log")
+    variants = variants_in(run.spec.sources)
     human = run.sources.get(HUMAN)
     candidates = []
     for name, source in run.sources.items():
@@ -237,7 +250,10 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
         else:
             facts["compiled"] = "nothing: compile_shapers=false"
         against = None
-        if human is not None and name not in BASELINES:
+        original = run.sources.get(variants[name].original) if name in variants else None
+        if original is not None:
+            against = (original.name, original.source)
+        elif human is not None and name not in BASELINES:
             against = (HUMAN, human.source)
         candidates.append(PageCandidate(name, source.file, source.source, facts, against))
     if any(row.candidate == UNTRAINED for row in run.rows):
@@ -284,8 +300,10 @@ def _command(run: OpenedRun) -> str:
     """Return a command that repeats the run, from the values that differ from the defaults."""
     cfg = run.cfg
     words = ["eval-shapers", "--task", cfg.address]
-    files = [source.file for name, source in run.sources.items() if name not in BASELINES]
+    variants = variants_in(run.spec.sources)
+    files = [source.file for name, source in run.sources.items() if name not in (*BASELINES, *variants)]
     words += ["--candidates", *files] if files else []
+    words += asking_words(variants)
     try:
         usual = dotted(resolve(cfg.address).config.plain())
     except (UserError, ValueError, KeyError):

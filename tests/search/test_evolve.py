@@ -22,9 +22,9 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import evolve
 from envcoder_bench.search.archive import Archive, Attempt, Proposal
 from envcoder_bench.search.evolve import EvolveProposer, add_term, draw_term, numbers, quantities
-from envcoder_bench.search.source import shaping_source
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.shaping.source import shaping_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.contract import Key, task_contract
 from envcoder_bench.tasks.registry import get_spec, task_names
