@@ -69,6 +69,13 @@ CLI_HEADER = f"""\
 `COMMAND --help` prints the same, and `COMMAND --version` the version. In a checkout, `python eval_shapers.py` is
 `eval-shapers`, and so on.
 """
+VERBS_HEADER = f"""\
+# envcoder-bench
+
+{MARK.format("the parsers")}
+
+Look at finished runs, use their policies, and make tasks. `envcoder-bench VERB --help` prints the same.
+"""
 CONFIGS = {
     "cfg/config.yaml": "A run: `eval-shapers`",
     "cfg/auto_shape.yaml": "A search: `auto-shape`",
@@ -212,13 +219,16 @@ def command_section(module: str, name: str, level: str) -> str:
 
 
 def cli_page() -> str:
-    """Return the command line reference."""
-    parts = [CLI_HEADER.rstrip()]
-    parts += [command_section(module, name, "##") for name, module in COMMANDS.items()]
-    parts.append("## envcoder-bench\n\nLook at finished runs and use their policies.")
-    for verb in VERBS:
-        parts.append(command_section(f"verbs.{verb.replace('-', '_')}", f"envcoder-bench {verb}", "###"))
-    return "\n\n".join(parts) + "\n"
+    """Return the reference of the commands that train, search and compare."""
+    sections = [command_section(module, name, "##") for name, module in COMMANDS.items()]
+    return "\n\n".join([CLI_HEADER.rstrip(), *sections]) + "\n"
+
+
+def verbs_page() -> str:
+    """Return the reference of ``envcoder-bench``."""
+    modules = {verb: f"verbs.{verb.replace('-', '_')}" for verb in VERBS}
+    sections = [command_section(module, f"envcoder-bench {verb}", "##") for verb, module in modules.items()]
+    return "\n\n".join([VERBS_HEADER.rstrip(), *sections]) + "\n"
 
 
 # config
@@ -290,6 +300,7 @@ def pages() -> dict[Path, str]:
     found = {DOCS / "tasks" / f"{name}.md": task_page(name) for name in TASKS}
     found[DOCS / "tasks.md"] = tasks_index()
     found[DOCS / "reference" / "cli.md"] = cli_page()
+    found[DOCS / "reference" / "envcoder-bench.md"] = verbs_page()
     found[DOCS / "reference" / "config.md"] = config_page()
     return found
 
