@@ -113,7 +113,7 @@ def _limits(means: np.ndarray, bands: Sequence[float]) -> tuple[float, float]:
     """Return limits of the fitness axis that show all means, and the bands unless they are much wider."""
     if not np.ptp([*means, *bands]):
         return limits_around(float(means[0]))
-    span = max(float(np.ptp(means)), 1e-3)
+    span = max(float(np.ptp(means)), 1e-3 * float(np.abs(means).max())) or 1e-3
     low = max(min(means.min(), *bands), means.min() - span / 2)
     high = min(max(means.max(), *bands), means.max() + span / 2)
     margin = 0.05 * span

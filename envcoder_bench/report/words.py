@@ -55,20 +55,22 @@ def number(value: float, digits: int = 4, sign: str = "") -> str:
     """Format a number with at most so many significant digits: ``1.7e-5``, ``0.0312``, ``1,234,567``."""
     size = abs(value)
     if 0 < size < 1e-3 or 1e15 <= size < math.inf:
-        return _exponent(value, digits - 1, sign)
+        mantissa, _, exponent = f"{value:{sign}.{digits - 1}e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     if 10 ** (digits - 1) <= size < math.inf:
         return f"{value:{sign},.0f}"
     return f"{value + 0.0:{sign}.{digits}g}"  # adding 0.0 turns -0.0 into 0.0
 
 
 def fixed(value: float, decimals: int, sign: str = "") -> str:
-    """Format a number with ``decimals`` digits after the point, without ``-0``; with more than five as ``1.72e-5``."""
+    """Format a number with ``decimals`` digits after the point, without ``-0``; with more than five as ``0.72e-5``.
+
+    Numbers of the same ``decimals`` have the same exponent, so that they can be compared at a glance.
+    """
     value = round(value, decimals) + 0.0
-    if decimals <= _MOST_DECIMALS or not math.isfinite(value):
+    if decimals <= _MOST_DECIMALS:
         return f"{value:{sign}.{decimals}f}"
-    if value == 0:
-        return f"{value:{sign}.0f}"
-    return _exponent(value, max(0, decimals + math.floor(math.log10(abs(value)))), sign)
+    return f"{value * 10 ** (decimals - 2):{sign}.2f}e-{decimals - 2}"
 
 
 def decimal_places(values: Sequence[float]) -> int:
@@ -85,10 +87,3 @@ def decimal_places(values: Sequence[float]) -> int:
 def alone(fitness: float) -> str:
     """Format the fitness of one candidate, without others beside it."""
     return fixed(fitness, decimal_places([fitness]))
-
-
-def _exponent(value: float, decimals: int, sign: str) -> str:
-    mantissa, _, exponent = f"{value:{sign}.{decimals}e}".partition("e")
-    if "." in mantissa:
-        mantissa = mantissa.rstrip("0").rstrip(".")
-    return f"{mantissa}e{int(exponent)}"

@@ -94,7 +94,7 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
         line = [(k, None if a is None else value(a, a.round)) for k, a in until]
         labels += [(y, best.name, BEST, True) for y in _steps(axes, line, color=BEST, linewidth=2.0, zorder=3)[-1:]]
     low, high = min(values, default=0.0), max(values, default=1.0)
-    margin = 0.06 * max(high - low, 0.1 * abs(high), 1e-3)
+    margin = 0.06 * (max(high - low, 0.1 * abs(high)) or 1e-3)
     axes.set_ylim(0.0 if 0 < low < high / 2 else low - margin, high + margin)
     axes.set_xlim(0.5, rounds + 0.5)
     if not values:

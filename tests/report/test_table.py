@@ -233,7 +233,7 @@ def test_numbers_and_names_are_short():
     near = render_table(rank([ok("human", 0, 0.5), ok("a", 0, 0.4997), ok("b", 0, 0.4994)]), "m")
     assert "-0.000" not in near and "+0.000" in near and "-0.001" in near
     small = render_table(rank([ok("human", 0, 0.0), ok("a", 0, -1.72e-5), ok("b", 0, -6e-6)]), "m")
-    assert "  -1.72e-5 ± " in small and "  -6e-6 ± " in small and "  0 ± " in small
+    assert " -1.72e-5 ± " in small and " -0.60e-5 ± " in small and "  0.00e-5 ± " in small
     assert [fixed(x, 1, "+") for x in (-0.04, 0.04, -0.06)] == ["+0.0", "+0.0", "-0.1"]
     assert [shorten("001_forward_velocity", n) for n in (20, 11)] == ["001_forward_velocity", "001_f…ocity"]
     assert [len(shorten("abcdefgh", n)) for n in range(8)] == list(range(8))

@@ -34,8 +34,8 @@ def test_digits_of_a_fitness_follow_from_its_size():
     ):  # fmt: skip
         assert decimal_places(values) == places
     texts = [fixed(x, 7, "+") for x in (1.72e-5, -3.1e-6, 4e-8, 0.0, 4e-9)]
-    assert texts == ["+1.72e-5", "-3.1e-6", "+0", "+0", "+0"]
-    assert [alone(x) for x in (0.91234, 1.7e-5, 0.0052, 1234.5)] == ["0.912", "1.7e-5", "0.00520", "1234"]
+    assert texts == ["+1.72e-5", "-0.31e-5", "+0.00e-5", "+0.00e-5", "+0.00e-5"]
+    assert [alone(x) for x in (0.91234, 1.7e-5, 0.0052, 1234.5)] == ["0.912", "1.70e-5", "0.00520", "1234"]
 
 
 def test_irregular_plural():
