@@ -7,6 +7,7 @@ import torch
 from helpers import QUICK, run, write_candidates
 
 from envcoder_bench import evaluate, resume
+from envcoder_bench.export.write import export_policy
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.policies import load_policy
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -114,6 +115,9 @@ def test_policies_see_their_observation_alone(among, tmp_path):
     policies = {name: load_policy(among, name) for name in CANDIDATES}
     assert {name: policy.obs_dim for name, policy in policies.items()} == {"noisy": 2, "plain": 4, "privileged": 4}
     assert policies["noisy"].module(torch.zeros(3, 2)).shape == (3, 1)
+    module = torch.jit.load(export_policy(among, "noisy", format="torchscript", output=tmp_path).policy)
+    expected = policies["noisy"].module(torch.full((2, 2), 0.3))
+    torch.testing.assert_close(module(torch.full((2, 2), 0.3))[0], expected)
 
 
 @pytest.mark.slow

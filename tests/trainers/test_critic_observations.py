@@ -15,6 +15,8 @@ from test_learner import _assert_same, exported
 from test_oracle import own_weights, pad
 from test_trainer import assert_bitwise, flat
 
+from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
+from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import padded_widths, train_iteration, widest
 from envcoder_bench.trainers.ppo import backend, trainer
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
@@ -341,3 +343,51 @@ def test_trainer_with_kernels_matches_torch(own_keys: dict[str, Any], monkeypatc
     for group in range(3):
         for key, value in expected.weights(group).items():
             torch.testing.assert_close(own.weights(group)[key], value, rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_deterministic_groups_on_cuda_train_bitwise_equal_alone_and_among_others() -> None:
+    def trained(groups: list[int], critic_dims: list[int]) -> list[dict[str, torch.Tensor]]:
+        run = Run(groups, critic_dims, device="cuda", make_env=OnCPU, matmul_precision="highest")
+        run.obs = run.obs.to("cuda")
+        run.train(4)
+        return [run.weights(g) for g in range(len(groups))]
+
+    with settings_kept():
+        use_deterministic_algorithms()
+        together = trained([0, 1, 2, 0, 0], [4, 0, 7, 40, 0])
+        for place, (group, dim) in enumerate([(0, 4), (1, 0), (2, 7), (0, 40), (0, 0)]):
+            assert_bitwise(together[place], trained([group], [dim])[0])
+
+
+class OnCPU(LinearEnv):
+    """Computes on the CPU, where its bits are those of the group, for a trainer on CUDA."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "device": "cpu"})
+
+    @property
+    def critic_obs(self) -> torch.Tensor | None:
+        seen = super().critic_obs
+        return None if seen is None else seen.to("cuda")
+
+    def step(self, actions: torch.Tensor, final_obs: bool = False) -> EnvStep:
+        return EnvStep(*(None if x is None else x.to("cuda") for x in super().step(actions.cpu(), final_obs)))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("own_keys", [{}, AS_RSL_RL], ids=["rl_games", "rsl_rl"])
+def test_resumed_run_on_cuda_matches_the_uninterrupted_one(own_keys: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"device": "cuda", "matmul_precision": "highest", **own_keys}
+    straight, first, second = (Run([0, 1, 2], [4, 0, 7], **options) for _ in range(3))
+    straight.train(6)
+    first.train(3)
+    second.trainer.set_state(first.trainer.get_state())
+    second.env.set_state(first.env.get_state())
+    second.obs = first.obs
+    second.train(6)
+    for group in range(3):
+        for key, value in straight.weights(group).items():
+            torch.testing.assert_close(second.weights(group)[key], value, rtol=1e-3, atol=1e-4)

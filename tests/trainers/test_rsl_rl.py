@@ -26,8 +26,10 @@ from envcoder_bench.trainers.base import train_iteration
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
-from envcoder_bench.trainers.ppo.objective import rollout_kl
+from envcoder_bench.trainers.ppo.objective import differentiate
+from envcoder_bench.trainers.ppo.rollout import Batch
 from envcoder_bench.trainers.ppo.schedules import next_learning_rate
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
@@ -136,11 +138,16 @@ def test_statistics_are_each_groups_own() -> None:
 
 def test_divergence_is_that_of_the_rollouts_policy_from_the_new_one() -> None:
     rng = torch.Generator().manual_seed(0)
-    mu, old_mu = torch.randn(2, 3, 50, 4, generator=rng)
-    sigma, old_sigma = torch.rand(2, 3, 1, 4, generator=rng) + 0.5
-    expected = kl_divergence(Normal(old_mu, old_sigma), Normal(mu, sigma)).sum(dim=-1).mean(dim=1)
-    own = rollout_kl(Backend(False, False), mu, sigma, old_mu.clone(), old_sigma)
-    torch.testing.assert_close(own, expected)
+    mu, old_mu, actions, d_mu = torch.randn(4, 3, 50, 4, generator=rng)
+    log_sigma, old_sigma = torch.randn(3, 1, 4, generator=rng), torch.rand(3, 1, 4, generator=rng) + 0.5
+    value, d_value, *samples = torch.randn(6, 3, 50, generator=rng)
+    batch = Batch(actions, actions, *samples, mus=old_mu.clone(), sigmas=[old_sigma.clone()])
+    hp = Hyperparameters.from_params(params([16, 8]), NUM_ENVS)
+    output, dims = ActorCriticOutput(mu, value, d_mu, d_value, None, None), torch.full((3, 1), 4.0)
+    terms = differentiate(Backend(False, False), hp, batch, 0, output, log_sigma, dims, None)
+    old, new = Normal(old_mu, old_sigma), Normal(mu, log_sigma.exp())
+    torch.testing.assert_close(terms.kl, kl_divergence(old, new).sum(dim=-1).mean(dim=1))
+    assert torch.equal(batch.mus, old_mu) and torch.equal(batch.sigmas[0], old_sigma)
 
 
 def test_rates_have_rsl_rls_limits() -> None:
