@@ -24,37 +24,33 @@ CONTINUES = {
 DESCRIPTION = "Rank shaping candidates: train a policy for each, in one process, and print the ranking."
 EPILOG = """\
 examples:
-  # rank the files in user_functions/Cartpole against both baselines, in full: for a GPU; minutes on a CPU
+  # rank the files in user_functions/Cartpole against both baselines: minutes on a CPU
   COMMAND --task Cartpole
-  # only their rewards, everything else from the human baseline; three seeds each
+  # only their rewards; three seeds each
   COMMAND --task Anymal --shaper_types compute_reward --seeds 3
   # two files, with a larger network
   COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py user_functions/Anymal/003_torque.py \\
       train.params.network.mlp.units=[512,256,128]
-  # a small run, to test a file
-  COMMAND --task Cartpole --candidate_idx 1 --num_envs_per_candidate 64 --learning_iterations 25
-  # ranked by forward speed instead of velocity tracking
+  # ranked by forward speed
   COMMAND --task Anymal --fitness user_functions/fitness/anymal_speed.py
-  # check that every file loads and compiles, and show its rewards, without training
+  # check every file, without training
   COMMAND --task Anymal --check
-  # describe a task: the keys of state_dict, the functions that candidates may define, and the fitness
+  # describe a task: its state, functions and fitness
   COMMAND --task Ant --describe
-  # two GPUs of this machine at a time; the GPUs of a running Ray cluster; four workers on the CPU
+  # two GPUs; those of a Ray cluster; four workers on the CPU
   COMMAND --task Anymal --devices 0,1
   COMMAND --task Anymal --ray auto
   COMMAND --task Cartpole --devices cpu:4
-  # stop candidates that can no longer win before the end of the training
+  # stop candidates that can no longer win
   COMMAND --task Anymal --race
-  # also rank the candidates on terrains
+  # also rank them on terrains
   COMMAND --task SpotTerrain --terrains boulder stairs --terrain_episodes 20
-  # which reward terms matter, of the human baseline and of a file; other weights of two of its terms
+  # which terms of the human reward matter; other weights of two terms
   COMMAND --task Anymal --terms --seeds 3
-  COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py --terms --seeds 3
   COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py --sweep tilt=0,1,4 --sweep power=0.5,1,2
-  # resume a run that was stopped or killed
+  # resume a run
   COMMAND --resume runs/Anymal_20260101-120000
-  # add a candidate, seeds or iterations to a complete run
-  COMMAND --extend runs/Anymal_20260101-120000 --candidates user_functions/Anymal/003_torque.py
+  # extend a complete run
   COMMAND --extend runs/Anymal_20260101-120000 --seeds 3 --learning_iterations 1000
 
 exit codes: 0 ranked; 1 every candidate failed (with --check: one or more); 2 bad input, or a file that cannot be read
@@ -70,13 +66,11 @@ def build_parser() -> Parser:
         help="the robot task: a name, e.g. Anymal; the folder or module:Class of your own; or a task of Isaac Gym code,"
         " isaacgymenvs:NAME, legged_gym:NAME or file.py:Class (docs/isaacgym.md)",
     )
-    what.add_argument(
-        "--describe", action="store_true", help="print the task's state, functions and fitness, and do nothing else"
-    )
+    what.add_argument("--describe", action="store_true", help="print the task's state, functions and fitness")
     what.add_argument(
         "--check",
         action="store_true",
-        help="load, check and trace the candidates, take one step with them, print what was found, and train nothing",
+        help="load, check and trace the candidates, take one step with them, and train nothing",
     )
     what.add_argument(
         "--shaper_types",
@@ -97,19 +91,17 @@ def build_parser() -> Parser:
     what.add_argument(
         "--terms",
         action="store_true",
-        help="which terms matter: also train each candidate with every reward term left out, halved and doubled, and"
-        " without each of its functions; without --candidates, the human baseline (docs/terms.md)",
+        help="also train each candidate with every reward term left out, halved and doubled, and without each function;"
+        " without --candidates, the human baseline: docs/terms.md",
     )
     what.add_argument(
         "--sweep",
         action="append",
         metavar="NAME=V,V",
-        help="also train each candidate with other factors of a reward term, or other values of a number that it"
-        " declares (NAME = 0.5 or WEIGHTS = {...}); several flags make a grid",
+        help="also train each candidate with these factors of a reward term, or values of a number;"
+        " several make a grid",
     )
-    what.add_argument(
-        "--sweep_points", type=int, metavar="N", help="only so many points of the grid, as a Latin hypercube"
-    )
+    what.add_argument("--sweep_points", type=int, metavar="N", help="only N points of the grid")
     add_key(what, "baseline", choices=("human", "unshaped"))
     add_key(what, "untrusted", action="store_true")
     add_key(what, "fitness", metavar="FILE")

@@ -27,6 +27,7 @@ class CandidateCheck:
         notes: further remarks, ``FILE:LINE: TEXT``.
         reward: mean, minimum and maximum of the reward in one step.
         components: the same for each component of the reward.
+        form: how the components make up the reward, in words; empty if it is not known.
         error: the reason of the failure, with file and line.
     """
 
@@ -41,6 +42,7 @@ class CandidateCheck:
     notes: list[str] = field(default_factory=list)
     reward: Spread | None = None
     components: dict[str, Spread] = field(default_factory=dict)
+    form: str = ""
     error: str = ""
 
 
@@ -57,6 +59,9 @@ def render_check(rows: Sequence[CandidateCheck], width: int, compiles: bool, num
     if any(row.reward for row in rows):
         text = f"rewards: one step of {num_envs:,} environments with random actions"
         sections.append("\n".join([text, *_rewards(rows, width)]))
+    forms = [wrap(f"{row.name}: {row.form}", width, "  ", "    ") for row in rows if row.form]
+    if forms:
+        sections.append("\n".join(["rewards and their components:", *forms]))
     sections += render_by_place(
         "not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width
     )

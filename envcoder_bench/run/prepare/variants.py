@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.inputs import baseline_sources
-from envcoder_bench.run.prepare.environments import brings_its_simulation, build_env
-from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
+from envcoder_bench.run.prepare.environments import brings_its_simulation
+from envcoder_bench.run.prepare.groups import check_and_trace, make_context
 from envcoder_bench.run.prepare.plan import MemoryPlanner
+from envcoder_bench.run.prepare.rollouts import rollout
 from envcoder_bench.run.prepare.slow import SlowFiles
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
@@ -36,7 +36,6 @@ from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
 
 log = logging.getLogger(__name__)
-ENVS, STEPS = 64, 48  # of each rollout
 MOST = 2_000  # variants of a run
 
 
@@ -173,7 +172,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_
             names = _functions(spec, source)
             try:
                 if REWARD in names:
-                    how = find_combination(*_rollout(spec, context, source, shaping))
+                    how = find_combination(*rollout(spec, context, source, shaping))
                 else:
                     why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
@@ -185,50 +184,6 @@ def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
     """Return the names in its file of the functions that a run takes from a candidate."""
     types = None if source.name in BASELINES else spec.config.shaper_types
     return [name for name in definitions(source.source).names if types is None or ALIASES.get(name, name) in types]
-
-
-def _rollout(spec: RunSpec, context: PrepareContext, source: CandidateSource, shaping: Shaping) -> tuple[Any, Any]:
-    """Return the reward and its components ``(states,)`` on states of short rollouts.
-
-    Raises:
-        CandidateError: the candidate failed.
-    """
-    seed = spec.config.seed
-
-    def group(one: CandidateSource, checked: Shaping) -> Shaping:
-        return replace(make_group(one, checked, context.unshaped, context.files, seed).shaping, programs={})
-
-    # its own shaping, and its reward with those of both baselines
-    shapings = [group(source, shaping)]
-    for name in (HUMAN, UNSHAPED):
-        baseline = context.files.baselines[name]
-        if name == source.name:
-            continue
-        other = group(baseline, check_and_trace(baseline, context, seed))
-        if other.action_dim == shaping.action_dim:
-            reward = group(source, shaping).functions["reward"]
-            mixed = replace(other, functions={**other.functions, "reward": reward}, components=shaping.components)
-            shapings.append(mixed)
-    env = build_env(spec, shapings, [seed] * len(shapings), ENVS)
-    env.reset()
-    # from standing still to full strength, each lane around an action of its own
-    strength = torch.linspace(0.0, 1.0, ENVS, device=env.device).repeat(len(shapings)).unsqueeze(1)
-    shape = (ENVS, env.actions.shape[1])
-
-    def drawn(step: int) -> torch.Tensor:
-        return (2.0 * noise.uniform(seed, step, noise.ACTION, *shape, env.device) - 1.0).repeat(len(shapings), 1)
-
-    middle, parts = drawn(0), []
-    for step in range(1, STEPS + 1):
-        env.dispatch.clear_components()
-        env.step(strength * (0.5 * middle + 0.5 * drawn(step)))
-        rows = [env.dispatch.component_rows(g) for g in range(len(shapings)) if g not in env.failures]
-        parts.append([torch.stack([total[0], *(x[0] for x in named.values())]).cpu() for total, named in rows])
-    env.dispatch.poll()
-    if 0 in env.failures:
-        raise env.failures[0]
-    table = torch.cat([torch.cat(rows, dim=1) for rows in parts], dim=1).double().numpy()
-    return table[0], dict(zip(shaping.components, table[1:]))
 
 
 @contextlib.contextmanager
