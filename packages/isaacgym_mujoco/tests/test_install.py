@@ -148,12 +148,17 @@ def test_wrappers_of_old_gym_forward_attributes(alone):
     class Env(gymnasium.Env):
         num_obs = 3
 
+        def reset(self):
+            return "without a seed"
+
+    reset = gymnasium.Wrapper.reset
     for _ in range(2):
         with old_code.old_code(), old_code.old_code():
             wrapped = importlib.import_module("gym").Wrapper(Env())
-            assert wrapped.num_obs == 3
+            assert wrapped.num_obs == 3 and wrapped.reset() == "without a seed"
             with pytest.raises(AttributeError, match="num_acts"):
                 wrapped.num_acts  # noqa: B018
+    assert gymnasium.Wrapper.reset is reset
     with pytest.raises(AttributeError):
         wrapped.num_obs  # noqa: B018
 
