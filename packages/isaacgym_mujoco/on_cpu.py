@@ -56,7 +56,8 @@ class OnCpu(TorchFunctionMode):
 def _modules_only(script: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(script)
     def wrapper(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        return obj if inspect.isfunction(obj) else script(obj, *args, **kwargs)
+        # with more arguments torch itself compiles a function that a module calls
+        return obj if inspect.isfunction(obj) and not (args or kwargs) else script(obj, *args, **kwargs)
 
     return wrapper
 

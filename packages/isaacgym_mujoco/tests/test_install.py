@@ -175,6 +175,7 @@ net = torch.compile(torch.nn.Linear(2, 1).to("cuda:0"))
 @torch.jit.script
 def zeros(n: int, device: str) -> torch.Tensor:
     return torch.zeros(n, device=device)
+torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ELU())).save("policy.pt")
 print(sim.device, net(zeros(2, "cuda:0")).device, gymutil.parse_device_str("cuda:0"), args.pipeline)
 """
 
