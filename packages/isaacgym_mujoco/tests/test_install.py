@@ -164,6 +164,7 @@ def test_wrappers_of_old_gym_forward_attributes(alone):
 
 
 CUDA_SCRIPT = """
+from typing import List
 import torch
 from isaacgym import gymapi, gymutil
 args = gymutil.parse_arguments(no_graphics=True)
@@ -173,10 +174,13 @@ sim = gymapi.acquire_gym().create_sim(0, 0, gymapi.SIM_PHYSX, params)
 x = torch.zeros(2, device="cuda:0").to("cuda").to(torch.device("cuda:0")).cuda()
 net = torch.compile(torch.nn.Linear(2, 1).to("cuda:0"))
 @torch.jit.script
-def zeros(n: int, device: str) -> torch.Tensor:
-    return torch.zeros(n, device=device)
+def flat(shape: List[int], device: str) -> torch.Tensor:
+    return torch.zeros(shape + [1], device=device).view(-1)  # no list outside of TorchScript
+@torch.jit.script
+def zeros(x: torch.Tensor, device: str) -> torch.Tensor:
+    return flat(x.shape, device)
 torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ELU())).save("policy.pt")
-print(sim.device, net(zeros(2, "cuda:0")).device, gymutil.parse_device_str("cuda:0"), args.pipeline)
+print(sim.device, net(zeros(torch.zeros(2), "cuda:0")).device, gymutil.parse_device_str("cuda:0"), args.pipeline)
 """
 
 
