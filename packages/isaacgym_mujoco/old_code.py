@@ -27,10 +27,18 @@ NUMPY_NAMES = {
     "float_": np.float64,
     "unicode_": np.str_,
 }
+_new_array = np.array
+
+
+def _array(*args: Any, copy: Any = True, **kwargs: Any) -> Any:
+    """``np.array``, whose ``copy=False`` copies where it must, as in NumPy 1."""
+    return _new_array(*args, copy=None if copy is False else copy, **kwargs)
+
+
 # modules that few tasks import, at the top of their files
 OPTIONAL = (
     "pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay", "tkinter",
-    "torchvision", "cv2", "pydelatin", "pyfqmr", "ipdb", "sklearn", "flask", "pytorch3d", "open3d"
+    "torchvision", "cv2", "pydelatin", "pyfqmr", "ipdb", "sklearn", "flask", "pytorch3d", "open3d", "pointnet2_ops",
 )  # fmt: skip
 
 
@@ -134,12 +142,15 @@ def old_code() -> Iterator[None]:
     finders.append(Placeholders(stubs))
     for name, value in added.items():
         setattr(np, name, value)
+    array = np.array
+    np.array = _array
     sys.meta_path[:0] = finders  # first: Python may have tkinter without its library
     try:
         yield
     finally:
         for name in added:
             delattr(np, name)
+        np.array = array
         if wrapper is not None:
             del wrapper.__getattr__
             wrapper.reset = new_reset

@@ -207,9 +207,11 @@ def test_script_that_names_a_cuda_device_without_one_is_told_the_remedy(alone, m
 def test_old_numpy_names_exist_only_within_the_block():
     before = set(np.__dict__)
     with pytest.raises(KeyError), old_code.old_code():
-        assert np.Inf == np.inf
+        assert np.Inf == np.inf and np.array([1, 2], copy=False, dtype=np.float32).sum() == 3.0
         raise KeyError
     assert set(np.__dict__) == before
+    with pytest.raises(ValueError, match="copy"):
+        np.array([1, 2], copy=False)
 
 
 def test_tkinter_import_works_without_tk(monkeypatch):
