@@ -27,10 +27,18 @@ NUMPY_NAMES = {
     "float_": np.float64,
     "unicode_": np.str_,
 }
+_new_array = np.array
+
+
+def _array(*args: Any, copy: Any = True, **kwargs: Any) -> Any:
+    """``np.array``, whose ``copy=False`` copies where it must, as in NumPy 1."""
+    return _new_array(*args, copy=None if copy is False else copy, **kwargs)
+
+
 # modules that few tasks import, at the top of their files
 OPTIONAL = (
     "pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay", "tkinter",
-    "torchvision", "cv2", "pydelatin", "pyfqmr", "ipdb", "sklearn", "flask", "pytorch3d", "open3d"
+    "torchvision", "cv2", "pydelatin", "pyfqmr", "ipdb", "sklearn", "flask", "pytorch3d", "open3d", "pointnet2_ops",
 )  # fmt: skip
 
 
@@ -108,6 +116,11 @@ def _forwarded(wrapper: Any, name: str) -> Any:
     return getattr(wrapper.env, name)
 
 
+def _reset(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+    """Reset the wrapped environment with what is given; gym 0.x added no ``seed`` and ``options`` to it."""
+    return wrapper.env.reset(*args, **kwargs)
+
+
 @contextmanager
 def old_code() -> Iterator[None]:
     """Provide, inside the block, what old task code needs and is not installed.
@@ -117,25 +130,30 @@ def old_code() -> Iterator[None]:
     added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
     finders: list[MetaPathFinder] = [_OldRlGames()]
     wrapper: Any = None
+    new_reset: Any = None
     if find_spec("gym") is None and find_spec("gymnasium") is not None:
         finders.append(Redirect("gym", "gymnasium"))
         wrapper = import_module("gymnasium").Wrapper
         if "__getattr__" in vars(wrapper):  # in a block inside another
             wrapper = None
         else:
-            wrapper.__getattr__ = _forwarded
+            new_reset, wrapper.__getattr__, wrapper.reset = wrapper.reset, _forwarded, _reset
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
     finders.append(Placeholders(stubs))
     for name, value in added.items():
         setattr(np, name, value)
+    array = np.array
+    np.array = _array
     sys.meta_path[:0] = finders  # first: Python may have tkinter without its library
     try:
         yield
     finally:
         for name in added:
             delattr(np, name)
+        np.array = array
         if wrapper is not None:
             del wrapper.__getattr__
+            wrapper.reset = new_reset
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
         gone = {*stubs, *(["gym"] if any(isinstance(f, Redirect) for f in finders) else [])}
         for name in [n for n in sys.modules if n.split(".")[0] in gone]:

@@ -32,12 +32,12 @@ def on_cpu() -> bool:
 class OnCpu(TorchFunctionMode):
     """A mode in which torch's functions take the CPU where they are given a CUDA device.
 
-    Functions for TorchScript stay Python functions, because the mode does not reach into TorchScript.
+    Arguments of functions of TorchScript are mapped, too; the mode does not reach into them.
     """
 
     def __enter__(self) -> TorchFunctionMode:
         self._script = torch.jit.script
-        torch.jit.script = _modules_only(self._script)
+        torch.jit.script = _with_mapped_arguments(self._script)
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> Any:
@@ -53,12 +53,25 @@ class OnCpu(TorchFunctionMode):
         return func(*args, **{name: _mapped(x) for name, x in (kwargs or {}).items()})
 
 
-def _modules_only(script: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(script)
-    def wrapper(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        return obj if inspect.isfunction(obj) else script(obj, *args, **kwargs)
+def _with_mapped_arguments(script: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``torch.jit.script`` whose functions map their arguments."""
 
-    return wrapper
+    @functools.wraps(script)
+    def mapping_script(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(obj, "scripted"):  # a function of another one that torch compiles
+            return obj.scripted
+        scripted = script(obj, *args, **kwargs)
+        if not inspect.isfunction(obj) or args or kwargs:  # with more arguments torch itself compiles a function
+            return scripted
+
+        @functools.wraps(obj)
+        def mapped(*args: Any, **kwargs: Any) -> Any:
+            return scripted(*map(_mapped, args), **{name: _mapped(x) for name, x in kwargs.items()})
+
+        mapped.scripted = scripted  # type: ignore[attr-defined]
+        return mapped
+
+    return mapping_script
 
 
 def _mapped(value: Any) -> Any:

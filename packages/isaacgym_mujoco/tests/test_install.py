@@ -148,17 +148,23 @@ def test_wrappers_of_old_gym_forward_attributes(alone):
     class Env(gymnasium.Env):
         num_obs = 3
 
+        def reset(self):
+            return "without a seed"
+
+    reset = gymnasium.Wrapper.reset
     for _ in range(2):
         with old_code.old_code(), old_code.old_code():
             wrapped = importlib.import_module("gym").Wrapper(Env())
-            assert wrapped.num_obs == 3
+            assert wrapped.num_obs == 3 and wrapped.reset() == "without a seed"
             with pytest.raises(AttributeError, match="num_acts"):
                 wrapped.num_acts  # noqa: B018
+    assert gymnasium.Wrapper.reset is reset
     with pytest.raises(AttributeError):
         wrapped.num_obs  # noqa: B018
 
 
 CUDA_SCRIPT = """
+from typing import List
 import torch
 from isaacgym import gymapi, gymutil
 args = gymutil.parse_arguments(no_graphics=True)
@@ -168,9 +174,13 @@ sim = gymapi.acquire_gym().create_sim(0, 0, gymapi.SIM_PHYSX, params)
 x = torch.zeros(2, device="cuda:0").to("cuda").to(torch.device("cuda:0")).cuda()
 net = torch.compile(torch.nn.Linear(2, 1).to("cuda:0"))
 @torch.jit.script
-def zeros(n: int, device: str) -> torch.Tensor:
-    return torch.zeros(n, device=device)
-print(sim.device, net(zeros(2, "cuda:0")).device, gymutil.parse_device_str("cuda:0"), args.pipeline)
+def flat(shape: List[int], device: str) -> torch.Tensor:
+    return torch.zeros(shape + [1], device=device).view(-1)  # no list outside of TorchScript
+@torch.jit.script
+def zeros(x: torch.Tensor, device: str) -> torch.Tensor:
+    return flat(x.shape, device)
+torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ELU())).save("policy.pt")
+print(sim.device, net(zeros(torch.zeros(2), "cuda:0")).device, gymutil.parse_device_str("cuda:0"), args.pipeline)
 """
 
 
@@ -197,9 +207,11 @@ def test_script_that_names_a_cuda_device_without_one_is_told_the_remedy(alone, m
 def test_old_numpy_names_exist_only_within_the_block():
     before = set(np.__dict__)
     with pytest.raises(KeyError), old_code.old_code():
-        assert np.Inf == np.inf
+        assert np.Inf == np.inf and np.array([1, 2], copy=False, dtype=np.float32).sum() == 3.0
         raise KeyError
     assert set(np.__dict__) == before
+    with pytest.raises(ValueError, match="copy"):
+        np.array([1, 2], copy=False)
 
 
 def test_tkinter_import_works_without_tk(monkeypatch):
