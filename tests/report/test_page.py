@@ -155,6 +155,7 @@ def test_page_shows_the_probability_of_being_best():
     shares = [dataclasses.replace(row, p_best=0.75 if k == 0 else 0.25) for k, row in enumerate(run.ranked)]
     known = render_page(dataclasses.replace(run, ranked=shares))
     assert ">75%</td>" in known and "probability that it is the best" in known
+    assert " human is the best with a probability of 75 %" in known, "a name is not capitalised"
     unknown = [dataclasses.replace(row, p_best=float("nan")) for row in run.ranked]
     assert "probability that it is the best" not in render_page(dataclasses.replace(run, ranked=unknown))
 
