@@ -8,7 +8,7 @@ import math
 import sys
 import warnings
 import weakref
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
@@ -20,7 +20,7 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
-from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
@@ -33,6 +33,7 @@ GIVEN: dict[str, object] = {
 }  # fmt: skip
 _SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
 _loaded = itertools.count()
+Complete = Callable[[Mapping[str, Any]], tuple[str, Mapping[str, Any]]]
 
 
 def load_source(path: Path) -> str:
@@ -58,13 +59,15 @@ def load_candidate(
     types: Sequence[str] = (*SHAPER_TYPES, *ALIASES),
     namespace: Mapping[str, object] = GIVEN,
     keeping: Container[str] = (),
+    complete: Complete | None = None,
 ) -> Candidate:
     """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
 
     Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
     ``namespace`` the names that it can use without importing them, ``keeping`` the functions that are known to store
-    something for their next call.
+    something for their next call. ``complete`` is a task's: it returns the text of functions for what else a module
+    has, and these values by name.
 
     Raises:
         CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.
@@ -80,6 +83,10 @@ def load_candidate(
     if setter is not None:
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
         raise CandidateError(message, file, setter[0])
+    patches: Mapping[str, Any] = {}
+    if complete is not None:
+        source, patches = _completed(complete, module, source, scan, file)
+        scan = Scan(parse(source, file), redirect.helper_names(), sys.modules)
     action_dim = _action_dim(module, scan, file)
     functions: dict[str, CandidateFunction] = {}
     for name_in_file in types:
@@ -106,7 +113,25 @@ def load_candidate(
         )
     _refuse_bad_sets(functions, action_dim, scan, file, types)
     _unload_after(functions.values(), str(module["__name__"]))
-    return Candidate(name, file, source, functions, action_dim)
+    return Candidate(name, file, source, functions, action_dim, patches)
+
+
+def _completed(
+    complete: Complete, module: dict[str, object], source: str, scan: Scan, file: str
+) -> tuple[str, Mapping[str, Any]]:
+    """Add the functions that a task makes of the module's other values; return the longer text, and these values."""
+    try:
+        text, patches = complete(module)
+    except ValueError as error:
+        section, key = getattr(error, "section", ""), getattr(error, "key", "")
+        line = line_in(error.__cause__ or error, file) or scan.key_line(section, key)
+        raise CandidateError(str(error), file, line) from error
+    if text:
+        lines = source.count("\n") + 3
+        exec(compile("\n" * lines + text, file, "exec", dont_inherit=True), module)
+        source = f"{source}\n\n\n{text}"
+        linecache.cache[file] = (len(source), None, [f"{line}\n" for line in source.split("\n")], file)
+    return source, patches
 
 
 def parse(source: str, file: str) -> ast.Module:
