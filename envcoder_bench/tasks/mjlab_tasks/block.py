@@ -41,6 +41,8 @@ class Named:
         return self._func(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # of an object that is being copied
+            raise AttributeError(name)
         return getattr(self._func, name)
 
 

@@ -43,6 +43,11 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
     return roots
 
 
+def _fields(sim: Any) -> list[str]:
+    """Return the fields of the state of MuJoCo Warp that the model has."""
+    return [name for name in _SIMULATED if getattr(sim.wp_data, name).size]
+
+
 class _Nothing:
     pass
 
@@ -91,7 +96,7 @@ def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict
         sim._push()
         state["sim/rows"] = torch.from_numpy(sim.batch.state)
     else:
-        state.update({f"sim/{name}": getattr(sim.data, name)[:] for name in _SIMULATED})
+        state.update({f"sim/{name}": getattr(sim.data, name)[:] for name in _fields(sim)})
     state.update({f"model/{name}": getattr(sim.model, name)[:] for name in sim.expanded_fields})
     return {key: x.detach().to("cpu", copy=True).clone() for key, x in state.items()}
 
@@ -108,7 +113,7 @@ def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state
         sim.batch.state[:] = state["sim/rows"].numpy()
         sim.data.stale()
     else:
-        for name in _SIMULATED:
+        for name in _fields(sim):
             getattr(sim.data, name)[:] = state[f"sim/{name}"].to(world.env.device)
     sim.forward()
     world.steps = int(state["world/steps"])

@@ -276,6 +276,7 @@ class MjlabTask(Task):
     def settle(self) -> None:
         """Compute what follows the resets of a step: derived quantities, commands and observations."""
         with torch.no_grad(), quiet():
+            self._set_step(self.step_count)  # whether or not any environment was reset
             mask = torch.zeros_like(self.unstable) if self._begun is None else self._begun
             if self._begun is None:
                 for block in self.blocks:
