@@ -89,9 +89,8 @@ def from_exception(
 
 def of_patch(error: BaseException, file: str, step: int | None = None) -> CandidateError:
     """Tell what a function of a file did wrong that the task calls, such as a reward term."""
-    if isinstance(error, CandidateError):
-        return error
-    return CandidateError(f"raised {one_line(error)}{at_step(step)}{_device_hint(error)}", file, line_in(error, file))
+    cause = error.__cause__ or error
+    return CandidateError(f"{error}{at_step(step)}{_device_hint(cause)}", file, line_in(cause, file))
 
 
 def return_line(function: CandidateFunction) -> int:

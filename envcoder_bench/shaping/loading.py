@@ -84,9 +84,10 @@ def load_candidate(
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
         raise CandidateError(message, file, setter[0])
     patches: Mapping[str, Any] = {}
+    last_line = source.count("\n") + 1
     if complete is not None:
-        source, patches = _completed(complete, module, source, scan, file)
-        scan = Scan(parse(source, file), redirect.helper_names(), sys.modules)
+        whole, patches = _completed(complete, module, source, scan, file)
+        scan = Scan(parse(whole, file), redirect.helper_names(), sys.modules)
     action_dim = _action_dim(module, scan, file)
     functions: dict[str, CandidateFunction] = {}
     for name_in_file in types:
@@ -95,6 +96,8 @@ def load_candidate(
             continue
         shaper_type = ALIASES.get(name_in_file, name_in_file)
         line, random_line = scan.line(name_in_file), scan.random_line(name_in_file)
+        if line > last_line:  # of ``complete``
+            line = min(scan.line(section) for section in patches)
         if shaper_type in functions:
             first = functions[shaper_type].line
             message = f"{name_in_file} and {shaper_type} (line {first}) are one function: keep one"
@@ -126,11 +129,9 @@ def _completed(
         section, key = getattr(error, "section", ""), getattr(error, "key", "")
         line = line_in(error.__cause__ or error, file) or scan.key_line(section, key)
         raise CandidateError(str(error), file, line) from error
-    if text:
-        lines = source.count("\n") + 3
-        exec(compile("\n" * lines + text, file, "exec", dont_inherit=True), module)
+    if text:  # not as code of the file, so that faults do not point behind its end
+        exec(compile(text, f"<terms of {file}>", "exec", dont_inherit=True), module)
         source = f"{source}\n\n\n{text}"
-        linecache.cache[file] = (len(source), None, [f"{line}\n" for line in source.split("\n")], file)
     return source, patches
 
 

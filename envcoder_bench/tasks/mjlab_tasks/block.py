@@ -190,6 +190,10 @@ class Block(EnvView):
             clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
             if term.foreign:  # NaN of a candidate's function is a fault, except of unstable physics
                 clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
+                if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):  # elsewhere the dispatcher asks
+                    message = f"the term '{term.name}' returned NaN or infinity"
+                    self._fail(term, PatchError(term.section, term.name, message))
+                    continue
             if term.users is not None:
                 clean = torch.where(term.users, clean, 0.0)
             reward[term.rows] += clean
@@ -305,10 +309,14 @@ class Block(EnvView):
         try:
             return term()
         except Exception as error:
-            term.failed = True
             fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
-            self._faults([self.groups.start + group for group in term.groups], fault)
+            self._fail(term, fault)
             return None
+
+    def _fail(self, term: Term, error: PatchError) -> None:
+        """Stop the groups that use a term."""
+        term.failed = True
+        self._faults([self.groups.start + group for group in term.groups], error)
 
     # random numbers and fixed shapes
 

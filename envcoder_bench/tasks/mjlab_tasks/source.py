@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from io import StringIO
 from typing import Any
 
+from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.mjlab_tasks import PREFIX
 
@@ -80,6 +81,7 @@ def list_tasks(package: str = "") -> list[str]:
     """
     os.environ.setdefault("MUJOCO_GL", "disable")  # it renders nothing, and EGL may be absent
     os.environ.setdefault("MJLAB_WARP_QUIET", "1")
+    start_warp()
     with quiet():
         try:
             import mjlab.tasks
@@ -119,6 +121,9 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
     for sensor in cfg.scene.sensors:
         if isinstance(sensor, CameraSensorCfg):
             raise ValueError(f"{source.address} has the camera sensor '{sensor.name}', and cameras are not supported")
+    for name, command in cfg.commands.items():
+        if command is not None and getattr(command, "motion_file", None) == "":
+            raise ValueError(f"{source.address}: the command '{name}' needs a motion file, which cannot be given yet")
     terrain = cfg.scene.terrain
     if terrain is not None and terrain.terrain_type != "plane":
         raise ValueError(f"{source.address} has a generated terrain, which is not supported yet: choose a flat task")

@@ -216,7 +216,7 @@ class MjlabTask(Task):
     # one control step
 
     def step(self, command: Tensor) -> None:
-        with torch.no_grad(), quiet():
+        with torch.no_grad():
             self._set_step(self.step_count)
             self.world.advance(self._groups.actions[:, : self.num_dofs])
             self._note_unstable()
@@ -256,7 +256,7 @@ class MjlabTask(Task):
 
         if self._first is None:
             self._first = self.get_state()
-        with torch.no_grad(), quiet():
+        with torch.no_grad():
             self._set_step(self.step_count)
             for block in self.blocks:
                 block.curriculum(mask[block.rows])
@@ -275,7 +275,7 @@ class MjlabTask(Task):
 
     def settle(self) -> None:
         """Compute what follows the resets of a step: derived quantities, commands and observations."""
-        with torch.no_grad(), quiet():
+        with torch.no_grad():
             self._set_step(self.step_count)  # whether or not any environment was reset
             mask = torch.zeros_like(self.unstable) if self._begun is None else self._begun
             if self._begun is None:
