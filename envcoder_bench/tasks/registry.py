@@ -73,8 +73,8 @@ def find_spec(task: str) -> TaskSpec:
     if task not in _installed() and not os.path.isdir(task) and ":" not in task:
         raise ValueError(_unknown(task))
     from envcoder_bench.tasks import outside
-    from envcoder_bench.tasks.mjlab_tasks import is_mjlab_address
     from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
+    from envcoder_bench.tasks.mjlab_tasks import is_mjlab_address
     from envcoder_bench.tasks.spec import digest
 
     # outside tasks: by address, as found before, by entry point, folder or module

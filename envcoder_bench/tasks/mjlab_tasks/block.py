@@ -4,6 +4,9 @@ The order of a step is that of ``ManagerBasedRlEnv.step``. The managers are mjla
 those of ``terms.py``, as their terms and weights differ between the groups.
 """
 
+# mjlab is optional
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import copy
@@ -188,9 +191,9 @@ class Block(EnvView):
             weight = weight if self._plain else term.cfg.weight
             part = value * weight * scale
             clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
-            if term.foreign:  # NaN of a candidate's function is a fault, except of unstable physics
+            if term.foreign:  # its NaN is a fault, except of unstable physics; on CUDA the dispatcher finds it
                 clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
-                if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):  # elsewhere the dispatcher asks
+                if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):
                     message = f"the term '{term.name}' returned NaN or infinity"
                     self._fail(term, PatchError(term.section, term.name, message))
                     continue

@@ -1,5 +1,8 @@
 """The state of a world and its blocks: all tensors that their objects hold, by path."""
 
+# mjlab is optional
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +12,7 @@ import torch
 from mjlab.utils.buffers import CircularBuffer
 from torch import Tensor
 
-from envcoder_bench.tasks.mjlab_tasks.cpu_sim import BatchSimulation
+from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView
 
 _SIMULATED = (
@@ -54,8 +57,8 @@ class _Nothing:
 
 def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any, Any]]:
     """Yield path, tensor or number, and its owner, of everything that a value holds."""
-    if isinstance(value, (str, bytes, int, float, bool, type(None), torch.device, type)) or callable(value) and not (
-        hasattr(value, "__dict__") and not isinstance(value, type(_walk))
+    if isinstance(value, (str, bytes, int, float, bool, type(None), torch.device, type)) or (
+        callable(value) and not (hasattr(value, "__dict__") and not isinstance(value, type(_walk)))
     ):
         return
     if id(value) in seen or isinstance(value, (EnvView, Tensor)):
@@ -71,9 +74,7 @@ def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any, Any
         items = iter(getattr(value, "__dict__", {}).items())
     for name, own in list(items):
         place = f"{path}{_SEPARATOR}{name}"
-        if isinstance(own, Tensor):
-            yield place, own, (value, name)
-        elif isinstance(value, CircularBuffer) and name == "_pointer":
+        if isinstance(own, Tensor) or (isinstance(value, CircularBuffer) and name == "_pointer"):
             yield place, own, (value, name)
         elif name not in _SKIPPED:
             yield from _walk(own, place, seen)

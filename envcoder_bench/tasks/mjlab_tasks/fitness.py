@@ -36,8 +36,8 @@ def measure_of(cfg: Any) -> Measure:
     for name, command in cfg.commands.items():
         if command is not None and hasattr(getattr(command, "ranges", None), "lin_vel_x"):
             meaning = (
-                f"mean of exp(-e) over steps and both errors e of the command '{name}': planar velocity [m/s] and yaw rate"
-                " [rad/s]; 1 = tracked exactly"
+                f"mean of exp(-e) over steps and both errors e of the command '{name}': planar velocity [m/s] and yaw"
+                " rate [rad/s]; 1 = tracked exactly"
             )
             return Measure(TRACKING, name, "mean", (0.0, 1.0), meaning)
     best = sum(term.weight for term in cfg.rewards.values() if term is not None and term.weight > 0)

@@ -4,6 +4,9 @@
 None removes a term, a config or a function replaces or adds one, and a dict sets some attributes and parameters.
 """
 
+# mjlab is optional
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import copy
@@ -105,22 +108,22 @@ def _term(section: str, name: str, before: Any, value: Any, terms: Mapping[str, 
     if isinstance(value, kind):
         return value
     new = before is None
-    weight = isinstance(value, (int, float)) and not isinstance(value, bool)
+    weight = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     partial = isinstance(value, Mapping)
-    if new and (value is None or weight or (partial and "func" not in value)):
+    if new and (value is None or weight is not None or (partial and "func" not in value)):
         there = f"there are {', '.join(terms)}" if terms else "there is none"
         raise PatchError(section, name, f"{section} has no term '{name}'{near_matches(name, terms)}; {there}")
     if value is None:
         return None
-    if weight and section == "rewards":
-        changed = copy.copy(before)
-        changed.weight = float(value)
+    if weight is not None and section == "rewards":
+        changed: Any = copy.copy(before)
+        changed.weight = weight
         return changed
     if partial:
         return _with(section, name, kind(**_needed(section, value)) if new else before, value)
     if callable(value) and section != "commands":
         if not new:
-            changed = copy.copy(before)
+            changed: Any = copy.copy(before)
             changed.func, changed.params = value, {}
             return changed
         return kind(func=value, **_needed(section, {}))
@@ -190,25 +193,29 @@ def only_weights(patches: Patches) -> bool:
     return set(patches) == {"rewards"} and all(isinstance(x, (int, float)) for x in patches["rewards"].values())
 
 
-def functions_text(terms: Sequence[str], width: int, critic: int, file_has: Callable[[str], bool]) -> str:
+_FUNCTIONS = {
+    "compute_reward": """def compute_reward(reward_buf, reward_terms):
+    \"\"\"The weighted sum of its reward terms.\"\"\"
+    return reward_buf, {{{columns}}}
+""",
+    "compute_observation": """def compute_observation(obs_buf):
+    \"\"\"Its observation terms of the actor.\"\"\"
+    return obs_buf[:, :{width}]
+""",
+    "compute_terminal": """def compute_terminal(reset_buf):
+    \"\"\"Its termination terms, without time-outs.\"\"\"
+    return reset_buf
+""",
+}
+
+
+def functions_text(terms: Sequence[str], width: int, file_has: Callable[[str], bool]) -> str:
     """Return the functions that read the results of a candidate's terms, without those that its file has.
 
     Args:
         terms: the names of its reward terms.
-        width, critic: columns of its observation, and of the critic's; 0 without one.
+        width: columns of its observation.
     """
     columns = ", ".join(f"{name!r}: reward_terms[:, {k}]" for k, name in enumerate(terms))
-    functions = {
-        "compute_reward": f'def compute_reward(reward_buf, reward_terms):\n    """The weighted sum of its reward terms."""\n'
-        f"    return reward_buf, {{{columns}}}\n",
-        "compute_observation": 'def compute_observation(obs_buf):\n    """Its observation terms of the actor."""\n'
-        f"    return obs_buf[:, :{width}]\n",
-        "compute_terminal": 'def compute_terminal(reset_buf):\n    """Its termination terms, without time-outs."""\n'
-        "    return reset_buf\n",
-    }
-    if critic:
-        functions["compute_critic_observation"] = (
-            'def compute_critic_observation(critic_buf):\n    """Its observation terms of the critic."""\n'
-            f"    return critic_buf[:, :{critic}]\n"
-        )
-    return "\n\n".join(text for name, text in functions.items() if not file_has(name))
+    texts = [text for name, text in _FUNCTIONS.items() if not file_has(name)]
+    return "\n\n".join(text.format(columns=columns, width=width) for text in texts)

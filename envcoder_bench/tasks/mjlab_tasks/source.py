@@ -1,5 +1,8 @@
 """Tasks in mjlab's registry: their configs, and what is refused by name."""
 
+# mjlab is optional
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import contextlib
@@ -84,7 +87,7 @@ def list_tasks(package: str = "") -> list[str]:
     start_warp()
     with quiet():
         try:
-            import mjlab.tasks
+            import mjlab.tasks  # noqa: F401, it registers them
             from mjlab.tasks.registry import list_tasks
         except ModuleNotFoundError as error:
             missing = INSTALL if (error.name or "").split(".")[0] == "mjlab" else _incomplete(error)
@@ -100,7 +103,6 @@ def list_tasks(package: str = "") -> list[str]:
                 raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {error}") from None
             finally:
                 sys.path.remove(os.getcwd())
-    del mjlab.tasks
     return list_tasks()
 
 

@@ -99,8 +99,8 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
 
     cfg = source.env_cfg()
     names = [name for name, term in cfg.rewards.items() if term is not None]
-    text = functions_text(names, task_class.own_widths["actor"], 0, lambda name: False)
-    rest = functions_text(names, task_class.own_widths["actor"], 0, lambda name: name == "compute_reward")
+    text = functions_text(names, task_class.own_widths["actor"], lambda name: False)
+    rest = functions_text(names, task_class.own_widths["actor"], lambda name: name == "compute_reward")
     unshaped = _UNSHAPED.format(address=source.address, meaning=task_class.fitness_meaning)
     files = {
         f"{HUMAN}.py": f'"""{source.address}, the task\'s registered terms and weights."""\n\n\n{text}',

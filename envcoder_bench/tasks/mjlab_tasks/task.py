@@ -1,5 +1,8 @@
 """Adapt a task of mjlab to the ``Task`` interface: its construction, steps, episodes and fitness."""
 
+# mjlab is optional
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +18,8 @@ from envcoder_bench.tasks.mjlab_tasks.patches import Patches, patched
 from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet
 
 if TYPE_CHECKING:
-    from envcoder_bench.tasks.mjlab_tasks.fitness import Measure
     from envcoder_bench.sim.base import PoseSource
+    from envcoder_bench.tasks.mjlab_tasks.fitness import Measure
 
 SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
 REFUSALS = {
@@ -70,12 +73,10 @@ class MjlabTask(Task):
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
         self.engine_warnings: dict[str, int] = {}
         # what the blocks fill, and the state
-        self._buffers = {
-            name: torch.zeros(num_envs, width, device=device) for name, width in self.widths.items()
-        }
+        self._buffers = {name: torch.zeros(num_envs, width, device=device) for name, width in self.widths.items()}
         self._buffers["reward"] = torch.zeros(num_envs, device=device)
         self.unstable = self._buffers["unstable"] = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        self.timed_out = torch.zeros_like(self.unstable)
+        self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
         self.state = {
             "reward_buf": self._buffers["reward"],
             "reward_terms": self._buffers["terms"],
@@ -89,7 +90,7 @@ class MjlabTask(Task):
         self.faults: dict[int, Exception] = {}
         self._fitness = Fitness(self.measure, num_envs, self.device)
         self.reader = StateReader({})
-        self.attach(one_group(num_envs, self.default_action_dim, self.device))
+        self.attach(one_group(num_envs, self.num_dofs, self.device))
         commands = list(self.world.cfg.commands)
         self.reader = StateReader(sources_of(self.world, self._command, commands))
         self.state.update(self.reader.tensors)
@@ -116,7 +117,7 @@ class MjlabTask(Task):
                 section = "rewards" if name == "terms" else "observations"
                 spare = SPARE_TERMS if name == "terms" else SPARE_COLUMNS
                 raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
-        return functions_text(names, widths["actor"], 0, lambda name: name in module), patches
+        return functions_text(names, widths["actor"], lambda name: name in module), patches
 
     @classmethod
     def _tried(cls, patches: Patches) -> tuple[list[str], dict[str, int]]:
@@ -177,9 +178,7 @@ class MjlabTask(Task):
                 rows = slice(first * size, last * size)
                 draws = Draws(groups.seeds[rows], groups.lanes[rows])
                 own = range(first, last)
-                self.blocks.append(
-                    Block(self.world, own, size, configs[first:last], draws, self._note, self._buffers)
-                )
+                self.blocks.append(Block(self.world, own, size, configs[first:last], draws, self._note, self._buffers))
             for block in self.blocks:
                 block.load()
             expanded = {name for block in self.blocks for name in block.event_manager.domain_randomization_fields}
@@ -232,7 +231,7 @@ class MjlabTask(Task):
             ends = block.termination_manager
             self.state["reset_buf"][block.rows] = ends.terminated
             # the environment adds the time-out
-            self.timed_out[block.rows] = ends.time_outs
+            self._time_outs[block.rows] = ends.time_outs
             self.state["score"][block.rows] = self._fitness(block, self.state["reward_buf"][block.rows])
         self.reader.refresh()
 
@@ -299,12 +298,12 @@ class MjlabTask(Task):
     def get_state(self) -> dict[str, Tensor]:
         from envcoder_bench.tasks.mjlab_tasks.checkpoint import saved
 
-        return saved(self.world, self.blocks, {**self.state, "unstable": self.unstable, "timed_out": self.timed_out})
+        return saved(self.world, self.blocks, {**self.state, "unstable": self.unstable, "timed_out": self._time_outs})
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         from envcoder_bench.tasks.mjlab_tasks.checkpoint import restore
 
-        live = {**self.state, "unstable": self.unstable, "timed_out": self.timed_out}
+        live = {**self.state, "unstable": self.unstable, "timed_out": self._time_outs}
         restore(self.world, self.blocks, live, state)
 
     def restart(self) -> None:
@@ -333,7 +332,7 @@ def simulation_of(cfg: Mapping[str, Any], device: str) -> Any:
     if backend == "mujoco" and device != "cpu":
         raise UserError(f"task.sim.backend=mujoco simulates on the CPU, and the device is {device}")
     if device == "cpu" and backend != "warp":
-        from envcoder_bench.tasks.mjlab_tasks.cpu_sim import BatchSimulation
+        from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 
         return BatchSimulation
     from mjlab.sim.sim import Simulation

@@ -4,6 +4,9 @@ A term is its function and parameters. It is evaluated for the environments from
 it, and each environment has a weight for it: 1,000 settings of weights are one evaluation and a larger sum.
 """
 
+# mjlab is optional
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import inspect
@@ -62,7 +65,8 @@ def resolve(cfg: Any, env: EnvView) -> Any:
         if isinstance(value, SceneEntityCfg):
             value.resolve(env.scene)  # type: ignore[arg-type]
     if inspect.isclass(cfg.func):
-        cfg.func = cfg.func(cfg=cfg, env=env)
+        make: Callable[..., Any] = cfg.func
+        cfg.func = make(cfg=cfg, env=env)
     return cfg
 
 
@@ -146,7 +150,9 @@ class TermTable:
             groups = users[name, own]
             self.terms.append(self._term(name, configs[min(groups)][name], groups, make_env, clone))
 
-    def _term(self, name: str, cfg: Any, groups: dict[int, int], make_env: MakeEnv, clone: Callable[[Any], Any]) -> Term:
+    def _term(
+        self, name: str, cfg: Any, groups: dict[int, int], make_env: MakeEnv, clone: Callable[[Any], Any]
+    ) -> Term:
         first, last = min(groups), max(groups)
         try:
             rows = slice(first * self.size, (last + 1) * self.size)

@@ -4,6 +4,9 @@ Everything in ``entity.data`` derives from the arrays of the simulation, so an e
 ``Entity``. Sensors compute their data for all environments, and a view slices the result.
 """
 
+# mjlab is optional
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import copy
@@ -15,7 +18,7 @@ from mjlab.envs import ManagerBasedRlEnv
 from mjlab.sim.sim_data import TorchArray, WarpBridge
 from torch import Tensor
 
-from envcoder_bench.tasks.mjlab_tasks.cpu_sim import declared_shapes
+from envcoder_bench.sim.mjlab.batch_simulation import declared_shapes
 
 _TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment
 

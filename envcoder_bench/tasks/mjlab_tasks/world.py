@@ -1,16 +1,20 @@
 """The scene, the simulation and the actions that all groups share."""
 
+# mjlab is optional
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import warp as wp
 from mjlab.managers.action_manager import ActionManager
 from mjlab.scene import Scene
 from torch import Tensor
 
-from envcoder_bench.tasks.mjlab_tasks.cpu_sim import BatchSimulation
+from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView
 
@@ -48,6 +52,7 @@ class World:
 
     def _initialize(self, device: str) -> None:
         """Bind entities and sensors to the simulation."""
+        self._rays: list[Any] = []  # sensors that mjlab's simulation does not serve
         sim, sensors = self.sim, list(self.scene.sensors.values())
         if not isinstance(sim, BatchSimulation):
             self.scene.initialize(mj_model=sim.mj_model, model=sim.model, data=sim.data)
@@ -57,7 +62,9 @@ class World:
         self.scene._default_env_origins = torch.zeros(self.num_envs, 3)
         for part in [*self.scene.entities.values(), *sensors]:
             part.initialize(sim.mj_model, sim.model, sim.data, device)
-        sim.attach_rays([sensor for sensor in sensors if sensor.requires_sensor_context])
+        self._rays = [sensor for sensor in sensors if sensor.requires_sensor_context]
+        for sensor in self._rays:
+            sensor.set_context(self)  # it asks whether there is one
 
     def place(self, lanes: Tensor) -> None:
         """Give the same lane of every group the origin that it has in a simulation of one group."""
@@ -92,6 +99,15 @@ class World:
 
     def sense(self) -> None:
         """Cast rays, and let sensors compute their data from the present state."""
-        self.sim.sense()
+        if not isinstance(self.sim, BatchSimulation):
+            self.sim.sense()
+        for sensor in self._rays:
+            sensor.prepare_rays()
+            points, rays = (wp.to_torch(x).view(self.num_envs, -1, 3) for x in (sensor._ray_pnt, sensor._ray_vec))
+            excluded = sensor._ray_bodyexclude.numpy()
+            hits = self.sim.cast(points.numpy(), rays.numpy(), sensor.include_geom_groups, excluded)
+            for target, x in zip((sensor._ray_dist, sensor._ray_geomid, sensor._ray_normal), hits):
+                wp.to_torch(target).copy_(x)
+            sensor.postprocess_rays()
         for sensor in self.scene.sensors.values():
             sensor._invalidate_cache()

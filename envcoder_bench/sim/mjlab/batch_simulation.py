@@ -1,4 +1,4 @@
-"""C MuJoCo in the place of mjlab's ``Simulation`` on the CPU, where MuJoCo Warp is one to two orders slower.
+"""C MuJoCo with the interface of mjlab's ``Simulation``, for the CPU, where MuJoCo Warp is several times slower.
 
 The state is float64 in MuJoCo's batch; mjlab reads and writes float32 tensors of it. What was not written keeps its
 float64 value. A field is copied when it is read, and ``sensordata``, of which sensors keep views, after every call.
@@ -17,11 +17,9 @@ import mujoco
 import mujoco_warp
 import numpy as np
 import torch
-import warp as wp
 from torch import Tensor
 
 from envcoder_bench.sim.mujoco_batch import collected, make_batch, step_batch
-from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds
 
 # fields that mjlab's code writes
 WRITTEN = ("qpos", "qvel", "act", "ctrl", "xfrc_applied", "qfrc_applied", "qacc_warmstart", "mocap_pos", "mocap_quat")
@@ -169,7 +167,6 @@ class BatchSimulation:
         self.per_world_default_fields: set[str] = set()
         self.failed = torch.zeros(num_envs, dtype=torch.bool)
         self._defaults: dict[str, Tensor] = {}
-        self._rays: list[Any] = []
 
     @property
     def default_model_fields(self) -> dict[str, Tensor]:
@@ -207,7 +204,8 @@ class BatchSimulation:
 
     def reset(self, env_ids: Any = None) -> None:
         self._push()
-        ids = np.flatnonzero(env_ids.mask.numpy()) if isinstance(env_ids, EnvIds) else env_ids
+        mask = getattr(env_ids, "mask", None)  # of indices that stand for a mask
+        ids = env_ids if mask is None else np.flatnonzero(mask.numpy())
         self.batch.reset(ids=ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
         self.data.stale()
 
@@ -215,25 +213,24 @@ class BatchSimulation:
         self.data.push()
         self.model.push()
 
-    # rays, which mjlab casts on Warp
+    def cast(
+        self, points: np.ndarray, rays: np.ndarray, groups: tuple[int, ...] | None, excluded: np.ndarray
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return distance ``(n, k)``, -1 for a miss, geom and normal ``(n, k, 3)`` of k rays in each environment.
 
-    def attach_rays(self, sensors: list[Any]) -> None:
-        """Cast the rays of these sensors."""
-        self._rays = sensors
-        for sensor in sensors:
-            sensor.set_context(self)
-
-    def sense(self) -> None:
-        for sensor in self._rays:
-            sensor.prepare_rays()
-            groups = sensor.include_geom_groups
-            chosen = None if groups is None else np.array([k in groups for k in range(6)], dtype=np.uint8)
-            excluded = sensor._ray_bodyexclude.numpy().astype(np.int32)
-            points, rays = (x.numpy().astype(np.float64) for x in (sensor._ray_pnt, sensor._ray_vec))
-            dist, geom, normal = self.batch.ray(
-                points, rays, geomgroup=chosen, flg_static=True, bodyexclude=excluded[None], normal=True
-            )
-            wp.to_torch(sensor._ray_dist).copy_(torch.from_numpy(dist))
-            wp.to_torch(sensor._ray_geomid).copy_(torch.from_numpy(geom))
-            wp.to_torch(sensor._ray_normal).copy_(torch.from_numpy(normal))
-            sensor.postprocess_rays()
+        Args:
+            points, rays: ``(n, k, 3)`` origins and directions.
+            groups: the groups of geoms that rays hit; None for all.
+            excluded: ``(k,)`` the body that each ray passes through, or -1.
+        """
+        chosen = None if groups is None else np.array([k in groups for k in range(6)], dtype=np.uint8)
+        hits = self.batch.ray(
+            points.astype(np.float64),
+            rays.astype(np.float64),
+            geomgroup=chosen,
+            flg_static=True,
+            bodyexclude=excluded.astype(np.int32)[None],
+            normal=True,
+        )
+        dist, geom, normal = map(torch.from_numpy, hits)
+        return dist, geom, normal
