@@ -24,7 +24,8 @@ from torch import Tensor
 
 from envcoder_bench.tasks.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.tasks.mjlab_tasks.patches import PatchError, raised_in
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
+from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms
 from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, ManagerView, device_of
 from envcoder_bench.tasks.mjlab_tasks.world import World
@@ -342,12 +343,6 @@ class Block(EnvView):
         self._shapes.name = name
         with self._drawing(name, self.draws.step), self._shapes:
             yield
-
-
-def changes_terms(curriculum: Mapping[str, Any]) -> bool:
-    """Return whether a curriculum may set weights and parameters of terms: another one than of commands or terrain."""
-    harmless = ("commands_vel", "terrain_levels_vel")
-    return any(getattr(cfg.func, "__name__", "") not in harmless for cfg in curriculum.values() if cfg is not None)
 
 
 def runs(keys: Sequence[Any]) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.core.errors import UserError
 
 _SEARCHES = (torch.nonzero, Tensor.nonzero, torch.argwhere, Tensor.argwhere)
@@ -26,25 +27,22 @@ _COPIES = {Tensor.cpu, Tensor.tolist, Tensor.numpy, Tensor.item}
 _ANY = {Tensor.any, torch.any}
 
 
-class EnvIds(Tensor):
+class EnvIds(Marked):
     """The indices of all environments ``(n,)``, or a view of them, and the mask ``(n,)`` of those that are meant."""
 
     mask: Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
 
     @classmethod
     def of(cls, mask: Tensor, ids: Tensor | None = None) -> EnvIds:
         """Return the environments where ``mask`` ``(n,)`` is True; ``ids`` are the indices in another shape."""
         ids = torch.arange(len(mask), device=mask.device) if ids is None else ids
-        result: EnvIds = Tensor._make_subclass(cls, ids)  # type: ignore[attr-defined]
+        result = marked(cls, ids)
         result.mask = mask
         return result
 
 
-class _Perhaps(Tensor):
+class _Perhaps(Marked):
     """The result of ``mask.any()`` on a device: taken as True, since what follows is masked. No sync."""
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
 
 
 class FixedShapes(TorchFunctionMode):
@@ -75,7 +73,7 @@ class FixedShapes(TorchFunctionMode):
         if func is torch.where and len(args) == 1 and not kwargs and self._is_mask(args[0]):
             return (EnvIds.of(args[0]),)
         if func in _ANY and len(args) == 1 and not kwargs and args[0].is_cuda and self._is_mask(args[0]):
-            return Tensor._make_subclass(_Perhaps, func(*args))  # type: ignore[attr-defined]
+            return marked(_Perhaps, func(*args))
         if func is Tensor.__bool__ and isinstance(args[0], _Perhaps):
             return True
         if func is torch.meshgrid and isinstance(args[0], EnvIds):

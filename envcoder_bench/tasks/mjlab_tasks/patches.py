@@ -16,24 +16,10 @@ from typing import Any
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+from envcoder_bench.tasks.mjlab_tasks.terms import frozen
 
 Patches = Mapping[str, Mapping[str, Any]]
-
-
-class PatchError(ValueError):
-    """A patch does not fit the config; ``section`` and ``key`` are where."""
-
-    def __init__(self, section: str, key: str, message: str) -> None:
-        super().__init__(message)
-        self.section, self.key = section, key
-
-
-def raised_in(section: str, key: str, error: Exception) -> PatchError:
-    """Return the error for what a term of a candidate raised."""
-    lines = str(error).splitlines() or [""]
-    fault = PatchError(section, key, f"the term '{key}' raised {type(error).__name__}: {lines[0]}")
-    fault.__cause__ = error
-    return fault
 
 
 def patched(base: Any, patches: Sequence[Patches]) -> list[Any]:
@@ -64,13 +50,16 @@ def patched_one(base: Any, patch: Patches) -> Any:
 
 def world_key(cfg: Any) -> Any:
     """Return what groups of one block have in common."""
-    from envcoder_bench.tasks.mjlab_tasks.block import changes_terms
-    from envcoder_bench.tasks.mjlab_tasks.terms import frozen
-
     own = [cfg.commands, cfg.events, cfg.curriculum]
     if changes_terms(cfg.curriculum):  # it sets weights of all groups of the block
         own += [cfg.rewards, cfg.terminations]
     return tuple(map(frozen, own))
+
+
+def changes_terms(curriculum: Mapping[str, Any]) -> bool:
+    """Return whether a curriculum may set weights and parameters of terms: another one than of commands or terrain."""
+    harmless = ("commands_vel", "terrain_levels_vel")
+    return any(getattr(cfg.func, "__name__", "") not in harmless for cfg in curriculum.values() if cfg is not None)
 
 
 def _config_class(section: str) -> Any:

@@ -102,7 +102,8 @@ class MjlabTask(Task):
         Raises:
             PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
         """
-        from envcoder_bench.tasks.mjlab_tasks.patches import PatchError, functions_text, in_module, only_weights
+        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+        from envcoder_bench.tasks.mjlab_tasks.patches import functions_text, in_module, only_weights
 
         patches = in_module(module)
         if not patches:
@@ -122,7 +123,7 @@ class MjlabTask(Task):
     @classmethod
     def _tried(cls, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
-        from envcoder_bench.tasks.mjlab_tasks.patches import PatchError
+        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
 
         if "trial" not in vars(cls):
             cls.trial = cls({}, 2, "cpu")

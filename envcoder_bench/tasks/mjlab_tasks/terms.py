@@ -18,7 +18,7 @@ import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 from torch import Tensor
 
-from envcoder_bench.tasks.mjlab_tasks.patches import PatchError
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, NeedsAll
 
 MakeEnv = Callable[[slice], EnvView]

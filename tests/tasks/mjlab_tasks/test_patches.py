@@ -42,7 +42,6 @@ def base():
         def build(self, env):
             return None
 
-    slow = RewardTermCfg(func=g, weight=-2.0)
     terms = {"pos": ObservationTermCfg(func=f), "vel": ObservationTermCfg(func=g)}
     return SimpleNamespace(
         rewards={
@@ -110,7 +109,7 @@ def test_other_sections_are_patched():
     ],
 )
 def test_what_does_not_fit_is_named(sections, message):
-    from envcoder_bench.tasks.mjlab_tasks.patches import PatchError
+    from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
 
     with pytest.raises(PatchError, match=message) as error:
         patched(**sections)
@@ -127,7 +126,8 @@ def test_groups_share_what_they_do_not_change():
 
 
 def test_the_dicts_of_a_module_and_what_contradicts_them():
-    from envcoder_bench.tasks.mjlab_tasks.patches import PatchError, in_module, only_weights
+    from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+    from envcoder_bench.tasks.mjlab_tasks.patches import in_module, only_weights
 
     assert in_module({"rewards": {"up": 1.0}, "torch": 1}) == {"rewards": {"up": 1.0}}
     for module in ({"rewards": [1]}, {"rewards": {}, "compute_reward": f}, {"events": {1: None}}):

@@ -102,7 +102,7 @@ def test_a_class_has_an_instance_for_its_environments_and_is_reset():
 
 @pytest.mark.parametrize("value", [lambda env: env.x[:, None].float(), lambda env: env.x[:1], lambda env: 1.0])
 def test_a_term_of_another_shape_is_named(value):
-    from envcoder_bench.tasks.mjlab_tasks.patches import PatchError
+    from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
 
     (term,) = table_of([{"wide": reward(value)}]).terms
     with pytest.raises(PatchError, match=r"the term 'wide' returns .*; for 3 environments it must be \(3,\)"):
