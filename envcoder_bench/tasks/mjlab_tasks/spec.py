@@ -22,7 +22,7 @@ _UNSHAPED = '''"""{address}, the unshaped baseline: the fitness is the reward; t
 
 def compute_reward(score):
     """{meaning}"""
-    return score
+    return {scale} * score
 
 
 '''
@@ -101,7 +101,8 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
     names = [name for name, term in cfg.rewards.items() if term is not None]
     text = functions_text(names, task_class.own_widths["actor"], lambda name: False)
     rest = functions_text(names, task_class.own_widths["actor"], lambda name: name == "compute_reward")
-    unshaped = _UNSHAPED.format(address=source.address, meaning=task_class.fitness_meaning)
+    scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # as of the registered reward
+    unshaped = _UNSHAPED.format(address=source.address, meaning=task_class.fitness_meaning, scale=round(scale, 9))
     files = {
         f"{HUMAN}.py": f'"""{source.address}, the task\'s registered terms and weights."""\n\n\n{text}',
         f"{UNSHAPED}.py": unshaped + rest,

@@ -85,6 +85,7 @@ class MjlabTask(Task):
             "reset_buf": torch.zeros_like(self.unstable),
             "score": torch.zeros(num_envs, device=device),
         }
+        self.first_progress = self._first_progress = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.constants = {"max_episode_length": torch.tensor(self.max_episode_length)}
         self.default_state: dict[str, Tensor] = {}
         self.faults: dict[int, Exception] = {}
@@ -187,6 +188,7 @@ class MjlabTask(Task):
             for block in self.blocks:
                 block.startup()
         self.reader.used = groups.keys
+        self._spread = True
         self._begun: Tensor | None = None
         self._first: dict[str, Tensor] | None = None
 
@@ -267,8 +269,21 @@ class MjlabTask(Task):
             with FixedShapes(self.num_envs, "the actions' reset"):
                 self.world.action_manager.reset(EnvIds.of(mask))
             self.world.episode_length_buf.masked_fill_(mask, 0)
+            self._spread_first_episodes()
             self._fitness.begin(mask)
         self._begun = mask.clone()
+
+    def _spread_first_episodes(self) -> None:
+        """Begin the first episodes of a training at random lengths, as mjlab's training does."""
+        from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
+
+        self._first_progress.zero_()
+        if self._spread and self.step_count == 0:
+            with TermStream("episode_length", self._groups.seeds, self._groups.lanes, 0), drawing():
+                lengths = torch.randint(0, self.max_episode_length - 1, (self.num_envs,), device=self.device)
+            self._first_progress.copy_(lengths)
+            self.world.episode_length_buf.copy_(lengths)
+        self._spread = False
 
     def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         pass  # all of it is in ``prepare_reset``

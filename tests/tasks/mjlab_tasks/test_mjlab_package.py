@@ -1,5 +1,8 @@
 """With mjlab itself: its own environment is the oracle."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,6 +13,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import EnvGroups
+from envcoder_bench.tasks.mjlab_tasks import SECTIONS
 from envcoder_bench.tasks.registry import find_spec, make_task
 
 pytest.importorskip("mjlab")
@@ -32,6 +36,7 @@ class Driven:
         self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, patches, keys=()))
         self.size, self.steps = size, 0
         self._begin(~nowhere)
+        self.task.world.episode_length_buf.zero_()  # the first episodes of a training have begun before
 
     def _begin(self, mask):
         self.task.step_count = self.steps
@@ -191,6 +196,31 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
     with pytest.raises(CandidateError, match=message) as error:
         load(tmp_path, text)
     assert error.value.line == line and error.value.file == str(tmp_path / "mine.py")
+
+
+def test_the_candidate_of_the_page_can_be_used():
+    page = Path(__file__).parents[3] / "docs" / "mjlab.md"
+    (text,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    task_class = find_spec(f"mjlab:{GO1}").task_class
+    candidate = load_candidate("mine", text, "mine.py", complete=task_class.complete)
+    widths = task_class.own_widths["actor"]
+    obs = candidate.functions["compute_observation"].call(torch.zeros(2, widths + 128))
+    assert obs.shape == (2, widths - 3 + 2 * 12) and set(candidate.patches) <= set(SECTIONS)
+
+
+def test_first_episodes_of_a_training_begin_at_random_lengths_and_of_an_evaluation_at_0():
+    task = Driven(CARTPOLE, 8, 2).task
+    task.attach(task._groups)
+    task.step_count = 0
+    task.prepare_reset(torch.ones(16, dtype=torch.bool))
+    lengths = task.first_progress.clone()
+    assert len(set(lengths.tolist())) > 4 and torch.equal(lengths[:8], lengths[8:])
+    assert torch.equal(task.world.episode_length_buf, lengths)
+    for step_count in (5, 1 << 40):
+        task.attach(task._groups)
+        task.step_count = step_count
+        task.prepare_reset(torch.ones(16, dtype=torch.bool))
+        assert not task.first_progress.any() and not task.world.episode_length_buf.any()
 
 
 def test_a_candidates_functions_read_its_own_terms(tmp_path):
