@@ -21,7 +21,7 @@ from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, shared_settings
-from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SHAPER_TYPES, near_type
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
@@ -250,6 +250,9 @@ def _refuse_bad_sets(
         defined = [name for name, nodes in scan.definitions.items() if isinstance(nodes[-1], ast.FunctionDef)]
         hints = [f"{name} (line {scan.line(name)}){near_type(name, types)}" for name in defined]
         has = f"; it has {', '.join(hints)}" if hints else ""
+        sections = [name for name in SECTION_TYPES if name in scan.definitions]
+        if sections:
+            has += f"; the dict {sections[0]} is for tasks of mjlab, and not for untrusted candidates"
         wanted = ", ".join(kind for kind in types if kind not in ALIASES)
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
     by_stage: dict[str, CandidateFunction] = {}

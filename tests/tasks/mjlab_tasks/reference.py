@@ -55,15 +55,16 @@ class _Func:
 class Reference:
     """mjlab's environment of a task; ``step`` returns its reward, observations, terminations and time-outs."""
 
-    def __init__(self, cfg, num_envs, seed=0):
+    def __init__(self, cfg, num_envs, device="cpu"):
         cfg.scene.num_envs = num_envs
-        self.seeds, self.lanes = torch.full((num_envs,), seed), torch.arange(num_envs)
+        self.seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self.lanes = torch.arange(num_envs, device=device)
         self.at = -1
         startup = {name: e for name, e in cfg.events.items() if e is not None and e.mode == "startup"}
         for name, event in startup.items():
             event.func = _Func(event.func, f"events/{name}", True)
         with quiet(), self._stream("events/startup"):
-            self.env = env = ManagerBasedRlEnv(cfg, device="cpu")
+            self.env = env = ManagerBasedRlEnv(cfg, device=device)
         events = env.event_manager
         for cfgs in events._mode_term_cfgs.values():
             for term in cfgs:
