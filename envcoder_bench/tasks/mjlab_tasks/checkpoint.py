@@ -19,7 +19,10 @@ _SIMULATED = (
     "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "qfrc_applied", "mocap_pos", "mocap_quat", "time",
     "eq_active",
 )  # fmt: skip
-_SKIPPED = ("_env", "env", "cfg", "_data", "_model", "_mj_model", "data", "model", "spec", "_spec", "indexing")
+_SKIPPED = (
+    "_env", "env", "cfg", "_data", "_model", "_mj_model", "data", "model", "spec", "_spec", "indexing",
+    "_obs_buffer", "_cached_data",  # computed anew before they are read
+)  # fmt: skip
 _SEPARATOR = "/"
 
 

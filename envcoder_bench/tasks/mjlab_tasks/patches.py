@@ -191,6 +191,10 @@ _FUNCTIONS = {
     \"\"\"Its observation terms of the actor.\"\"\"
     return obs_buf[:, :{width}]
 """,
+    "compute_critic_observation": """def compute_critic_observation(critic_buf):
+    \"\"\"Its observation terms of the critic.\"\"\"
+    return critic_buf[:, :{critic}]
+""",
     "compute_terminal": """def compute_terminal(reset_buf):
     \"\"\"Its termination terms, without time-outs.\"\"\"
     return reset_buf
@@ -198,13 +202,16 @@ _FUNCTIONS = {
 }
 
 
-def functions_text(terms: Sequence[str], width: int, file_has: Callable[[str], bool]) -> str:
+def functions_text(terms: Sequence[str], widths: Mapping[str, int], file_has: Callable[[str], bool]) -> str:
     """Return the functions that read the results of a candidate's terms, without those that its file has.
 
     Args:
         terms: the names of its reward terms.
-        width: columns of its observation.
+        widths: columns of the observations of its ``actor`` and, if there is one, its ``critic``.
     """
     columns = ", ".join(f"{name!r}: reward_terms[:, {k}]" for k, name in enumerate(terms))
     texts = [text for name, text in _FUNCTIONS.items() if not file_has(name)]
-    return "\n\n".join(text.format(columns=columns, width=width) for text in texts)
+    numbers = {"width": widths["actor"], "critic": widths.get("critic", 0)}
+    return "\n\n".join(
+        text.format(columns=columns, **numbers) for text in texts if numbers["critic"] or "critic" not in text
+    )

@@ -99,8 +99,8 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
 
     cfg = source.env_cfg()
     names = [name for name, term in cfg.rewards.items() if term is not None]
-    text = functions_text(names, task_class.own_widths["actor"], lambda name: False)
-    rest = functions_text(names, task_class.own_widths["actor"], lambda name: name == "compute_reward")
+    text = functions_text(names, task_class.own_widths, lambda name: False)
+    rest = functions_text(names, task_class.own_widths, lambda name: name == "compute_reward")
     scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # as of the registered reward
     unshaped = _UNSHAPED.format(address=source.address, meaning=task_class.fitness_meaning, scale=round(scale, 9))
     files = {

@@ -119,7 +119,7 @@ class MjlabTask(Task):
                 section = "rewards" if name == "terms" else "observations"
                 spare = SPARE_TERMS if name == "terms" else SPARE_COLUMNS
                 raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
-        return functions_text(names, widths["actor"], lambda name: name in module), patches
+        return functions_text(names, widths, lambda name: name in module), patches
 
     @classmethod
     def _tried(cls, patches: Patches) -> tuple[list[str], dict[str, int]]:

@@ -26,7 +26,7 @@ LIFT = "Mjlab-Lift-Cube-Yam"
 class Driven:
     """A task whose steps and resets are those of its own terminations, as ``GroupedVecTask`` does with ``human``."""
 
-    def __init__(self, name, size, groups=1, backend="mujoco", patches=(), limit=10**9):
+    def __init__(self, name, size, groups=1, backend="mujoco", patches=(), limit=10**9, begin=True):
         spec = find_spec(f"mjlab:{name}")
         n = size * groups
         self.task = make_task(spec, {"name": spec.name, "sim": {"backend": backend}}, n, "mujoco_cpu", "cpu")
@@ -35,6 +35,8 @@ class Driven:
         seeds = torch.zeros(n, dtype=torch.int64)
         self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, patches, keys=()))
         self.size, self.steps = size, 0
+        if not begin:
+            return
         self._begin(~nowhere)
         self.task.world.episode_length_buf.zero_()  # the first episodes of a training have begun before
 
@@ -155,7 +157,8 @@ def test_one_observation_patch_changes_no_other_groups_draws():
 @pytest.mark.parametrize("backend", ["mujoco", "warp"])
 def test_a_restored_task_continues_bitwise(name, backend):
     size = 3
-    first, second = (Driven(name, size, 2, backend, patches=[{}, MORE], limit=9) for _ in range(2))
+    history = {"observations": {"actor": {"history_length": 2}}, **MORE}
+    first, second = (Driven(name, size, 2, backend, [{}, history], 9, begin=begins) for begins in (True, False))
     sequence = actions(size, first.task.num_dofs, 30)
     for action in sequence[:14]:
         first.step(action)
