@@ -68,7 +68,8 @@ def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any, Any
         return
     seen.add(id(value))
     if isinstance(value, Mapping):
-        items: Iterator[tuple[Any, Any]] = iter(value.items())
+        # other keys are of caches, such as constants by device
+        items: Iterator[tuple[Any, Any]] = ((name, x) for name, x in value.items() if isinstance(name, (str, int)))
     elif isinstance(value, (list, tuple)):
         items = iter(enumerate(value))
     elif type(value).__module__.split(".")[0] in ("torch", "numpy", "warp", "mujoco", "mujoco_warp", "builtins"):
