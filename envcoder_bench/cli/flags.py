@@ -63,8 +63,8 @@ def build_parser() -> Parser:
     what = parser.add_argument_group("candidates")
     what.add_argument(
         "--task",
-        help="the robot task: a name, e.g. Anymal; the folder or module:Class of your own; or a task of Isaac Gym code,"
-        " isaacgymenvs:NAME, legged_gym:NAME or file.py:Class (docs/isaacgym.md)",
+        help="the task: a name, e.g. Anymal; the folder or module:Class of your own; Isaac Gym code, isaacgymenvs:NAME,"
+        " legged_gym:NAME or file.py:Class (docs/isaacgym.md); or mjlab:NAME (docs/mjlab.md)",
     )
     what.add_argument("--describe", action="store_true", help="print the task's state, functions and fitness")
     what.add_argument(
