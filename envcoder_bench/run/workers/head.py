@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.plan import MemoryPlanner
@@ -235,6 +236,7 @@ class Head:
             handler.bisected(job)
         else:
             handler.failed(job, loss.reason)
+        flush_messages()  # the next message may take minutes
 
     def _log(self, message: UserMessage) -> None:
         """Log a message unless it is a repetition: a warning once per run, others once per process."""
