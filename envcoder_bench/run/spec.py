@@ -33,7 +33,7 @@ class CandidateSource(NamedTuple):
 class Evaluation(Keys):
     num_envs: Count = Field(default=32, description="parallel evaluation environments of each candidate and seed")
     points: Count = Field(
-        default=10, description="evaluations spread over training; the last one, of the final policy, ranks"
+        default=10, le=10_000, description="evaluations spread over training; the last one, of the final policy, ranks"
     )
     point_steps: Count | None = Field(
         default=300,
@@ -110,7 +110,9 @@ class RunConfig(Keys):
     )
     num_envs_per_candidate: Count = Field(default=256, description="environments of each candidate and seed")
     learning_iterations: Count = Field(
-        default=500, description="PPO iterations: one rollout of horizon_length steps and one update each"
+        default=500,
+        le=10_000_000,
+        description="PPO iterations: one rollout of horizon_length steps and one update each",
     )
     seeds: Count | Literal["auto"] = Field(
         default="auto",
@@ -175,7 +177,7 @@ class RunConfig(Keys):
     checkpoint_minutes: Annotated[Number, Field(ge=0)] = Field(
         default=2, description="a killed run loses at most this much"
     )
-    log_points: Count = Field(default=200, description="rows of curves.csv per candidate and seed, at most")
+    log_points: Count = Field(default=200, le=100_000, description="rows of curves.csv per candidate and seed, at most")
 
     @field_validator("shaper_types")
     @classmethod
