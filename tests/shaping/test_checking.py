@@ -510,3 +510,21 @@ def test_the_return_that_ran_is_named():
     before = sys.getprofile()
     shaping(code.replace("dof_pos * weight", "dof_pos[:, 2]"))
     assert sys.getprofile() is before
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("x.to('meta')", "returned a tensor on meta; it must be on cpu"),
+        (
+            "x.to_sparse()",
+            "returned a tensor of the layout torch.sparse_coo; it must hold all numbers: add .to_dense()",
+        ),
+        ("(x, {'c': x.to('meta')})", "returned component 'c' as a tensor on meta"),
+        ("(x, {'c': x.sum().to('meta')})", "returned component 'c' as shape ()"),
+        ("(x, {'c': x.sum().to_sparse()})", "returned component 'c' as shape ()"),
+        ("(x, {'c': x.to_sparse()})", "returned component 'c' as a tensor of the layout torch.sparse_coo"),
+    ],
+)
+def test_tensors_without_their_numbers_are_faults_of_the_candidate(value, message):
+    assert message in fault(f"def compute_reward(dof_pos):\n    x = dof_pos[:, 0]\n    return {value}\n")
