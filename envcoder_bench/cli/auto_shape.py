@@ -115,7 +115,8 @@ def overrides(args: argparse.Namespace) -> list[str]:
     """Return the flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, then the user's key=value overrides."""
     search = {name: getattr(args, name) for name in SEARCH_FLAGS}
     if args.prompt_dir is not None:
-        search["prompt.dir"] = json.dumps(args.prompt_dir, ensure_ascii=False)  # quoted
+        folder = args.prompt_dir.replace("${", "\\${")  # which is no interpolation
+        search["prompt.dir"] = json.dumps(folder, ensure_ascii=False)  # quoted
     return [*as_words(search), *flag_words(args)]
 
 

@@ -251,8 +251,8 @@ def _phrases(annotation: Any, metadata: tuple[Any, ...]) -> list[str]:
         return [words]
     if annotation == Number or annotation in (int, float):
         constraints = [x for one in metadata for x in getattr(one, "metadata", (one,))]
-        bounds = [(words, getattr(x, name)) for x in constraints for name, words in _BOUNDS.items() if hasattr(x, name)]
-        limits = " and ".join(f"{words} {bound:g}" for words, bound in bounds if math.isfinite(bound))
+        bounds = [(words, getattr(x, name)) for name, words in _BOUNDS.items() for x in constraints if hasattr(x, name)]
+        limits = " and ".join(f"{words} {bound:,.10g}" for words, bound in bounds if math.isfinite(bound))
         limits = f"of {limits}" if limits.startswith("at") else limits
         return [f"{'a whole number' if annotation is int else 'a number'} {limits}".strip()]
     if origin in (Union, UnionType):

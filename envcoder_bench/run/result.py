@@ -216,6 +216,8 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     if rows is not None and recorded is not None and len(rank(rows)) < len(recorded):
         damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
         rows = None
+    if rows is not None:
+        folder.note_changed(folder.results)
     if rows is None and recorded is None:
         raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: restore a copy of one of them")
     used = folder.summary.name if rows is None else folder.results.name

@@ -44,7 +44,9 @@ class CandidateSource(NamedTuple):
 
 class Evaluation(Keys):
     num_envs: Count = key(32, "parallel evaluation environments of each candidate and seed")
-    points: Count = key(10, "evaluations spread over training; the last one, of the final policy, ranks")
+    points: Annotated[Count, Field(le=10_000)] = key(
+        10, "evaluations spread over training; the last one, of the final policy, ranks"
+    )
     point_steps: Count | None = key(
         300, "control steps of each episode in the others; null, or a fitness that is a sum: full episodes"
     )
@@ -97,7 +99,9 @@ class RunConfig(Keys):
         | None
     ) = key(None, "the file's least and greatest fitness of an episode, such as [0, 1]; intervals are cut to them")
     num_envs_per_candidate: Count = key(256, "environments of each candidate and seed")
-    learning_iterations: Count = key(500, "PPO iterations: one rollout of horizon_length steps and one update each")
+    learning_iterations: Annotated[Count, Field(le=10_000_000)] = key(
+        500, "PPO iterations: one rollout of horizon_length steps and one update each"
+    )
     seeds: Count | Literal["auto"] = key(
         "auto",
         "replicas of each candidate, with seeds seed, seed + 1, ...; auto: 1 on a CPU, 1 to 5"
@@ -141,7 +145,7 @@ class RunConfig(Keys):
         True, "keep the state of training at the end, from which --extend trains on; false: it begins again"
     )
     checkpoint_minutes: Annotated[Number, Field(ge=0)] = key(2, "a killed run loses at most this much")
-    log_points: Count = key(200, "rows of curves.csv per candidate and seed, at most")
+    log_points: Annotated[Count, Field(le=100_000)] = key(200, "rows of curves.csv per candidate and seed, at most")
 
     @field_validator("shaper_types")
     @classmethod

@@ -107,7 +107,9 @@ def spending(usage: Usage, spent: Spent) -> str:
     price = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
     total = f"so far {counted(spent.tokens, 'token')}" + ("" if usage.cost is None else f", ${spent.cost:.2f}")
     tokens = f"{counted(usage.input_tokens, 'token')} in and {usage.output_tokens:,} out"
-    return f"{counted(usage.requests, 'reply', 'replies')}, {tokens}, {price}; {total}"
+    replies = counted(usage.requests, "reply", "replies")
+    asked = f"{counted(usage.sent, 'request')} ({replies})" if usage.sent else replies
+    return f"{asked}, {tokens}, {price}; {total}"
 
 
 def best_so_far(archive: Archive) -> str:

@@ -102,9 +102,9 @@ def test_override_sets_the_value(override, wanted):
         ("seeds=1,2", "give one value"),
         ("seedz=1", r"unknown key 'seedz' \(did you mean seed"),
         ("gamma=1", r"did you mean train\.params\.config\.gamma"),
-        ("seeds=[", "cannot read the overrides"),
+        ("seeds=[", "cannot read the override"),
         ("seed@x=3", "keys have no @package"),
-        ("evaluation={pints: 1}", "cannot read the overrides.*pints"),
+        ("evaluation={pints: 1}", "cannot read the override.*pints"),
     ],
 )
 def test_bad_override_is_refused(override, words):

@@ -160,6 +160,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
         race=race,
         memory={"waves": saved.waves, **{f"{name}_gib": round(size / 2**30, 3) for name, size in sizes.items()}},
     )
+    folder.record_end()
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)
     shutil.rmtree(folder.jobs, ignore_errors=True)
