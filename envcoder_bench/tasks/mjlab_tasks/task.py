@@ -18,8 +18,8 @@ from envcoder_bench.tasks.mjlab_tasks.patches import Patches, patched
 from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet
 
 if TYPE_CHECKING:
-    from envcoder_bench.sim.base import PoseSource
     from envcoder_bench.tasks.mjlab_tasks.fitness import Measure
+    from isaacgym_mujoco.physics.live_tensors import PoseSource
 
 SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
 REFUSALS = {
@@ -153,7 +153,7 @@ class MjlabTask(Task):
         return 64 * 1024 + 200 * self.world.sim.mj_model.nv**2 + 2 * own
 
     def pose_source(self) -> PoseSource | None:
-        from envcoder_bench.sim.base import PoseSource
+        from isaacgym_mujoco.physics.live_tensors import PoseSource
 
         sim = self.world.sim
         return PoseSource(sim.mj_model, lambda: sim.data.qpos[:].detach().double().cpu().numpy())

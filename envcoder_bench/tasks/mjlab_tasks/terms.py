@@ -65,8 +65,7 @@ def resolve(cfg: Any, env: EnvView) -> Any:
         if isinstance(value, SceneEntityCfg):
             value.resolve(env.scene)  # type: ignore[arg-type]
     if inspect.isclass(cfg.func):
-        make: Callable[..., Any] = cfg.func
-        cfg.func = make(cfg=cfg, env=env)
+        cfg.func = cfg.func(cfg=cfg, env=env)  # pyright: ignore[reportCallIssue]
     return cfg
 
 
