@@ -165,7 +165,7 @@ _ROWS = (
     Kind(
         name=CRITIC_OBSERVATION,
         stage="critic_observation",
-        purpose=12,
+        purpose=13,
         called=BEFORE_POLICY,
         judged_with=TRAINING_ALONE,
         returns="(n, k) float, any k, what the value function sees in training",
