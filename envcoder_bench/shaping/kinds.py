@@ -165,7 +165,7 @@ _ROWS = (
     Kind(
         name=CRITIC_OBSERVATION,
         stage="critic_observation",
-        purpose=13,
+        purpose=12,
         called=BEFORE_POLICY,
         judged_with=TRAINING_ALONE,
         returns="(n, k) float, any k, what the value function sees in training",

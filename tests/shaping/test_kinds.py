@@ -41,7 +41,7 @@ def test_random_purposes_are_unchanged():
     """A changed purpose changes the random numbers of every run, and checkpoints would not resume."""
     known = {
         **{"initial_state": 1, "goal": 2, "reward": 3, "observation": 4},
-        **{"terminal": 5, "command": 6, "fitness": 8, "critic_observation": 13},
+        **{"terminal": 5, "command": 6, "fitness": 8, "critic_observation": 12},
     }
     assert {stage: kind.purpose for stage, kind in STAGES.items()} == known
     assert STAGES["command"].purpose == noise.CONTROL
