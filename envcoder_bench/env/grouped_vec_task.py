@@ -1,6 +1,7 @@
 """A vectorized environment with one simulation and a group of environments per candidate."""
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 from typing import Any
 
 import torch
@@ -14,7 +15,9 @@ from envcoder_bench.env.cuda_graphs import TaskFitness
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats, StepEnd
 from envcoder_bench.shaping.assemble import Shaping
+from envcoder_bench.shaping.binding import STATE_NAMES
 from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.faults import of_patch
 from envcoder_bench.shaping.kinds import VALUE
 from envcoder_bench.tasks.base import EnvGroups, Task
 
@@ -82,6 +85,8 @@ class GroupedVecTask:
                 commands=per_env(["command" in shaping.functions for shaping in shapings]),
                 initial_states=per_env(["initial_state" in shaping.functions for shaping in shapings]),
                 goals=per_env(["goal" in shaping.functions for shaping in shapings]),
+                patches=[shaping.patches for shaping in shapings],
+                keys=keys_read(shapings),
             )
         )
 
@@ -144,6 +149,8 @@ class GroupedVecTask:
         command = self.dispatch.command(self.actions, self.step_count, mask)
         with span("physics"):
             self.task.step(command)
+        for group, error in self.task.faults.items():
+            self.dispatch.fail(group, of_patch(error, self.dispatch.shapings[group].file, self.step_count))
         self.progress_buf += 1
 
     def observe(self, mask: Tensor | None = None) -> Tensor:
@@ -197,6 +204,7 @@ class GroupedVecTask:
             mask = mask | self.task.new_goal
         if not ask or bool(mask.any()):  # a goal may depend on the new state
             self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))
+        self.task.settle()
 
     def take_contact_overflows(self) -> Tensor:
         """Return the sums of the task's ``contact_overflows`` since the last call, ``(num_groups,)``."""
@@ -280,6 +288,22 @@ class GroupedVecTask:
             "progress_buf": torch.cat([part["progress_buf"] for part in parts]),
             "step_count": common(parts, "step_count"),
         }
+
+
+def keys_read(shapings: Sequence[Shaping]) -> frozenset[str] | None:
+    """Return the keys of the state that functions may read; None for all."""
+    keys: set[str] = set()
+    for shaping in shapings:
+        for stage, function in shaping.functions.items():
+            program = shaping.programs.get(stage)
+            if program is not None:
+                keys.update(node.name for node in program.nodes if node.op == "load")
+                continue
+            for parameter in function.parameters:
+                if parameter.name in STATE_NAMES or parameter.kind is Parameter.VAR_KEYWORD:
+                    return None
+                keys.add(parameter.name)
+    return frozenset(keys)
 
 
 def padded(rows: Sequence[Tensor], width: int) -> Tensor:

@@ -169,8 +169,10 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     keys = dict.fromkeys(shipped)
     keys.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
     used = used_keys(spec.task_class)
+    word = ""  # that is read
     try:
-        for override in OverridesParser.create().parse_overrides([*overrides]):
+        for word in overrides:
+            (override,) = OverridesParser.create().parse_overrides([word])
             key = override.key_or_group
             if override.package is not None:
                 raise ValueError(f"{override.input_line}: keys have no @package")
@@ -181,9 +183,10 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
                 raise UserError(f"unknown key '{key}'{_near(key, keys)}; the keys are those of {_files(spec)}")
             with open_dict(tree) if OmegaConf.select(tree, key) is None else contextlib.nullcontext():
                 OmegaConf.update(tree, key, override.value(), merge=True)
+        word = " ".join(word for word in overrides if "${" in word) or word
         return plain(OmegaConf.to_container(tree, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise UserError(f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}") from None
+        raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from None
 
 
 def _near(key: str, keys: Iterable[str]) -> str:

@@ -238,6 +238,15 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 STAGES: dict[str, Kind] = {kind.stage: kind for kind in sorted(_ROWS, key=lambda kind: CALLED.index(kind.called))}
 SHAPER_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.shaper)
 ACTION_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.acts)
+# sections of a manager-based task's config that candidates patch, and the kind of function that each is in the place of
+SECTION_TYPES: dict[str, str] = {
+    "rewards": REWARD,
+    "observations": OBSERVATION,
+    "terminations": TERMINAL,
+    "commands": GOAL,
+    "events": INITIAL_STATE,
+    "curriculum": GOAL,
+}
 ALIASES: dict[str, str] = {alias: name for name, kind in KINDS.items() for alias in kind.aliases}
 
 

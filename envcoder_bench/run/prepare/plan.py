@@ -10,6 +10,7 @@ import psutil  # rl_games' own dependency
 import torch
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.ranking import entrants
 from envcoder_bench.run.prepare.environments import brings_its_simulation, build_task, probe_envs
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
@@ -67,8 +68,9 @@ class Plan:
     seeds: str = ""
 
     def __str__(self) -> str:
-        groups = _groups(sum(map(len, self.waves)))
-        what = f"memory: about {_size(self.at_once)} for {groups} (candidates and baselines times seeds)"
+        groups = [group for wave in self.waves for group in wave]
+        field = entrants(dict.fromkeys(group.name for group in groups))
+        what = f"memory: about {_size(self.at_once)} for {_groups(len(groups))} ({field}, a group for each seed)"
         what += f", {_size(self.available)} may be used: "
         if len(self.waves) == 1:
             return what + "one wave"

@@ -25,7 +25,7 @@ from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episod
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import Point, RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.words import alone
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
@@ -348,7 +348,7 @@ class Session:
 
     def _note_progress(self) -> None:
         best = self._best()
-        best_text = "" if best is None else f", best {fixed(best[1], 3)} {best[0]}"
+        best_text = "" if best is None else f", best {alone(best[1])} {best[0]}"
         place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
         note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{best_text}")
 

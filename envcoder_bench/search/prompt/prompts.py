@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from envcoder_bench import torch_utils
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.spec import RunConfig, RunSpec
@@ -22,6 +21,7 @@ from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.sim_task import SimTask, read
 from envcoder_bench.trainers.registry import trainer_class
+from isaacgym_mujoco.api import torch_utils
 
 SYSTEM, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
     "system.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",

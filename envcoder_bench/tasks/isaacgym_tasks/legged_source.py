@@ -174,5 +174,6 @@ def rsl_rl_train(train: Config) -> Config:
     if policy.get("actor_hidden_dims"):
         params["network"] = {"mlp": {"units": list(policy["actor_hidden_dims"])}}
         if policy.get("activation"):
-            params["network"]["mlp"]["activation"] = policy["activation"]
+            name = policy["activation"]
+            params["network"]["mlp"]["activation"] = "swish" if name == "silu" else name  # rl_games' name of it
     return {"params": params}

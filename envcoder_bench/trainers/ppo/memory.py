@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Widths, widest
 from envcoder_bench.trainers.ppo.architecture import Architecture
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
+from isaacgym_mujoco.process import usable_cpus
 
 WORKSPACE_BYTES = 3 << 29  # of all groups, if they learn at once on CUDA
 _FLOAT = 4

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.core.torch_settings import is_deterministic
@@ -28,6 +27,7 @@ from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.memory import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.policy import policy_module
 from envcoder_bench.trainers.ppo.rollout import StepIndex
+from isaacgym_mujoco.process import usable_cpus
 
 
 class GroupedPPO(Trainer):
