@@ -109,7 +109,7 @@ def list_tasks(package: str = "") -> list[str]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Hide what mjlab and Warp print while they are imported or built."""
-    from envcoder_bench.sim.mujoco_batch import collected
+    from isaacgym_mujoco.physics.batch import collected
 
     with contextlib.redirect_stdout(StringIO()), warnings.catch_warnings(), collected():
         warnings.simplefilter("ignore")
