@@ -275,12 +275,12 @@ class GroupedVecTask:
         Raises:
             ValueError: they are not at the same iteration.
         """
-        own: dict[str, Tensor] = {}
+        critics: dict[str, Tensor] = {}
         if self.critic_obs is not None:  # groups without them come from an environment with or without a buffer
             rows = [part.get("critic_obs", part["actions"][:, :0]) for part in parts]
-            own["critic_obs"] = padded(rows, max(self.critic_dims))
+            critics["critic_obs"] = padded(rows, max(self.critic_dims))
         return {
-            **own,
+            **critics,
             "task": join_states([part["task"] for part in parts]),
             "dispatch": self.dispatch.join_states([part["dispatch"] for part in parts]),
             "stats": self.stats.join_states([part["stats"] for part in parts]),

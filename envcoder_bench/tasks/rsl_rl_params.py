@@ -19,23 +19,10 @@ def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: it asks for what grouped PPO does not have, for instance a recurrent or convolutional network.
     """
-    actor, critic, algorithm = (runner[name] for name in ("actor", "critic", "algorithm"))
+    actor, algorithm = runner["actor"], runner["algorithm"]
     distribution = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
     distribution.update(actor.get("distribution_cfg") or {})
-    for name, model in (("actor", actor), ("critic", critic)):
-        _require(f"{name}.class_name", model.get("class_name", "MLPModel").rpartition(".")[2], "MLPModel")
-        for key in ("cnn_cfg", "rnn_type"):
-            _require(f"{name}.{key}", model.get(key), None)
-    for key in ("hidden_dims", "activation", "obs_normalization"):
-        _require(f"critic.{key}", _plain(critic[key]), _plain(actor[key]))
-    _require("actor.distribution_cfg.class_name", distribution["class_name"], "GaussianDistribution")
-    for key, expected in (("learn_std", True), ("std_range", [1e-6, 1e6])):
-        _require(f"actor.distribution_cfg.{key}", _plain(distribution.get(key, expected)), expected)
-    for key, expected in (
-        ("class_name", "PPO"), ("optimizer", "adam"), ("normalize_advantage_per_mini_batch", False),
-        ("rnd_cfg", None), ("symmetry_cfg", None),
-    ):  # fmt: skip
-        _require(f"algorithm.{key}", algorithm.get(key, expected), expected)
+    _check(actor, runner["critic"], algorithm, distribution)
     adaptive = algorithm["schedule"] == "adaptive" and algorithm["desired_kl"] is not None
     init_std, activation = float(distribution["init_std"]), actor["activation"]
     return {
@@ -68,6 +55,26 @@ def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _check(
+    actor: Mapping[str, Any], critic: Mapping[str, Any], algorithm: Mapping[str, Any], distribution: Mapping[str, Any]
+) -> None:
+    """Raise ValueError for what grouped PPO does not have."""
+    for name, model in (("actor", actor), ("critic", critic)):
+        _require(f"{name}.class_name", model.get("class_name", "MLPModel").rpartition(".")[2], "MLPModel")
+        for key in ("cnn_cfg", "rnn_type"):
+            _require(f"{name}.{key}", model.get(key), None)
+    for key in ("hidden_dims", "activation", "obs_normalization"):
+        _require(f"critic.{key}", _plain(critic[key]), _plain(actor[key]))
+    _require("actor.distribution_cfg.class_name", distribution["class_name"], "GaussianDistribution")
+    for key, expected in (("learn_std", True), ("std_range", [1e-6, 1e6])):
+        _require(f"actor.distribution_cfg.{key}", _plain(distribution.get(key, expected)), expected)
+    for key, expected in (
+        ("class_name", "PPO"), ("optimizer", "adam"), ("normalize_advantage_per_mini_batch", False),
+        ("rnd_cfg", None), ("symmetry_cfg", None),
+    ):  # fmt: skip
+        _require(f"algorithm.{key}", algorithm.get(key, expected), expected)
 
 
 def _plain(value: Any) -> Any:

@@ -173,7 +173,7 @@ class TaskCheck(TaskProbe):
                 yield from _tensor_faults(key, keys[key], field.shape, task, self.foreign)
             if "|" in field.unit + field.meaning:
                 yield f"'{key}': '|' in its unit or meaning breaks tables"
-        if task.fields["dof_pos"].shape != (task.num_dofs,):
+        if "dof_pos" in task.fields and task.fields["dof_pos"].shape != (task.num_dofs,):
             yield f"'dof_pos' is declared as {task.fields['dof_pos'].shape}, and there are {task.num_dofs} joints"
         for key in task.default_state:
             if key not in task.state:

@@ -74,8 +74,8 @@ def make_trainer(cfg: RunConfig, env: GroupedVecTask, layout: GroupLayout | None
     with user_input():
         make = trainer_class(params)
         shared = (env.obs_dims, env.action_dims, env.group_seeds)
-        own = {"critic_dims": env.critic_dims} if any(env.critic_dims) else {}
-        return make(layout or env.layout, *shared, params, torch.device(cfg.device), **own)
+        critics = {"critic_dims": env.critic_dims} if any(env.critic_dims) else {}
+        return make(layout or env.layout, *shared, params, torch.device(cfg.device), **critics)
 
 
 def _point_steps(cfg: RunConfig, env: GroupedVecTask) -> int:

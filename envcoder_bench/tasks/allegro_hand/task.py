@@ -149,7 +149,10 @@ FIELDS = {
 ONLY = {  # keys of which only one of IsaacGymEnvs' values is supported: that value, and the alternative
     "env.objectType": ("block", "the object is always the cube"),
     "env.observationType": ("full_state", "user_functions/AllegroHand/002_no_velocity.py observes full_no_vel"),
-    "env.asymmetric_observations": (False, "policy and value function see the same observation"),
+    "env.asymmetric_observations": (
+        False,
+        "compute_critic_observation is what the value function sees, with train.params.network.separate=true",
+    ),
     "env.useRelativeControl": (False, "see user_functions/AllegroHand/004_relative_targets.py"),
     "env.maxConsecutiveSuccesses": (0, "episodes go on until the cube falls or time is up"),
     "env.forceScale": (0.0, "there are no random pushes"),

@@ -21,7 +21,7 @@ _SIMULATED = (
 )  # fmt: skip
 _SKIPPED = (
     "_env", "env", "cfg", "_data", "_model", "_mj_model", "data", "model", "spec", "_spec", "indexing",
-    "_obs_buffer", "_cached_data",  # computed anew before they are read
+    "_obs_buffer", "_cached_data", "_tensor_cache",  # computed anew before they are read
 )  # fmt: skip
 _SEPARATOR = "/"
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.core.errors import UserError
 
-_SEARCHES = (torch.nonzero, Tensor.nonzero, torch.argwhere, Tensor.argwhere)
+_SEARCHES = ("nonzero", "argwhere")  # by name, because ``drawing`` replaces the functions
 _SHAPES = (Tensor.flatten, torch.flatten, Tensor.squeeze, torch.squeeze, Tensor.unsqueeze, Tensor.view, Tensor.reshape)
 _CASTS = (Tensor.to, Tensor.long, Tensor.int, Tensor.clone, Tensor.contiguous, Tensor.detach)
 _KEEPING = {*_SHAPES, *_CASTS}  # functions whose result has the same elements
@@ -65,12 +65,13 @@ class FixedShapes(TorchFunctionMode):
             return self._write(*args)
         if func is Tensor.__getitem__ and isinstance(args[0], EnvIds):
             return self._chosen(*args)
-        if func in _SEARCHES and self._is_mask(args[0]):
+        name = getattr(func, "__name__", "")
+        if name in _SEARCHES and self._is_mask(args[0]):
             ids = EnvIds.of(args[0])
             if kwargs.get("as_tuple", False):
                 return (ids,)
             return EnvIds.of(args[0], ids.as_subclass(Tensor).unsqueeze(1))
-        if func is torch.where and len(args) == 1 and not kwargs and self._is_mask(args[0]):
+        if name == "where" and len(args) == 1 and not kwargs and self._is_mask(args[0]):
             return (EnvIds.of(args[0]),)
         if func in _ANY and len(args) == 1 and not kwargs and args[0].is_cuda and self._is_mask(args[0]):
             return marked(_Perhaps, func(*args))

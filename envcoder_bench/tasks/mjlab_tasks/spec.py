@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
 from envcoder_bench.tasks.mjlab_tasks.source import Source, find_source, quiet, refuse_unsupported
+from envcoder_bench.tasks.rsl_rl_params import rsl_rl_params
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
 
@@ -107,38 +109,10 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
         f"{HUMAN}.py": f'"""{source.address}, the task\'s registered terms and weights."""\n\n\n{text}',
         f"{UNSHAPED}.py": unshaped + rest,
         "task.yaml": yaml.safe_dump({"name": source.name, "sim": {"backend": "auto"}}, sort_keys=False),
-        "train.yaml": yaml.safe_dump(_train(source.rl_cfg()), sort_keys=False),
+        "train.yaml": yaml.safe_dump(rsl_rl_params(asdict(source.rl_cfg())), sort_keys=False),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
             scratch.write(content)
         os.replace(scratch.name, folder / name)
-
-
-def _train(cfg: Any) -> dict[str, Any]:
-    """Return mjlab's PPO settings in the schema of rl_games."""
-    ppo = cfg.algorithm
-    return {
-        "params": {
-            "network": {"mlp": {"units": list(cfg.actor.hidden_dims), "activation": cfg.actor.activation}},
-            "config": {
-                "normalize_input": cfg.actor.obs_normalization,
-                "normalize_value": False,
-                "gamma": ppo.gamma,
-                "tau": ppo.lam,
-                "e_clip": ppo.clip_param,
-                "entropy_coef": ppo.entropy_coef,
-                "learning_rate": ppo.learning_rate,
-                "lr_schedule": "adaptive" if ppo.schedule == "adaptive" else "identity",
-                "kl_threshold": ppo.desired_kl,
-                "grad_norm": ppo.max_grad_norm,
-                "horizon_length": cfg.num_steps_per_env,
-                "num_minibatches": ppo.num_mini_batches,
-                "mini_epochs": ppo.num_learning_epochs,
-                "critic_coef": 2 * ppo.value_loss_coef,  # rl_games halves it
-                "clip_value": ppo.use_clipped_value_loss,
-                "bounds_loss_coef": 0.0,
-            },
-        }
-    }

@@ -70,10 +70,10 @@ def _act_in_kernels(
     learner: GroupedLearner, rollout: Rollout, step: Tensor, obs: Tensor, noise: Tensor, draw: Tensor | None,
     dead: Tensor | None, out: Tensor, critic_obs: Tensor | None,
 ) -> None:  # fmt: skip
-    network, values, own = learner.network, learner.value_normalizer, learner.critic_input
+    network, values, critic_input = learner.network, learner.value_normalizer, learner.critic_input
     seen = [_observe_in_kernel(obs, rollout.obs, step, *learner.obs_input.factors, learner.obs_input.clip)]
-    if own is not None and rollout.critic_obs is not None and critic_obs is not None:
-        seen.append(_observe_in_kernel(critic_obs, rollout.critic_obs, step, *own.factors, own.clip))
+    if critic_input is not None and rollout.critic_obs is not None and critic_obs is not None:
+        seen.append(_observe_in_kernel(critic_obs, rollout.critic_obs, step, *critic_input.factors, critic_input.clip))
     mean, value = network.plain_outputs(*seen)
     scale = None if values is None else values.inverse_factors
     log_sigma = network.log_sigma() if network.scalar_std else network.sigma

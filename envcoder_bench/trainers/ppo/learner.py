@@ -106,8 +106,8 @@ class GroupedLearner:
     @property
     def _normalizers(self) -> dict[str, GroupedRunningMeanStd | None]:
         """All running statistics by their name in a checkpoint; those of critics without observations are left out."""
-        own = {} if self.critic_input is None else {"critic_normalizer": self.critic_normalizer}
-        return {"obs_normalizer": self.obs_normalizer, "value_normalizer": self.value_normalizer, **own}
+        critics = {} if self.critic_input is None else {"critic_normalizer": self.critic_normalizer}
+        return {"obs_normalizer": self.obs_normalizer, "value_normalizer": self.value_normalizer, **critics}
 
     @property
     def minibatch_size(self) -> int:

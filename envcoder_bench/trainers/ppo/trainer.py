@@ -159,13 +159,13 @@ class GroupedPPO(Trainer):
     def _look(self, obs: Tensor, critic_obs: Tensor | None) -> None:
         """Copy observations to the buffers that acting and updating read."""
         seen = self._layout.split(obs)
-        own = None if critic_obs is None else self._layout.split(critic_obs)
+        critics_see = None if critic_obs is None else self._layout.split(critic_obs)
         if self._pool is None:
-            self._seen, self._seen_by_critic = seen, own
+            self._seen, self._seen_by_critic = seen, critics_see
             return
         self._seen.copy_(seen)
-        if self._seen_by_critic is not None and own is not None:
-            self._seen_by_critic.copy_(own)
+        if self._seen_by_critic is not None and critics_see is not None:
+            self._seen_by_critic.copy_(critics_see)
 
     def _act(self, t: StepIndex) -> Tensor:
         """Sample step t's actions ``(num_envs, act_max)`` for the environment."""

@@ -1,9 +1,12 @@
 """Code for some environments does the same with masks as with indices, in fixed shapes."""
 
+import contextlib
+
 import pytest
 import torch
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.tasks.mjlab_tasks.draws import drawing
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
 
 N = 7
@@ -74,21 +77,26 @@ def inputs():
 
 @pytest.mark.parametrize("code", CODE, ids=lambda code: code.__name__)
 @pytest.mark.parametrize("chosen", [[], [3], [0, 2, 6], list(range(N))], ids=len)
-def test_masks_are_as_indices(code, chosen):
+@pytest.mark.parametrize("around", [contextlib.nullcontext, drawing])
+def test_masks_are_as_indices(code, chosen, around):
     by_index, by_mask = inputs(), inputs()
     mask = torch.zeros(N, dtype=torch.bool)
     mask[chosen] = True
     code(torch.tensor(chosen, dtype=torch.int64), by_index)
-    with FixedShapes(N):
+    with around(), FixedShapes(N):
         code(EnvIds.of(mask), by_mask)
     assert all(torch.equal(by_index[key], by_mask[key]) for key in by_index)
 
 
-def test_shapes_do_not_depend_on_the_mask():
-    with FixedShapes(N):
+@pytest.mark.parametrize("around", [contextlib.nullcontext, drawing])
+def test_shapes_do_not_depend_on_the_mask(around):
+    with around(), FixedShapes(N):
         ids = EnvIds.of(torch.zeros(N, dtype=torch.bool))
         assert len(ids) == N and isinstance(ids, torch.Tensor) and inputs()["a"][ids].shape == (N, 3)
         assert torch.rand(len(ids[inputs()["flag"]])).shape == (N,)
+        few = torch.zeros(N, dtype=torch.bool)
+        assert len(few.nonzero().flatten()) == len(few.nonzero(as_tuple=False).squeeze(-1)) == N
+        assert len(torch.nonzero(few)) == len(torch.where(few)[0]) == len(few.nonzero(as_tuple=True)[0]) == N
 
 
 def test_views_of_memory_are_written():

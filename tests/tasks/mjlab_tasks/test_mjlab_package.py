@@ -73,7 +73,7 @@ def actions(size, width, steps):
 
 @pytest.fixture
 def short_episodes(monkeypatch):
-    """Episodes of 0.6 s, so that there are resets."""
+    """Episodes of 0.6 s, pushes and new commands every 0.1 to 0.3 s, so that there are resets and events."""
     from envcoder_bench.tasks.mjlab_tasks.source import Source
 
     registered = Source.env_cfg
@@ -81,6 +81,11 @@ def short_episodes(monkeypatch):
     def env_cfg(self):
         cfg = registered(self)
         cfg.episode_length_s = 0.6
+        for event in cfg.events.values():
+            if event.mode == "interval":
+                event.interval_range_s = (0.1, 0.3)
+        for command in cfg.commands.values():
+            command.resampling_time_range = (0.1, 0.3)
         return cfg
 
     monkeypatch.setattr(Source, "env_cfg", env_cfg)
