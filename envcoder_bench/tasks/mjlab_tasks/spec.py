@@ -107,7 +107,7 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
         f"{HUMAN}.py": f'"""{source.address}, the task\'s registered terms and weights."""\n\n\n{text}',
         f"{UNSHAPED}.py": unshaped + rest,
         "task.yaml": yaml.safe_dump({"name": source.name, "sim": {"backend": "auto"}}, sort_keys=False),
-        "train.yaml": yaml.safe_dump(_train(source.rl_cfg()), sort_keys=False),
+        "train.yaml": yaml.safe_dump(_train(source.rl_cfg(), cfg.is_finite_horizon), sort_keys=False),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -116,8 +116,8 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
         os.replace(scratch.name, folder / name)
 
 
-def _train(cfg: Any) -> dict[str, Any]:
-    """Return mjlab's PPO settings in the schema of rl_games."""
+def _train(cfg: Any, finite: bool) -> dict[str, Any]:
+    """Return mjlab's PPO settings in the schema of rl_games; ``finite``: a time-out ends the task itself."""
     ppo = cfg.algorithm
     return {
         "params": {
@@ -125,6 +125,7 @@ def _train(cfg: Any) -> dict[str, Any]:
             "config": {
                 "normalize_input": cfg.actor.obs_normalization,
                 "normalize_value": False,
+                "value_bootstrap": not finite,
                 "gamma": ppo.gamma,
                 "tau": ppo.lam,
                 "e_clip": ppo.clip_param,
