@@ -109,10 +109,17 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
         f"{HUMAN}.py": f'"""{source.address}, the task\'s registered terms and weights."""\n\n\n{text}',
         f"{UNSHAPED}.py": unshaped + rest,
         "task.yaml": yaml.safe_dump({"name": source.name, "sim": {"backend": "auto"}}, sort_keys=False),
-        "train.yaml": yaml.safe_dump(rsl_rl_params(asdict(source.rl_cfg())), sort_keys=False),
+        "train.yaml": yaml.safe_dump(_train(source.rl_cfg(), cfg.is_finite_horizon), sort_keys=False),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
             scratch.write(content)
         os.replace(scratch.name, folder / name)
+
+
+def _train(runner: Any, finite: bool) -> dict[str, Any]:
+    """Return mjlab's PPO settings in the schema of rl_games; ``finite``: a time-out ends the task itself."""
+    settings = rsl_rl_params(asdict(runner))
+    settings["params"]["config"]["value_bootstrap"] = not finite
+    return settings

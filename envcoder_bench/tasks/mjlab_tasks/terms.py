@@ -64,8 +64,8 @@ def resolve(cfg: Any, env: EnvView) -> Any:
     for value in cfg.params.values():
         if isinstance(value, SceneEntityCfg):
             value.resolve(env.scene)  # type: ignore[arg-type]
-    if inspect.isclass(cfg.func):
-        cfg.func = cfg.func(cfg=cfg, env=env)  # pyright: ignore[reportCallIssue]
+    func: Any = cfg.func
+    cfg.func = func(cfg=cfg, env=env) if inspect.isclass(func) else func  # pyright: ignore[reportCallIssue]
     return cfg
 
 
