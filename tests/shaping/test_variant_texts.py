@@ -178,3 +178,10 @@ def test_values_of_a_sweep():
     for wrong, message in (("1,,2", "an empty value"), ("1,x", "x is not"), ("nan", "nan is not"), ("1,1.0", "twice")):
         with pytest.raises(UserError, match=message):
             parse_values("a", wrong)
+
+
+def test_what_no_term_explains_stays_as_it_is():
+    text = "def compute_reward(x, y):\n    return 2.0 * x + torch.where(y > 2.5, 100.0, 0.0), {'x': x}\n"
+    how = Combination(SUM, {"x": 2.0})  # as it seems where y is small
+    reward, _ = called(with_factors(text, how, {"x": 0.0}), X, Y)
+    assert torch.allclose(reward, torch.where(Y > 2.5, 100.0, 0.0), atol=1e-5)

@@ -96,6 +96,7 @@ class Study:
         flag: TERMS or SWEEP.
         fitness, fitness_ci_low, fitness_ci_high, steps: of the original, as of Effect.
         target: the fitness whose env-steps are compared.
+        has_learned: whether the original is better than the policy before training, as far as this is known.
         usual: of a sweep, the original's values.
         unseen: terms that were 0 in all states on which the form of the reward was found.
     """
@@ -108,6 +109,7 @@ class Study:
     fitness_ci_high: float = NAN
     steps: float = NAN
     target: float = NAN
+    has_learned: bool = True
     usual: Mapping[str, float] = field(default_factory=dict)
     unseen: Sequence[str] = ()
 
@@ -195,7 +197,14 @@ def _study(
     effects = [replace(effect, share=shares.get(effect.term, NAN)) for effect in effects]
     steps = _mean([steps for steps, _ in reached.get(original, {}).values()])
     return replace(
-        study, effects=effects, fitness=fitness, fitness_ci_low=low, fitness_ci_high=high, steps=steps, target=target
+        study,
+        effects=effects,
+        fitness=fitness,
+        fitness_ci_low=low,
+        fitness_ci_high=high,
+        steps=steps,
+        target=target,
+        has_learned=not before or fitness > _mean(before),
     )
 
 

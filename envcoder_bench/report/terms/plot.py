@@ -51,8 +51,9 @@ def _plot_terms(study: Study, path: Path, task: str) -> Path:
         rows.append((term, [(float(dy), one) for dy, one in zip(offsets, by_factor.values())]))
     rows += [(f"without {one.function}", [(0.0, one)]) for one in functions]
     height = 2.2 + sum(0.52 if len(effects) > 1 else 0.3 for _, effects in rows) + 0.3
-    subtitle = f"change of fitness, and of the speed of learning, by each change of {study.original}"
     has_speed = any(not math.isnan(one.slower) for one in study.effects)
+    what = "fitness, and of the speed of learning," if has_speed else "fitness"
+    subtitle = f"change of {what} by each change of {study.original}"
     title = f"{task}: the terms of {shorten(study.original, 40)}"
     figure, panels, top = new_figure(10.5, height, title, subtitle, columns=1 + has_speed)
     centres = _centres([len(effects) > 1 for _, effects in rows])

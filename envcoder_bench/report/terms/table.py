@@ -73,7 +73,7 @@ def _term_rows(study: Study) -> list[list[str]]:
     functions = [effect for effect in study.effects if effect.function]
     if functions and rows:
         rows.append(["function", "", "left out", "", "", ""])
-    header = header if len(rows) > len(functions) else ["function", "", "left out", "", "", "steps if left out"]
+    header = header if study.terms else ["function", "", "left out", "", "", "steps if left out"]
     rows += [
         [shorten(one.function, NAME_WIDTH), "", texts[one.candidate], "", "", speed_text(one)] for one in functions
     ]
@@ -122,6 +122,10 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     lines = []
     if math.isnan(study.fitness):
         lines.append(f"{study.original} has no fitness at the end of the training, so that nothing is compared with it")
+    elif not study.has_learned:
+        lines.append(
+            f"{study.original} is not better than the policy before training: train longer, to see which terms matter"
+        )
     if study.comparisons:
         found = verdicts(study)
         for word in ("better", "worse") if not study.is_sweep else ():  # of a sweep the table says it
