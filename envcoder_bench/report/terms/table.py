@@ -137,10 +137,11 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
             lines.append(f"{NO_EFFECT}: {', '.join(found[NO_EFFECT])}{least}")
         elif study.is_sweep and not found:
             lines.append(f"{NO_EFFECT}{least}")
+        several = study.comparisons > 1
+        corrected = f", corrected for {study.comparisons} changes by Holm's method" if several else ""
         lines.append(
             f"± or [ ]: 95 % interval over {counted(study.most_seeds, 'seed')}, paired, their spread pooled over the"
-            f" variants; !: it differs from 0 (5 %, corrected for {counted(study.comparisons, 'change')} by Holm's"
-            " method)"
+            f" variants; !: it differs from 0 (5 %{corrected})"
         )
     elif study.most_seeds == 1:
         lines.append(

@@ -48,10 +48,16 @@ def write_studies(
     folder: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource], rows: Sequence[Result]
 ) -> dict[str, str]:
     """Write terms.csv and the pictures of a run with variants; return the files by what they are."""
-    found = run_studies(folder, cfg, sources, rows)
-    if not found:
+    try:
+        found = run_studies(folder, cfg, sources, rows)
+        if not found:
+            return {}
+        write_effects(folder.path / TERMS, found)
+        for study in found:
+            plot_study(study, folder.path / picture(study), cfg.task.name)
+    except OSError:
+        raise
+    except Exception as error:  # the ranking must not depend on it
+        log.warning("the effects of the variants could not be written: %s", error, exc_info=True)
         return {}
-    write_effects(folder.path / TERMS, found)
-    for study in found:
-        plot_study(study, folder.path / picture(study), cfg.task.name)
     return {"terms": TERMS, **{Path(picture(study)).stem: picture(study) for study in found}}

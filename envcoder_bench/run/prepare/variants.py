@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.words import counted
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import brings_its_simulation
 from envcoder_bench.run.prepare.groups import check_and_trace, make_context
@@ -134,7 +135,8 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     if not made:
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
         raise UserError(f"{asked_flag(asked)}: there is nothing to vary{why}")
-    log.info("%s: %s variants of %s", asked_flag(asked), len(made), ", ".join(one.name for one in originals))
+    of = ", ".join(one.name for one in originals)
+    log.info("%s: %s of %s", asked_flag(asked), counted(len(made), "variant"), of)
     return sources
 
 
@@ -152,11 +154,12 @@ class _Faulty:
     source: CandidateSource
 
 
-def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_Original | _Faulty]:
+def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> list[_Original | _Faulty]:
     """Check candidates and find how their terms make up their rewards, from rollouts in a small simulation."""
     if not brings_its_simulation(spec.task):
         spec = spec.changed(sim="mujoco_cpu", device="cpu")
     spec = replace(spec, sources=(*baseline_sources(spec.task), *(one for one in originals if one.name != HUMAN)))
+    examined: list[_Original | _Faulty] = []
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
         for source in originals:
@@ -166,7 +169,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_
                 if len(originals) == 1:
                     raise UserError(f"candidate {source.name} cannot be evaluated: {error}") from None
                 log.warning("candidate %s has no variants, because it cannot be evaluated: %s", source.name, error)
-                yield _Faulty(source)
+                examined.append(_Faulty(source))
                 continue
             how, why = None, ""
             names = _functions(spec, source)
@@ -177,7 +180,8 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_
                     why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
-            yield _Original(source, shaping, names, how, why)
+            examined.append(_Original(source, shaping, names, how, why))
+    return examined
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
