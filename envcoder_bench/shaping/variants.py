@@ -192,12 +192,12 @@ def with_numbers(text: str, values: Mapping[str, str]) -> str:
 
 def numbers(text: str) -> dict[str, float]:
     """Return the numbers that a file declares: module constants by name, and values of dicts as ``DICT.key``."""
-    found = {}
+    by_name = {}
     for name, node in _nodes(_parsed(text)).items():
         value = _number(node)
         if value is not None:
-            found[name] = value
-    return found
+            by_name[name] = value
+    return by_name
 
 
 def declared(text: str) -> dict[str, tuple[int, str]]:
@@ -291,17 +291,17 @@ def resolve_name(name: str, text: str, terms: Sequence[str]) -> tuple[str, bool]
     Raises:
         UserError: there is none, and the message names near matches; or it is no number that is written out.
     """
-    written, known = declared(text), numbers(text)
+    written, plain = declared(text), numbers(text)
     for full in (name, f"WEIGHTS.{name}"):
-        if full in written and full not in known:
+        if full in written and full not in plain:
             line, code = written[full]
             raise UserError(f"line {line}: {full} is {code}, not a number that is written out")
-        if full in known:
+        if full in plain:
             return full, False
     if name in terms:
         return name, True
-    every = dict.fromkeys([*terms, *known])
-    every.update(dict.fromkeys(full.partition(".")[2] for full in known if full.startswith("WEIGHTS.")))
-    listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(known)}"] * bool(known)
+    every = dict.fromkeys([*terms, *plain])
+    every.update(dict.fromkeys(full.partition(".")[2] for full in plain if full.startswith("WEIGHTS.")))
+    listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(plain)}"] * bool(plain)
     has = f"; there are {' and '.join(listed)}" if listed else "; it has neither terms nor declared numbers"
     raise UserError(f"there is no term or number {name!r}{near_matches(name, every)}{has}")
