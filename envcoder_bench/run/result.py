@@ -118,7 +118,10 @@ class RunResult:
         if not self.complete or not (self.folder / TERMS).is_file():
             return []
         folder = RunFolder(self.folder)
-        cfg, sources = folder.read()
+        try:
+            cfg, sources = folder.read()
+        except UserError:  # a damaged folder still has its ranking
+            return []
         return run_studies(folder, cfg, sources, self.rows)
 
     @property

@@ -154,7 +154,7 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
     fits = np.abs(reward - total) <= margin
     if fits.sum() < max(4, LEAST_SHARE * len(reward)):
         return None
-    found: dict[str, float | None] = {"low": None, "high": None}
+    limits: dict[str, float | None] = {"low": None, "high": None}
     for name, beyond in (("low", total < reward - margin), ("high", total > reward + margin)):
         values, counts = np.unique(reward[beyond], return_counts=True)
         if not len(values):
@@ -164,14 +164,14 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
         inside = reward[fits] >= bound - margin[fits] if name == "low" else reward[fits] <= bound + margin[fits]
         sees_both = bool((total[fits] != bound).any())
         if inside.all() and sees_both and counts.max() > 1:
-            found[name] = float(bound)
+            limits[name] = float(bound)
             fits = fits | (beyond & (reward == bound))
-    if found["low"] is not None and found["low"] == found["high"]:
+    if limits["low"] is not None and limits["low"] == limits["high"]:
         return None
     overrides = np.unique(reward[~fits])
     if len(overrides) > MOST_OVERRIDES or (len(overrides) and (~fits).sum() > (1 - LEAST_SHARE) * len(fits)):
         return None
-    return Combination(SUM, {}, 0.0, found["low"], found["high"], tuple(map(float, overrides)))
+    return Combination(SUM, {}, 0.0, limits["low"], limits["high"], tuple(map(float, overrides)))
 
 
 def _product(reward: np.ndarray, table: np.ndarray) -> tuple[Combination, np.ndarray] | None:

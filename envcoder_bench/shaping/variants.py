@@ -22,7 +22,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.combination import PRODUCT, Combination
 from envcoder_bench.shaping.discovery import MAX_NAME
 from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
-from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, unused
+from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, loaded, unused
 
 TERMS, SWEEP = "--terms", "--sweep"
 FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
@@ -121,6 +121,9 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     changed = f"torch.where({kept}, reward, {changed})" if kept else changed
     scaled = f"{power}(terms[name], factor)" if is_product else "factor * terms[name]"
     head, call = _signature(source)
+    keep = f"{whole} = compute_reward\n"
+    if REWARD in loaded(source):  # what calls the reward calls the file's
+        text, keep = source.renamed({REWARD: whole}).text, ""
     powers = f"""
 
 def {power}(base, exponent):
@@ -129,8 +132,7 @@ def {power}(base, exponent):
     return f"""{text.rstrip()}
 
 
-{whole} = compute_reward
-{weights} = {{{_items({name: how.weights[name] for name in how.used})}}}
+{keep}{weights} = {{{_items({name: how.weights[name] for name in how.used})}}}
 {factors_of} = {{{_items({name: float(factors.get(name, 1.0)) for name in how.used})}}}
 {powers if is_product else ""}
 
@@ -165,9 +167,16 @@ def _signature(source: Source) -> tuple[str, str]:
 
 def without_function(text: str, functions: Iterable[str]) -> str:
     """Return a file without functions, given by their names in it; the baseline's take their place."""
-    names = [*functions]
-    if any(name in ACTION_TYPES for name in names) and ACTION_DIM in _parsed(text).definitions:
+    names, source = [*functions], _parsed(text)
+    if any(name in ACTION_TYPES for name in names) and ACTION_DIM in source.definitions:
         names.append(ACTION_DIM)
+    called = [name for name in names if name in loaded(source)]
+    if called:  # it stays a helper of the others
+        used = set(re.findall(r"\w+", text))
+        text = source.renamed({name: unused(f"own_{name}", used) for name in called}).text
+        names = [name for name in names if name not in called]
+    if not names:
+        return f"{text.rstrip()}\n"
     return f"{text.rstrip()}\n\ndel {', '.join(names)}\n"
 
 
@@ -183,12 +192,12 @@ def with_numbers(text: str, values: Mapping[str, str]) -> str:
 
 def numbers(text: str) -> dict[str, float]:
     """Return the numbers that a file declares: module constants by name, and values of dicts as ``DICT.key``."""
-    found = {}
+    by_name = {}
     for name, node in _nodes(_parsed(text)).items():
         value = _number(node)
         if value is not None:
-            found[name] = value
-    return found
+            by_name[name] = value
+    return by_name
 
 
 def declared(text: str) -> dict[str, tuple[int, str]]:
@@ -282,17 +291,17 @@ def resolve_name(name: str, text: str, terms: Sequence[str]) -> tuple[str, bool]
     Raises:
         UserError: there is none, and the message names near matches; or it is no number that is written out.
     """
-    written, known = declared(text), numbers(text)
+    written, plain = declared(text), numbers(text)
     for full in (name, f"WEIGHTS.{name}"):
-        if full in written and full not in known:
+        if full in written and full not in plain:
             line, code = written[full]
             raise UserError(f"line {line}: {full} is {code}, not a number that is written out")
-        if full in known:
+        if full in plain:
             return full, False
     if name in terms:
         return name, True
-    every = dict.fromkeys([*terms, *known])
-    every.update(dict.fromkeys(full.partition(".")[2] for full in known if full.startswith("WEIGHTS.")))
-    listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(known)}"] * bool(known)
+    every = dict.fromkeys([*terms, *plain])
+    every.update(dict.fromkeys(full.partition(".")[2] for full in plain if full.startswith("WEIGHTS.")))
+    listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(plain)}"] * bool(plain)
     has = f"; there are {' and '.join(listed)}" if listed else "; it has neither terms nor declared numbers"
     raise UserError(f"there is no term or number {name!r}{near_matches(name, every)}{has}")

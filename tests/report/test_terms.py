@@ -125,6 +125,13 @@ def test_effects_of_an_example():
     assert study.comparisons == 5  # of 7 changes two have no fitness
 
 
+def test_share_of_a_term_counts_its_weight():
+    made = {f"m.{term}": Variant("m", TERMS, term, 0.0, weight) for term, weight in (("speed", 1.0), ("cost", -9.0))}
+    rows = [Result(name, 0, fitness=0.5) for name in ("m", *made)]
+    (study,) = studies(made, rows, points=course("m", 0, [0.1, 0.5]))
+    assert [one.share for one in study.effects] == pytest.approx([1.5 / 6.0, 4.5 / 6.0])
+
+
 def test_table_of_an_example():
     text = render_studies(example(), 100, "runs/a")
     assert max(map(len, text.splitlines())) <= 100
@@ -132,6 +139,23 @@ def test_table_of_an_example():
     assert not [words for words in said if words not in text]
     assert f"{NO_EFFECT}: cost;" in text, "a function that failed was not compared"
     assert render_studies([]) == ""
+
+
+def test_table_names_its_columns():
+    (study,) = example()
+    lines = render_studies([study]).splitlines()
+    assert lines[2].split() == ["term", "share", "left", "out", "halved", "doubled", "steps", "if", "left", "out"]
+    functions = dataclasses.replace(study, effects=[one for one in study.effects if one.function])
+    assert render_studies([functions]).splitlines()[2].split()[:3] == ["function", "left", "out"]
+
+
+def test_candidate_that_has_not_learnt_is_named():
+    made = variants_of(["a"])
+    rows = [Result(name, 0, fitness=0.2) for name in ("m", *made)] + [Result(UNTRAINED, 0, fitness=0.3)]
+    (study,) = studies(made, rows, points=course("m", 0, [0.1, 0.2]))
+    assert not study.has_learned and math.isnan(study.target)
+    assert "m is not better than the policy before training" in render_studies([study])
+    assert "before training" not in render_studies(example())
 
 
 def test_single_seed_shows_nothing_and_says_what_would():

@@ -6,6 +6,7 @@ import pytest
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.folder.variants import variants_in
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
@@ -126,6 +127,9 @@ def test_latin_hypercube_has_each_value_equally_often(cartpole):
     assert sorted(one["upright"] for one in values) == [2, 2, 3, 3]
     assert np.ptp([one["LIMIT"] for one in values]) >= 15
     assert names(sources) == names(made(cartpole, {"mine": MINE}, sweep=sweep, points=4)[1:])
+    alike = {"swing": range(2, 12), "LIMIT": range(2, 12)}
+    points = [variant_of(one.source).values for one in made(cartpole, {"mine": MINE}, sweep=alike, points=10)[1:]]
+    assert any(one["swing"] != one["LIMIT"] for one in points), "the values are combined at random"
 
 
 def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
@@ -167,3 +171,9 @@ def test_nothing_is_asked_for():
 def test_untrusted_candidates_are_divided_from_what_the_jail_returns(cartpole):
     sources = made(cartpole.changed(untrusted=True), {"mine": MINE}, terms=True)
     assert sources == made(cartpole, {"mine": MINE}, terms=True)
+
+
+def test_copy_of_a_variant_without_its_original_is_a_candidate_like_any_other(cartpole):
+    original, variant = made(cartpole, {"mine": MINE}, sweep="upright=2")
+    assert list(variants_in([original, variant])) == [variant.name] and not variants_in([variant])
+    assert not variants_in([variant._replace(name="mine")])

@@ -56,6 +56,7 @@ def test_forms_are_recognised(reward, terms, weights, more):
         (A * B, BOTH, "not the sum"),  # a product of terms with both signs cannot be raised to powers
         (A + B + C * C, BOTH, "not the sum"),
         (A + B + f(0.003) * C, BOTH, "not the sum"),  # beyond the tolerance
+        (A + B + f(2e-4) * np.tanh(C) * (np.abs(A) + np.abs(B)), BOTH, "not the sum"),
         (f(2) * A + f(3) * B + f(2) * C + C * C, {**BOTH, "sum": A + B}, "a and b and sum depend on each other"),
         (np.full_like(A, np.nan), BOTH, "too few states"),
     ],

@@ -96,6 +96,7 @@ class Study:
         flag: TERMS or SWEEP.
         fitness, fitness_ci_low, fitness_ci_high, steps: of the original, as of Effect.
         target: the fitness whose env-steps are compared.
+        has_learned: whether the original is better than the policy before training, as far as this is known.
         usual: of a sweep, the original's values.
         unseen: terms that were 0 in all states on which the form of the reward was found.
     """
@@ -108,6 +109,7 @@ class Study:
     fitness_ci_high: float = NAN
     steps: float = NAN
     target: float = NAN
+    has_learned: bool = True
     usual: Mapping[str, float] = field(default_factory=dict)
     unseen: Sequence[str] = ()
 
@@ -195,7 +197,14 @@ def _study(
     effects = [replace(effect, share=shares.get(effect.term, NAN)) for effect in effects]
     steps = _mean([steps for steps, _ in reached.get(original, {}).values()])
     return replace(
-        study, effects=effects, fitness=fitness, fitness_ci_low=low, fitness_ci_high=high, steps=steps, target=target
+        study,
+        effects=effects,
+        fitness=fitness,
+        fitness_ci_low=low,
+        fitness_ci_high=high,
+        steps=steps,
+        target=target,
+        has_learned=not before or fitness > _mean(before),
     )
 
 
@@ -246,8 +255,8 @@ def _reached(
         if point.candidate in names and point.env_steps and math.isfinite(point.fitness):
             by_seed = courses.setdefault(point.candidate, {})
             by_seed.setdefault(point.seed, []).append((point.env_steps, point.fitness))
-    own = [value for course in courses.get(original, {}).values() for _, value in course]
-    start = min(own, default=NAN) if math.isnan(before) else before
+    fitness_of_original = [value for course in courses.get(original, {}).values() for _, value in course]
+    start = min(fitness_of_original, default=NAN) if math.isnan(before) else before
     target = start + SHARE * (fitness - start)
     if not target > start:  # it has learnt nothing
         return NAN, {}
@@ -317,12 +326,12 @@ def _shares(original: str, variants: Mapping[str, Variant], points: Sequence[Poi
 COLUMNS = tuple(one.name for one in fields(Effect))
 
 
-def write_effects(path: Path, found: Sequence[Study]) -> None:
+def write_effects(path: Path, all_studies: Sequence[Study]) -> None:
     """Write a row for each variant, atomically."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for effect in (effect for study in found for effect in study.effects):
+    for effect in (effect for study in all_studies for effect in study.effects):
         values = {column: getattr(effect, column) for column in COLUMNS}
         values["values"] = json.dumps(values["values"]) if values["values"] else ""
         writer.writerow([number(x) if isinstance(x, float) else x for x in values.values()])

@@ -12,7 +12,7 @@ from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import study_notes, study_rows
 
 
-def study_sections(found: Sequence[Study], pictures: Mapping[str, bytes], folder: str = "RUN") -> list[Section]:
+def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], folder: str = "RUN") -> list[Section]:
     """Return a section for each candidate that has variants.
 
     Args:
@@ -20,7 +20,7 @@ def study_sections(found: Sequence[Study], pictures: Mapping[str, bytes], folder
         folder: the run's folder, for commands.
     """
     parts, sections = shell.parts(), []
-    for number, study in enumerate(found):
+    for number, study in enumerate(all_studies):
         header, *rows = study_rows(study)
         body = Markup()
         if study.original in pictures:

@@ -51,8 +51,9 @@ def _plot_terms(study: Study, path: Path, task: str) -> Path:
         rows.append((term, [(float(dy), one) for dy, one in zip(offsets, by_factor.values())]))
     rows += [(f"without {one.function}", [(0.0, one)]) for one in functions]
     height = 2.2 + sum(0.52 if len(effects) > 1 else 0.3 for _, effects in rows) + 0.3
-    subtitle = f"change of fitness, and of the speed of learning, by each change of {study.original}"
     has_speed = any(not math.isnan(one.slower) for one in study.effects)
+    what = "fitness, and of the speed of learning," if has_speed else "fitness"
+    subtitle = f"change of {what} by each change of {study.original}"
     title = f"{task}: the terms of {shorten(study.original, 40)}"
     figure, panels, top = new_figure(10.5, height, title, subtitle, columns=1 + has_speed)
     centres = _centres([len(effects) > 1 for _, effects in rows])
@@ -222,13 +223,16 @@ def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study
     values = sorted({point[0][name] for point in points})
     at = {value: k for k, value in enumerate(values)}
     if len(study.usual) == 1:
-        for own, _, low, high in points:
+        for point_values, _, low, high in points:
             if not math.isnan(low):
-                axes.plot([at[own[name]]] * 2, [low, high], color=COLOURS[0], linewidth=1.6, zorder=2)
+                axes.plot([at[point_values[name]]] * 2, [low, high], color=COLOURS[0], linewidth=1.6, zorder=2)
     else:
-        xs = [at[own[name]] for own, *_ in points]
+        xs = [at[point_values[name]] for point_values, *_ in points]
         axes.plot(xs, [fitness for _, fitness, *_ in points], "o", color=LIGHT, markersize=4, zorder=1)
-    means = [float(np.mean([fitness for own, fitness, *_ in points if own[name] == value])) for value in values]
+    means = [
+        float(np.mean([fitness for point_values, fitness, *_ in points if point_values[name] == value]))
+        for value in values
+    ]
     axes.plot(range(len(values)), means, "o-", color=COLOURS[0], markersize=5.5, linewidth=1.6, zorder=3)
     if study.usual[name] in at:
         usual = at[study.usual[name]]
@@ -248,8 +252,8 @@ def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Po
     """Draw fitness by two parameters; cells without a point stay white."""
     columns, rows = (sorted({point[0][name] for point in points}) for name in names)
     table = np.full((len(rows), len(columns)), np.nan)
-    for own, fitness, *_ in points:
-        table[rows.index(own[names[1]]), columns.index(own[names[0]])] = fitness
+    for point_values, fitness, *_ in points:
+        table[rows.index(point_values[names[1]]), columns.index(point_values[names[0]])] = fitness
     image = axes.imshow(table, origin="lower", aspect="auto", cmap="cividis")
     middle = (np.nanmin(table) + np.nanmax(table)) / 2
     decimals = decimal_places(table[np.isfinite(table)].tolist())

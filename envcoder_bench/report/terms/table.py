@@ -17,9 +17,9 @@ NAME_WIDTH = 24
 MOST_POINTS = 40  # of a sweep
 
 
-def render_studies(found: Sequence[Study], width: int = 100, folder: str = "RUN") -> str:
+def render_studies(all_studies: Sequence[Study], width: int = 100, folder: str = "RUN") -> str:
     """Render the effects with notes; an empty string without any."""
-    return "\n".join(_study(study, width, folder) for study in found)
+    return "\n".join(_study(study, width, folder) for study in all_studies)
 
 
 def _study(study: Study, width: int, folder: str) -> str:
@@ -42,8 +42,8 @@ def study_rows(study: Study) -> list[list[str]]:
 
 def effect_texts(effects: Sequence[Effect]) -> list[str]:
     """Return the effects as text, with ``!`` where they differ from 0."""
-    known = [effect.effect for effect in effects if not math.isnan(effect.effect)]
-    texts = numbers([(one.effect, one.ci_low, one.ci_high) for one in effects], decimal_places(known), "+")
+    means = [effect.effect for effect in effects if not math.isnan(effect.effect)]
+    texts = numbers([(one.effect, one.ci_low, one.ci_high) for one in effects], decimal_places(means), "+")
     return [one.status or (f"{text.rstrip()}!" if one.significant else text) for one, text in zip(effects, texts)]
 
 
@@ -73,7 +73,7 @@ def _term_rows(study: Study) -> list[list[str]]:
     functions = [effect for effect in study.effects if effect.function]
     if functions and rows:
         rows.append(["function", "", "left out", "", "", ""])
-    header = header if len(rows) > len(functions) else ["function", "", "left out", "", "", "steps if left out"]
+    header = header if study.terms else ["function", "", "left out", "", "", "steps if left out"]
     rows += [
         [shorten(one.function, NAME_WIDTH), "", texts[one.candidate], "", "", speed_text(one)] for one in functions
     ]
@@ -82,8 +82,8 @@ def _term_rows(study: Study) -> list[list[str]]:
 
 def _sweep_rows(study: Study) -> list[list[str]]:
     names = list(study.usual)
-    own = Effect(study.original, study.original, values=study.usual, fitness=study.fitness)
-    ordered = sorted([*study.effects, own], key=lambda one: math.inf if math.isnan(one.fitness) else -one.fitness)
+    original = Effect(study.original, study.original, values=study.usual, fitness=study.fitness)
+    ordered = sorted([*study.effects, original], key=lambda one: math.inf if math.isnan(one.fitness) else -one.fitness)
     texts = dict(zip([effect.candidate for effect in study.effects], effect_texts(study.effects)))
     texts[study.original] = "the original"
     rows = [
@@ -104,17 +104,17 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def verdicts(study: Study) -> dict[str, list[str]]:
     """Return what is known of the changes: by sentence, their names."""
-    found: dict[str, list[str]] = {}
+    by_verdict: dict[str, list[str]] = {}
     for effect in study.effects:
         if effect.significant:
-            found.setdefault("better" if effect.effect > 0 else "worse", []).append(effect.what)
+            by_verdict.setdefault("better" if effect.effect > 0 else "worse", []).append(effect.what)
     shown = {effect.term for effect in study.effects if effect.significant}
-    known = {effect.term or effect.function for effect in study.effects if not math.isnan(effect.p)}
-    unclear = [term for term in study.terms if term in known - shown]
-    unclear += [one.function for one in study.effects if one.function in known and not one.significant]
+    compared = {effect.term or effect.function for effect in study.effects if not math.isnan(effect.p)}
+    unclear = [term for term in study.terms if term in compared - shown]
+    unclear += [one.function for one in study.effects if one.function in compared and not one.significant]
     if unclear and study.comparisons:
-        found[NO_EFFECT] = unclear
-    return found
+        by_verdict[NO_EFFECT] = unclear
+    return by_verdict
 
 
 def study_notes(study: Study, folder: str = "RUN") -> list[str]:
@@ -122,21 +122,26 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     lines = []
     if math.isnan(study.fitness):
         lines.append(f"{study.original} has no fitness at the end of the training, so that nothing is compared with it")
+    elif not study.has_learned:
+        lines.append(
+            f"{study.original} is not better than the policy before training: train longer, to see which terms matter"
+        )
     if study.comparisons:
-        found = verdicts(study)
+        by_verdict = verdicts(study)
         for word in ("better", "worse") if not study.is_sweep else ():  # of a sweep the table says it
-            lines += [f"{word}: {', '.join(found[word])}"] if word in found else []
+            lines += [f"{word}: {', '.join(by_verdict[word])}"] if word in by_verdict else []
         halves = sorted((one.ci_high - one.ci_low) / 2 for one in study.effects if not math.isnan(one.ci_low))
         ends = dict.fromkeys(f"{x:.2g}" for x in (halves[0], halves[-1]))
         least = f"; the intervals reach {' to '.join(ends)} to each side, and hide smaller effects"
-        if NO_EFFECT in found:
-            lines.append(f"{NO_EFFECT}: {', '.join(found[NO_EFFECT])}{least}")
-        elif study.is_sweep and not found:
+        if NO_EFFECT in by_verdict:
+            lines.append(f"{NO_EFFECT}: {', '.join(by_verdict[NO_EFFECT])}{least}")
+        elif study.is_sweep and not by_verdict:
             lines.append(f"{NO_EFFECT}{least}")
+        several = study.comparisons > 1
+        corrected = f", corrected for {study.comparisons} changes by Holm's method" if several else ""
         lines.append(
             f"± or [ ]: 95 % interval over {counted(study.most_seeds, 'seed')}, paired, their spread pooled over the"
-            f" variants; !: it differs from 0 (5 %, corrected for {counted(study.comparisons, 'change')} by Holm's"
-            " method)"
+            f" variants; !: it differs from 0 (5 %{corrected})"
         )
     elif study.most_seeds == 1:
         lines.append(

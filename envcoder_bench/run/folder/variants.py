@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 def variants_in(sources: Sequence[CandidateSource]) -> dict[str, Variant]:
     """Return what the variants among candidates are, by name."""
     names = {source.name for source in sources}
-    found = {source.name: variant_of(source.source) for source in sources}
-    return {name: made for name, made in found.items() if made is not None and made.original in names - {name}}
+    by_name = {source.name: variant_of(source.source) for source in sources}
+    return {name: what for name, what in by_name.items() if what is not None and what.original in names - {name}}
 
 
 def run_studies(
@@ -48,10 +48,16 @@ def write_studies(
     folder: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource], rows: Sequence[Result]
 ) -> dict[str, str]:
     """Write terms.csv and the pictures of a run with variants; return the files by what they are."""
-    found = run_studies(folder, cfg, sources, rows)
-    if not found:
+    try:
+        all_studies = run_studies(folder, cfg, sources, rows)
+        if not all_studies:
+            return {}
+        write_effects(folder.path / TERMS, all_studies)
+        for study in all_studies:
+            plot_study(study, folder.path / picture(study), cfg.task.name)
+    except OSError:
+        raise
+    except Exception as error:  # the ranking must not depend on it
+        log.warning("the effects of the variants could not be written: %s", error, exc_info=True)
         return {}
-    write_effects(folder.path / TERMS, found)
-    for study in found:
-        plot_study(study, folder.path / picture(study), cfg.task.name)
-    return {"terms": TERMS, **{Path(picture(study)).stem: picture(study) for study in found}}
+    return {"terms": TERMS, **{Path(picture(study)).stem: picture(study) for study in all_studies}}

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.words import counted
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import brings_its_simulation
 from envcoder_bench.run.prepare.groups import check_and_trace, make_context
@@ -113,7 +114,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
             f"{asked_flag(asked)} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
         )
     taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
-    made: list[CandidateSource] = []
+    variants: list[CandidateSource] = []
     sources: list[CandidateSource] = []
     reasons: list[str] = []
     for original in _examined(spec, originals):
@@ -127,14 +128,15 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
                 if new or len(originals) > 1:
                     log.warning(reasons[-1])
         else:
-            new = _of_sweep(spec, original, asked, taken, len(made))
-        _refuse_too_many(spec, original, len(made) + len(new), asked)
-        made += new
+            new = _of_sweep(spec, original, asked, taken, len(variants))
+        _refuse_too_many(spec, original, len(variants) + len(new), asked)
+        variants += new
         sources += new
-    if not made:
+    if not variants:
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
         raise UserError(f"{asked_flag(asked)}: there is nothing to vary{why}")
-    log.info("%s: %s variants of %s", asked_flag(asked), len(made), ", ".join(one.name for one in originals))
+    of = ", ".join(one.name for one in originals)
+    log.info("%s: %s of %s", asked_flag(asked), counted(len(variants), "variant"), of)
     return sources
 
 
@@ -152,11 +154,12 @@ class _Faulty:
     source: CandidateSource
 
 
-def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_Original | _Faulty]:
+def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> list[_Original | _Faulty]:
     """Check candidates and find how their terms make up their rewards, from rollouts in a small simulation."""
     if not brings_its_simulation(spec.task):
         spec = spec.changed(sim="mujoco_cpu", device="cpu")
     spec = replace(spec, sources=(*baseline_sources(spec.task), *(one for one in originals if one.name != HUMAN)))
+    examined: list[_Original | _Faulty] = []
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
         for source in originals:
@@ -166,7 +169,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_
                 if len(originals) == 1:
                     raise UserError(f"candidate {source.name} cannot be evaluated: {error}") from None
                 log.warning("candidate %s has no variants, because it cannot be evaluated: %s", source.name, error)
-                yield _Faulty(source)
+                examined.append(_Faulty(source))
                 continue
             how, why = None, ""
             names = _functions(spec, source)
@@ -177,7 +180,8 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_
                     why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
-            yield _Original(source, shaping, names, how, why)
+            examined.append(_Original(source, shaping, names, how, why))
+    return examined
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
@@ -215,12 +219,12 @@ def _of_terms(original: _Original, taken: set[str]) -> list[CandidateSource]:
             ", ".join(how.unseen),
             source.name,
         )
-    made = []
+    variants = []
     for term, factor in itertools.product(how.used, texts.FACTORS):
         what = Variant(source.name, TERMS, term, factor, weight=how.weights[term], unseen=term in how.unseen)
         text = _text(source, texts.with_factors, how, {term: factor})
-        made.append(_variant(what, text, f"{term}_x{texts.short(factor)}", taken))
-    return made
+        variants.append(_variant(what, text, f"{term}_x{texts.short(factor)}", taken))
+    return variants
 
 
 def _of_functions(spec: RunSpec, original: _Original, taken: set[str]) -> list[CandidateSource]:
@@ -238,12 +242,12 @@ def _of_functions(spec: RunSpec, original: _Original, taken: set[str]) -> list[C
         return []
     else:
         by_name = {name: _text(source, texts.without_function, [name]) for name in names}
-    made = []
+    variants = []
     for name, text in by_name.items():
         kind = ALIASES.get(name, name)
         what = Variant(source.name, TERMS, function=kind)
-        made.append(_variant(what, text, f"without_{kind.removeprefix('compute_')}", taken))
-    return made
+        variants.append(_variant(what, text, f"without_{kind.removeprefix('compute_')}", taken))
+    return variants
 
 
 def _same(text: str, other: str, name: str) -> bool:
@@ -260,19 +264,19 @@ def _same(text: str, other: str, name: str) -> bool:
 def _of_sweep(spec: RunSpec, original: _Original, asked: Asked, taken: set[str], before: int) -> list[CandidateSource]:
     source, how = original.source, original.how
     try:
-        known = texts.numbers(source.source)
+        declared = texts.numbers(source.source)
         names = {name: texts.resolve_name(name, source.source, original.terms) for name in asked.sweep}
     except UserError as error:
         why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
         raise UserError(f"{SWEEP}: {source.file}: {error}{why}") from None
-    usual = {name: 1.0 if is_term else known[full] for name, (full, is_term) in names.items()}
+    usual = {name: 1.0 if is_term else declared[full] for name, (full, is_term) in names.items()}
     grid = math.prod(map(len, asked.sweep.values()))
     if asked.points is None:
         _refuse_too_many(spec, original, before + grid, asked)
         points = [dict(zip(asked.sweep, values)) for values in itertools.product(*asked.sweep.values())]
     else:
         points = _latin(asked.sweep, min(asked.points, grid), spec.config.seed)
-    made = []
+    variants = []
     for point in points:
         values = {name: float(value) for name, value in point.items()}
         if values == usual:
@@ -284,12 +288,12 @@ def _of_sweep(spec: RunSpec, original: _Original, asked: Asked, taken: set[str],
             assert how is not None
             text = _text(replace_text(source, text), texts.with_factors, how, factors)
         title = "+".join(f"{name}={texts.short(value)}" for name, value in values.items())
-        made.append(
+        variants.append(
             _variant(
                 Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0), text, title, taken
             )
         )
-    return made
+    return variants
 
 
 def _latin(sweep: Mapping[str, Sequence[str]], count: int, seed: int) -> list[dict[str, str]]:

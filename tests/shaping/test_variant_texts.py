@@ -83,6 +83,34 @@ def test_function_that_is_left_out_is_not_defined():
     assert list(left.functions) == ["compute_goal"] and left.action_dim is None
 
 
+CALLS = """
+def compute_reward(x, y):
+    return x + compute_terminal(x).float(), {"x": x, "ends": compute_terminal(x).float()}
+
+
+def compute_terminal(x):
+    return compute_reward_of(x) > 1.0
+
+
+def compute_reward_of(x):
+    return x
+
+
+def compute_goal(x):
+    return {"x": compute_reward(x, x)[0]}
+"""
+
+
+def test_function_that_others_call_stays_their_helper():
+    text = without_function(CALLS, ["compute_terminal", "compute_goal"])
+    left = load_candidate("c", text, "c.py")
+    assert list(left.functions) == ["compute_reward"]
+    assert torch.equal(left.functions["compute_reward"].call(X, Y)[0], called(CALLS, X, Y)[0])
+    scaled = load_candidate("c", with_factors(CALLS, Combination(SUM, {"x": 1.0, "ends": 1.0}), {"x": 0.0}), "c.py")
+    assert torch.allclose(scaled.functions["compute_reward"].call(X, Y)[0], (X > 1.0).float(), atol=1e-6)
+    assert torch.equal(scaled.functions["compute_goal"].call(X)["x"], called(CALLS, X, X)[0]), "as without the factor"
+
+
 def test_reward_that_is_no_def_at_the_top_level_is_refused():
     with pytest.raises(UserError, match="not defined by a def at the top level"):
         with_factors("def f(x):\n    return x, {'x': x}\ncompute_reward = f\n", HOW, {})
@@ -178,3 +206,10 @@ def test_values_of_a_sweep():
     for wrong, message in (("1,,2", "an empty value"), ("1,x", "x is not"), ("nan", "nan is not"), ("1,1.0", "twice")):
         with pytest.raises(UserError, match=message):
             parse_values("a", wrong)
+
+
+def test_what_no_term_explains_stays_as_it_is():
+    text = "def compute_reward(x, y):\n    return 2.0 * x + torch.where(y > 2.5, 100.0, 0.0), {'x': x}\n"
+    how = Combination(SUM, {"x": 2.0})  # as it seems where y is small
+    reward, _ = called(with_factors(text, how, {"x": 0.0}), X, Y)
+    assert torch.allclose(reward, torch.where(Y > 2.5, 100.0, 0.0), atol=1e-5)
