@@ -179,20 +179,21 @@ def _search(args: argparse.Namespace) -> int:
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=False)
     view = View(console, console.stop)
-    if args.resume:
-        changed = {name: getattr(args, name) for name in (*LIMITS, *MODEL) if getattr(args, name) is not None}
-        result = launch.resume(Path(args.resume), view, changed)
-    else:
-        result = launch.start(
-            task=args.task,
-            llm=args.llm,
-            task_description=args.task_description,
-            overrides=overrides(args),
-            base_url=args.base_url,
-            candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
-            output_dir=None if args.output_dir is None else Path(args.output_dir),
-            view=view,
-        )
+    with console.ending_page():
+        if args.resume:
+            changed = {name: getattr(args, name) for name in (*LIMITS, *MODEL) if getattr(args, name) is not None}
+            result = launch.resume(Path(args.resume), view, changed)
+        else:
+            result = launch.start(
+                task=args.task,
+                llm=args.llm,
+                task_description=args.task_description,
+                overrides=overrides(args),
+                base_url=args.base_url,
+                candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
+                output_dir=None if args.output_dir is None else Path(args.output_dir),
+                view=view,
+            )
     if result.stopped is not None:
         console.end_page(f"stopped {result.stopped.stopped_at}; auto-shape --resume continues it")
         print(f"stopped {result.stopped.stopped_at}; resume with: {result.command}", file=sys.stderr)

@@ -90,6 +90,15 @@ class Console(Reporter):
         wave = self._progress.prefix.removesuffix("iteration").rstrip(", ")
         return Status("in training", done, total, [*([wave] if wave else []), *facts])
 
+    @contextmanager
+    def ending_page(self) -> Iterator[None]:
+        """Let ``status.html`` say that nothing trains any more where the block ends with an error."""
+        try:
+            yield
+        except BaseException:
+            self.end_page("ended; see run.log")
+            raise
+
     def end_page(self, state: str, link: str = "") -> None:
         """Write the last version of ``status.html``, which opens ``link`` if that page is there."""
         if self._page is not None:

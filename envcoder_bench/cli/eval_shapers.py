@@ -92,7 +92,7 @@ def _main(words: list[str]) -> int:
         os.environ[VIDEO_VARIABLE] = str(args.video)  # also for the processes of an isolated run
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=not (args.resume or args.extend), one_process_a_wave=True)
-    with resumable():
+    with resumable(), console.ending_page():
         if args.resume:
             where = {"devices": args.devices, "ray": args.ray}
             result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)

@@ -72,6 +72,9 @@ def test_page_of_a_searchs_runs_is_in_the_folder_of_the_search(tmp_path):
     (tmp_path / "report.html").touch()
     console.end_page("complete", "report.html")
     assert "url=report.html" in (tmp_path / STATUS).read_text()
+    with pytest.raises(KeyboardInterrupt), console.ending_page():
+        raise KeyboardInterrupt
+    assert "ended; see run.log" in (tmp_path / STATUS).read_text()
     alone = Console(with_page=False)
     alone.run_began(run)
     alone.end_page("complete")
