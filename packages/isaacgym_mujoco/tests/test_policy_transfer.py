@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 @pytest.mark.parametrize("robot", ["g1", "h1", "h1_2"])
 def test_shipped_policies_walk_as_in_their_own_deployment(tmp_path, robot):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), CHECKOUT])}
-    words = [sys.executable, "-m", "isaacgym_mujoco", str(HERE / "walk_policies.py"), CHECKOUT, robot, "16"]
+    words = [sys.executable, "-m", "isaacgym_mujoco", str(HERE / "scripts" / "walk_policies.py"), CHECKOUT, robot, "16"]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     walked = json.loads(done.stdout.splitlines()[-1])
