@@ -172,8 +172,8 @@ def rsl_rl_train(train: Config) -> Config:
         config["horizon_length"] = runner["num_steps_per_env"]
     params: Config = {"config": config}
     if policy.get("actor_hidden_dims"):
-        params["network"] = {"mlp": {"units": list(policy["actor_hidden_dims"])}}
+        mlp: Config = {"units": list(policy["actor_hidden_dims"])}
         if policy.get("activation"):
-            name = policy["activation"]
-            params["network"]["mlp"]["activation"] = "swish" if name == "silu" else name  # rl_games' name of it
+            mlp["activation"] = "swish" if policy["activation"] == "silu" else policy["activation"]  # rl_games' name
+        params["network"] = {"mlp": mlp}
     return {"params": params}
