@@ -5,30 +5,50 @@
 # make bench-check   the tests of benchmarks/ (a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff and pyright
+# make lock   write requirements.txt and requirements-test.txt again, with the hashes of all files; needs uv
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo demo-auto test test-fast bench-check docs lint install clean
+# The files have all packages, so that nothing is resolved; modules are compiled when they are first imported
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+LOCKED = --no-deps --require-hashes -r
+
+.PHONY: demo demo-auto test test-fast bench-check docs lint lock install clean
 
 install: $(VENV)/installed
 
 # the stamp holds the pins: a changed pin installs again
-$(VENV)/installed: requirements.txt requirements-no-deps.txt pyproject.toml packages/isaacgym_mujoco/pyproject.toml
+$(VENV)/installed: requirements.txt requirements-torch.txt pyproject.toml packages/isaacgym_mujoco/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "EnvCoderBench needs Python 3.11 or newer; install it or give PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-no-deps.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable packages/isaacgym_mujoco --editable .
+	$(PIP) $(LOCKED) requirements.txt
+	$(PIP) -r requirements-torch.txt
+	$(PIP) --no-deps --editable packages/isaacgym_mujoco --editable .
 	@touch $@
 	@echo "installed into $(VENV); put its commands on the path with: . $(BIN)/activate"
 
-# Triton's wheel has 188 MB, which a demo does not need
+# Ray, W&B, a browser's driver and Triton, which a demo does not need
 $(VENV)/tested: $(VENV)/installed requirements-test.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.txt
+	$(PIP) $(LOCKED) requirements-test.txt
 	@touch $@
+
+# requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides; torch and what its CUDA
+# build brings are not locked: see requirements-torch.txt
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco
+
+lock:
+	$(LOCK) pyproject.toml --extra video --output-file requirements.txt
+	awk '/^[a-z]/ { skip = /^(torch|triton|(cuda|nvidia)-[a-z0-9-]*)==|== .emscripten/ } !skip' requirements.txt > requirements.new
+	mv requirements.new requirements.txt
+	$(LOCK) pyproject.toml --extra dev --extra ray --constraint requirements.txt --output-file requirements-test.txt
+	awk 'NR == FNR { if (/^[a-z]/) { split($$1, name, "=="); have[name[1]] = 1 } next } \
+		/^[a-z]/ { split($$1, name, "=="); skip = (name[1] in have) || /^(torch|(cuda|nvidia)-[a-z0-9-]*)==|== .emscripten/ } \
+		!skip' requirements.txt requirements-test.txt > requirements.new
+	echo elegantrl==0.3.6 | $(LOCK) --no-deps - >> requirements.new  # it requires gym[Box2D], which needs a compiler
+	mv requirements.new requirements-test.txt
 
 demo: install
 	$(BIN)/python scripts/demo.py

@@ -1,5 +1,6 @@
 """The functions of ``import envcoder_bench``, for scripts and notebooks: what commands do, with a stop button."""
 
+import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from envcoder_bench.report.progress import in_notebook
 from envcoder_bench.run import evaluate as run
 from envcoder_bench.run import extend as extension
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, override_words
+from envcoder_bench.run.inputs import Candidates, check_arguments, override_words
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.tasks.isaacgym_tasks import with_task_config
 from envcoder_bench.tools import describe as description
@@ -23,13 +24,16 @@ from envcoder_bench.video.page import write_page
 
 
 def evaluate(
-    task: str,
+    task: str | os.PathLike[str],
     candidates: Candidates = None,
     *,
     shaper_types: Sequence[str] | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
     candidate_idx: str | Sequence[int] | None = None,
     num_envs: int | None = None,
+    terms: bool = False,
+    sweep: Mapping[str, Sequence[Any]] | Sequence[str] | None = None,
+    sweep_points: int | None = None,
     output_dir: str | Path | None = None,
     video: int | None = None,
     terrains: Sequence[str] = (),
@@ -53,6 +57,10 @@ def evaluate(
         overrides: for keys of cfg/, ``["train.params.config.gamma=0.9"]`` or ``{"train.params.config.gamma": 0.9}``.
         candidate_idx: positions of the candidates to keep, e.g. ``[0, 2, 5]``.
         num_envs: total number of environments, instead of ``num_envs_per_candidate``.
+        terms: also train each candidate with every reward term left out, halved and doubled, and without each of its
+            functions; without ``candidates``, the human baseline. ``RunResult.terms`` has the effects.
+        sweep: also train each candidate with other numbers, ``{"effort": [0, 1, 2]}``, see docs/terms.md.
+        sweep_points: of the grid of a sweep, take so many points, as a Latin hypercube.
         output_dir: a new folder; default ``runs/<task>_<time>``.
         video: write report.html, with videos of so many of the best candidates; default no page.
         terrains, terrain_episodes, terrain_seconds: as the flags of eval-shapers; results are in the folder terrains.
@@ -66,6 +74,10 @@ def evaluate(
         Stopped: Ctrl-C, after the current iteration and a checkpoint; a second one ends the run at once.
     """
     _check_video(video)
+    check_arguments(
+        task=task, candidates=candidates, shaper_types=shaper_types, overrides=overrides, candidate_idx=candidate_idx,
+        num_envs=num_envs, output_dir=output_dir, terrains=terrains, reporter=reporter, stop=stop, **settings,
+    )  # fmt: skip
     task, settings = _with_config(task, settings)
     words = None
     if terrains:
@@ -78,6 +90,9 @@ def evaluate(
             overrides=overrides,
             candidate_idx=candidate_idx,
             num_envs=num_envs,
+            terms=terms,
+            sweep=sweep,
+            sweep_points=sweep_points,
             output_dir=output_dir,
             reporter=_shown(reporter),
             stop=stop,
@@ -104,6 +119,7 @@ def resume(
         UserError, Stopped: as ``evaluate``.
     """
     _check_video(video)
+    check_arguments(folder=folder, reporter=reporter, **where)
     with _stop_button():
         result = run.resume(folder, reporter=_shown(reporter), **where)
     return _ended(result, video)
@@ -128,13 +144,14 @@ def extend(
         UserError, Stopped: as ``evaluate``.
     """
     _check_video(video)
+    check_arguments(folder=folder, candidates=candidates, reporter=reporter, **settings)
     with _stop_button():
         result = extension.extend(folder, candidates, reporter=_shown(reporter), **settings)
     return _ended(result, video)
 
 
 def check(
-    task: str,
+    task: str | os.PathLike[str],
     candidates: Candidates = None,
     *,
     shaper_types: Sequence[str] | None = None,
@@ -145,26 +162,33 @@ def check(
 ) -> CheckResult:
     """Load, check and trace candidates and take one step with them, without training. The arguments are those of
     ``evaluate``; printing the result shows what was found."""
+    check_arguments(
+        task=task, candidates=candidates, shaper_types=shaper_types, overrides=overrides, candidate_idx=candidate_idx,
+        num_envs=num_envs, **settings,
+    )  # fmt: skip
     task, settings = _with_config(task, settings)
     words = override_words(task, overrides, shaper_types, settings)
     return check_candidates(task, words, candidates, candidate_idx, num_envs)
 
 
-def describe(task: str, *, overrides: Sequence[str] | Mapping[str, Any] = (), **settings: Any) -> str:
+def describe(
+    task: str | os.PathLike[str], *, overrides: Sequence[str] | Mapping[str, Any] = (), **settings: Any
+) -> str:
     """Return the keys of a task's state, the functions that candidates may define, and the fitness, as text to print.
     The arguments are those of ``evaluate``."""
+    check_arguments(task=task, overrides=overrides, **settings)
     task, settings = _with_config(task, settings)
     with user_input():
         return description.describe(task, overrides=override_words(task, overrides, None, settings))
 
 
-def _with_config(task: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    task, config = with_task_config(task, settings.get("task_config"))
+def _with_config(task: str | os.PathLike[str], settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    task, config = with_task_config(os.fspath(task), settings.get("task_config"))
     return task, {**settings, "task_config": config}
 
 
 def _shown(reporter: Reporter | None) -> Reporter | None:
-    return Console(names_folder=False) if reporter is None and in_notebook() else reporter
+    return Console(names_folder=False, with_page=False) if reporter is None and in_notebook() else reporter
 
 
 def _check_video(video: int | None) -> None:

@@ -4,17 +4,19 @@ import argparse
 import json
 import math
 import os
+import re
 import signal
 import threading
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 import envcoder_bench
-from envcoder_bench import Reporter, Stopped, UserError, api, evaluate, resume
+from envcoder_bench import Reporter, Stopped, UserError, api, check, describe, evaluate, extend, make_env, resume
 from envcoder_bench.cli.flags import build_parser
 from envcoder_bench.report import progress
 from envcoder_bench.run.hooks import StopRequest
@@ -101,7 +103,8 @@ def test_user_errors_have_no_chain_and_are_one_line_in_a_notebook(given):
 
 def test_every_flag_of_the_command_has_its_name_in_python(tmp_path):
     """They are arguments of evaluate, keys of the config, or functions."""
-    names = {action.dest for action in build_parser()._actions if not isinstance(action, argparse._HelpAction)}
+    known = (argparse._HelpAction, argparse._VersionAction)
+    names = {action.dest for action in build_parser()._actions if not isinstance(action, known)}
     arguments = set(evaluate.__kwdefaults__) | {"task", "candidates", "overrides"}
     translated = {"gpu_id", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
     rest = names - arguments - translated - set(envcoder_bench.__all__)
@@ -304,3 +307,47 @@ def test_stop_on_the_terrains_is_not_taken_for_an_end(code, monkeypatch, tmp_pat
             evaluate("SpotTerrain", terrains=["stairs"])
     else:
         assert evaluate("SpotTerrain", terrains=["stairs"]) is done
+
+
+# types of arguments
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("task", 5, "a task's name, its folder or module:Class"),
+        ("candidates", 5, "files or folders, or texts or functions by name"),
+        ("candidates", [None], "files or folders, or texts or functions by name"),
+        ("num_envs", "10", "a whole number"),
+        ("num_envs", True, "a whole number"),
+        ("shaper_types", 5, r"names of functions, such as \['compute_reward'\]"),
+        ("overrides", [5], r"texts such as \['seed=1'\], or values by key, \{'seed': 1\}"),
+        ("candidate_idx", 5, r"positions, such as \[0, 2\] or '0,2'"),
+        ("output_dir", ["a"], "the path of a new folder"),
+        ("terrains", 1, "names of terrains"),
+        ("reporter", 5, "an envcoder_bench.Reporter"),
+        ("stop", 5, "an envcoder_bench.StopRequest"),
+        ("trainer", int, "the name of a trainer"),
+        ("train_config", 5, "the path of a YAML file"),
+        ("no_baselines", "yes", "True or False"),
+        ("learning_iterations", 10**9, "a whole number of at least 1 and at most 10,000,000"),
+        ("evaluation.points", 10**6, "a whole number of at least 1 and at most 10,000"),
+    ],
+)
+def test_argument_of_another_type_is_named(tmp_path, name, value, words):
+    arguments = {"task": "Cartpole", "candidates": {"calm": CHATTY}, "output_dir": tmp_path / "run", name: value}
+    with pytest.raises(UserError, match=rf"^{re.escape(name)} must be {words}, got "):
+        evaluate(**arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("call", [resume, extend, evaluate, check, describe, make_env])
+def test_every_function_names_the_argument_of_another_type(call):
+    with pytest.raises(UserError, match=r"^(folder|task) must be .*, got 5$"):
+        call(5)
+
+
+def test_numpy_numbers_paths_and_generators_are_taken(tmp_path):
+    (tmp_path / "calm.py").write_text("def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n")
+    result = check("Cartpole", (path for path in tmp_path.glob("*.py")), num_envs=np.int64(12), candidate_idx=range(1))
+    assert "calm" in str(result)

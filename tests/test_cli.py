@@ -91,7 +91,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole baselines=no_way", "baselines must be true or false, got no_way"),
         (
             "--task Cartpole learning_iterations=true",
-            "learning_iterations must be a whole number of at least 1, got True",
+            "learning_iterations must be a whole number of at least 1 and at most 10,000,000, got True",
         ),
         ("--task Cartpole evaluation=3", "evaluation must be a mapping with the keys num_envs, points"),
         ("--task Cartpole train.params.network.mlp.units=64", "network.mlp.units: must be a list of whole numbers"),

@@ -19,10 +19,13 @@ from envcoder_bench.core.errors import UserError
 
 NAME = "run.log"
 MOST_PRINTED = 20  # lines of a candidate on the screen
+MOST_LOGGED = 1000  # further lines of it in run.log
+WIDEST = 500  # characters of such a line
 # this project's messages, and Python's warnings where logging.captureWarnings is on
 LOGGERS = ("envcoder_bench", "isaacgym_mujoco", "py.warnings")
 
 _current: ContextVar[RunLog | None] = ContextVar("run_log", default=None)
+_prints: ContextVar[Prints | None] = ContextVar("prints", default=None)  # of this thread's candidates
 _lock = threading.Lock()
 _open = 0  # logs of all threads
 _level = logging.NOTSET  # of the package's logger before the first of them
@@ -40,7 +43,6 @@ class RunLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.path: Path | None = None
-        self.printed: Counter[str] = Counter()  # lines that each candidate has printed
         self._waiting: list[str] = []
         self._file: IO[str] | None = None
         self._lost = False
@@ -100,7 +102,8 @@ def run_log() -> Iterator[RunLog]:
     token = _current.set(log)
     _attach(log)
     try:
-        yield log
+        with counted_prints(Prints(show_print, log.note)):
+            yield log
     except BaseException as error:
         expected = isinstance(error, (UserError, KeyboardInterrupt))
         log.note((str(error) or type(error).__name__) if expected else traceback.format_exc())
@@ -118,24 +121,64 @@ def note(text: str) -> None:
         log.note(text)
 
 
+class Prints:
+    """What candidates print: the first lines are shown, MOST_LOGGED further ones kept, and the others left out.
+
+    Args:
+        show, keep: take a text of whole lines, for the screen and for run.log.
+    """
+
+    def __init__(self, show: Callable[[str], None], keep: Callable[[str], None]) -> None:
+        self._show, self._keep = show, keep
+        self._lines: Counter[str] = Counter()  # that each candidate has printed
+
+    def add(self, name: str, text: str) -> None:
+        """Add a text that a candidate printed."""
+        before = self._lines[name]
+        if before > MOST_PRINTED + MOST_LOGGED:
+            return
+        lines = [line if len(line) <= WIDEST else f"{line[:WIDEST]}..." for line in text.split("\n")]
+        if len(lines) > 1 and not lines[-1]:
+            del lines[-1]
+        self._lines[name] += len(lines)
+        shown = lines[: max(0, MOST_PRINTED - before)]
+        kept = lines[len(shown) : max(0, MOST_PRINTED + MOST_LOGGED - before)]
+        if before <= MOST_PRINTED < self._lines[name]:
+            shown.append(f"{name} prints more, which is in {NAME}")
+        if shown:
+            self._show("\n".join(shown))
+        if kept:
+            self._keep(f"{name} prints: " + "\n".join(kept))
+        if self._lines[name] > MOST_PRINTED + MOST_LOGGED:
+            self._keep(f"{name} prints more, which is left out")
+
+
+def show_print(text: str) -> None:
+    """Show what a candidate printed."""
+    print(text)
+
+
+@contextmanager
+def counted_prints(prints: Prints) -> Iterator[None]:
+    """Give the prints of this thread's candidates to ``prints``."""
+    token = _prints.set(prints)
+    try:
+        yield
+    finally:
+        _prints.reset(token)
+
+
 def printer(name: str) -> Callable[..., None]:
-    """Return the ``print`` of a candidate: a run shows its first MOST_PRINTED lines, and writes others to run.log."""
+    """Return the ``print`` of a candidate, see ``Prints``; outside of runs it prints."""
 
     def candidate_print(*values: object, file: IO[str] | None = None, **how: Any) -> None:
-        log = _current.get()
-        if file is not None or log is None:
+        prints = _prints.get()
+        if file is not None or prints is None:
             print(*values, file=file, **how)
             return
-        before = log.printed[name]
-        log.printed[name] += 1
-        if before < MOST_PRINTED:
-            print(*values, **how)
-            return
-        if before == MOST_PRINTED:
-            print(f"{name} prints more, which is in {NAME}")
         text = io.StringIO()
         print(*values, file=text, **how)
-        log.note(f"{name} prints: {text.getvalue()}")
+        prints.add(name, text.getvalue())
 
     return candidate_print
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from envcoder_bench.report.csv_log import KEYS, CsvLog, one_line
+from envcoder_bench.report.csv_log import KEYS, CsvLog, Log, one_line
 from envcoder_bench.report.results import number
 from envcoder_bench.report.tensorboard import TensorboardLog
 
@@ -221,6 +221,11 @@ class ScalarLog(Protocol):
         """End the log; a later run may continue it."""
 
 
+def digest_key(file: str) -> str:
+    """Return the key under which counts of rows by file have the sum of the rows' digests."""
+    return f"{file} digest"
+
+
 class SeveralLogs:
     """Scalar logs that receive the same."""
 
@@ -246,7 +251,7 @@ class Rows:
 
     Attributes:
         texts: by file, its rows as text.
-        counts: by file, the number of rows.
+        counts: by file, the number of rows, and the sum of their digests under ``digest_key``.
         scalars: arguments of calls of ``ScalarLog.add``.
     """
 
@@ -258,7 +263,8 @@ class Rows:
         """Add rows that were logged later."""
         for name, text in later.texts.items():
             self.texts[name] = self.texts.get(name, "") + text
-            self.counts[name] = self.counts.get(name, 0) + later.counts[name]
+        for name, count in later.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
         self.scalars += later.scalars
 
 
@@ -315,14 +321,18 @@ class RunLogs:
         """Continue after ``iteration``; arguments as of ``CsvLog.resume`` and ``begin``, ``rows`` by file.
 
         Raises:
-            ValueError: if a file is damaged.
+            ValueError: if a file is damaged or was changed.
         """
+
+        def opened(log: type[Log], name: str) -> Log:
+            return log.resume(folder / name, iteration, whole, rows.get(name), rows.get(digest_key(name)))
+
         return cls(
-            CurveLog.resume(folder / CURVES, iteration, whole, rows.get(CURVES)),
-            ComponentLog.resume(folder / COMPONENTS, iteration, whole, rows.get(COMPONENTS)),
-            PointLog.resume(folder / POINTS, iteration, whole, rows.get(POINTS)),
+            opened(CurveLog, CURVES),
+            opened(ComponentLog, COMPONENTS),
+            opened(PointLog, POINTS),
             SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
-            EpisodeLog.resume(folder / EPISODES, iteration, whole, rows.get(EPISODES)),
+            opened(EpisodeLog, EPISODES),
         )
 
     @classmethod
@@ -334,9 +344,11 @@ class RunLogs:
     def take(self) -> Rows:
         """Return the rows since the last call. Of logs in files only their number: ``append`` has nothing to add."""
         taken = {name: log.take() for name, log in self._files.items()}
-        rows = Rows(counts={name: count for name, (_, count) in taken.items()})
+        rows = Rows()
+        for name, (_, count, digest) in taken.items():
+            rows.counts.update({name: count, digest_key(name): digest})
         if isinstance(self.scalars, CollectedScalars):
-            rows.texts = {name: text for name, (text, _) in taken.items()}
+            rows.texts = {name: text for name, (text, *_) in taken.items()}
             rows.scalars, self.scalars.calls = self.scalars.calls, []
         return rows
 
@@ -344,7 +356,7 @@ class RunLogs:
         """Add rows of another process; they are on disk when this returns."""
         for name, text in rows.texts.items():
             log = self._files[name]
-            log.append(text, rows.counts[name])
+            log.append(text, rows.counts[name], rows.counts[digest_key(name)])
             log.flush()
         for scalars in rows.scalars:
             self.scalars.add(*scalars)
@@ -356,8 +368,9 @@ class RunLogs:
 
     @property
     def rows(self) -> dict[str, int]:
-        """Number of rows by file."""
-        return {name: log.rows for name, log in self._files.items()}
+        """Number of rows by file, and the sum of their digests under ``digest_key``."""
+        digests = {digest_key(name): log.digest for name, log in self._files.items()}
+        return {name: log.rows for name, log in self._files.items()} | digests
 
     @property
     def lost(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, read_results
 from envcoder_bench.run.evaluate import go_on
-from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job, save_checkpoint
+from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, digest
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, read_candidates
@@ -190,6 +190,7 @@ def _rows(run: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource]) ->
     trained = [(row.candidate, row.seed) for row in rows if row.candidate != UNTRAINED]
     if len(trained) != len(expected) or set(trained) != expected:
         raise UserError(f"{run.results} is damaged: its rows are not those of the run; restore a copy")
+    run.note_changed(run.results)
     return rows
 
 
@@ -223,6 +224,7 @@ def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[lis
     jobs, states = [], {}
     for path in sorted(run.states.glob("*.pt")):
         job, _ = load_job(path)
+        run.refuse_changed(path)
         if left.issuperset(job.groups):
             left -= set(job.groups)
             job.file, job.rows = run.job(path.stem), {}
@@ -246,8 +248,8 @@ def _begin(run: RunFolder, extension: Extension) -> None:
     for target, source in extension.states.items():
         run.jobs.mkdir(exist_ok=True)
         job, training = load_job(source)
-        write_atomic(target, pack_job(job.groups, {**training, "seconds": 0.0}, {}))  # they are in summary.json
-    save_checkpoint(run.checkpoint, replace(extension.saved, results=extension.done))
+        run.write(target, pack_job(job.groups, {**training, "seconds": 0.0}, {}))  # they are in summary.json
+    run.write_checkpoint(replace(extension.saved, results=extension.done))
     run.summary.unlink()  # with this checkpoint and the old config, --resume makes the run complete again
     record = run.provenance
     record.before.append(record.config)

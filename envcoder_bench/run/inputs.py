@@ -1,7 +1,9 @@
 """The inputs of a run, its config and its candidates, read and checked before anything is written."""
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.tracking import check_tracking
+from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.isaac_yaml import file_overrides
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import refuse_in_race, seed_count
@@ -28,6 +31,43 @@ from envcoder_bench.trainers.registry import full_name
 
 Source = str | Callable[..., Any] | Sequence[Callable[..., Any]]  # a text, or functions
 Candidates = None | str | Path | Sequence[str | Path] | Mapping[str, Source]
+
+
+def check_arguments(**arguments: Any) -> None:
+    """Raise UserError for an argument of a Python function whose type is not one of those that it takes.
+
+    None is the default of all but ``task``, ``folder`` and ``no_baselines``. Other names are those of keys, which the
+    config checks.
+    """
+    for name, value in arguments.items():
+        types, words = _ARGUMENTS.get(name, (object, ""))
+        allowed = isinstance(value, types) and not (isinstance(value, bool) and types is Integral)
+        if isinstance(value, (list, tuple)) and name in _OF_TEXTS:
+            allowed = all(isinstance(each, (str, os.PathLike)) for each in value)
+        if not (allowed or (value is None and name not in _NEEDED)):
+            raise UserError(f"{name} must be {words}, got {value!r}")
+
+
+_PATH = (str, os.PathLike)
+_NEEDED, _OF_TEXTS = ("task", "folder", "no_baselines"), ("candidates", "overrides", "terrains")
+_ARGUMENTS: dict[str, tuple[Any, str]] = {
+    "task": (_PATH, "a task's name, its folder or module:Class"),
+    "folder": (_PATH, "the folder of a run"),
+    "candidates": ((Iterable, os.PathLike), "files or folders, or texts or functions by name"),
+    "candidate": ((*_PATH, Mapping, TaskSpec), "a file, or a text by its name, or human or unshaped"),
+    "shaper_types": (Iterable, "names of functions, such as ['compute_reward']"),
+    "overrides": (Iterable, "texts such as ['seed=1'], or values by key, {'seed': 1}"),
+    "candidate_idx": (Iterable, "positions, such as [0, 2] or '0,2'"),
+    "num_envs": (Integral, "a whole number"),
+    "output_dir": (_PATH, "the path of a new folder"),
+    "terrains": (Iterable, "names of terrains"),
+    "reporter": (Reporter, "an envcoder_bench.Reporter"),
+    "stop": (StopRequest, "an envcoder_bench.StopRequest"),
+    "trainer": (str, "the name of a trainer"),
+    "train_config": (_PATH, "the path of a YAML file"),
+    "task_config": (_PATH, "the path of a YAML file"),
+    "no_baselines": (bool, "True or False"),
+}
 
 
 def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:

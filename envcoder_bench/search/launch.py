@@ -23,21 +23,20 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.workers.start import shared_ray
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, Round, SearchFolder
-from envcoder_bench.search.loop import MODEL, Search, SearchResult
+from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt.prompts import load_templates
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MODEL, kind_of
 from envcoder_bench.search.providers.sdk import login_of, without_login
 from envcoder_bench.search.providers.transcript import ReplayProvider
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import SearchSettings, compose_settings, explain_unknown
+from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings, compose_settings, explain_unknown
 from envcoder_bench.search.spec import SearchSpec
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import find_spec
 
 UNTRUSTED = "untrusted=true"
-LIMITS = ("max_tokens", "max_cost", "num_iters")  # settings that a resumed search may raise
 DESCRIPTION = "a policy whose fitness is as high as can be"  # default task description
 
 
@@ -92,7 +91,7 @@ def start(
     run = spec.run()
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
-    spec.check(run, provider)
+    expected = spec.check(run, provider)
     path = (output_dir or stamped_folder("searches", task)).resolve()
     files = {f"{PROMPT}/{name}": text for name, text in spec.templates.items()}
     files.update({f"{START}/{name}.py": text for name, text in spec.starts.items()})
@@ -102,7 +101,7 @@ def start(
     config.update(task=address, **kept_address(base_url))
     folder = SearchFolder.create(path, {**config, "search": settings.plain(), "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
-    return _run(folder, spec, spec.run(), provider, True, view, seeds_line)
+    return _run(folder, spec, spec.run(), provider, True, view, {"seeds": seeds_line, **expected})
 
 
 def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | None = None) -> SearchResult:
@@ -169,18 +168,18 @@ def _run(
     provider: Provider | None,
     left: bool,
     view: View,
-    seeds_line: str = "",
+    begins: Mapping[str, str] | None = None,
 ) -> SearchResult:
     """Run a search to its end.
 
     Args:
         left: whether there are rounds to propose.
-        seeds_line: why the search takes its number of seeds, if it chose it.
+        begins: facts of a new search, by name: why it takes its number of seeds, its cost and its time.
     """
     with RunFolder(folder.path).locked(), shared_ray(run.config):
         proposer = spec.proposer(run, provider, folder.transcript) if left else None
         writer = provider.name if provider is not None else spec.llm
-        view.say(screen.opening(_facts(folder, spec, run, seeds_line)))
+        view.say(screen.opening(_facts(folder, spec, run, begins or {})))
         log_confinement()
         meta = spec.meta(run)
         about = {
@@ -197,7 +196,7 @@ def _run(
         return result
 
 
-def _facts(folder: SearchFolder, spec: SearchSpec, run: RunSpec, seeds_line: str) -> dict[str, str]:
+def _facts(folder: SearchFolder, spec: SearchSpec, run: RunSpec, begins: Mapping[str, str]) -> dict[str, str]:
     """Return the facts that are shown before the search begins."""
     search, cfg = spec.settings, run.config
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
@@ -214,7 +213,7 @@ def _facts(folder: SearchFolder, spec: SearchSpec, run: RunSpec, seeds_line: str
         "ranked by": _measure(spec, run),
         "candidates": f"{kinds}, by {spec.llm}; what they lack comes from the {cfg.baseline} baseline",
         "search": f"{rounds}, each {size}, {counted(seed_count(cfg), 'seed')}, on {where}",
-        "seeds": seeds_line,
+        **begins,
         "limits": ", ".join(limit for limit in limits if limit),
         "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
     }

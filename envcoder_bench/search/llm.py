@@ -1,7 +1,7 @@
 """A proposer that samples candidates from a language model, and has it repair those that fail their check."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tqdm import tqdm
 
@@ -15,7 +15,7 @@ from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all, no_answer
 from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
-from envcoder_bench.search.source import reduced, without_script
+from envcoder_bench.shaping.source import reduced, without_script
 
 REPAIRED = ", repaired"
 EXCERPT = 300  # characters of a reply without a candidate
@@ -38,6 +38,7 @@ class Usage:
 
     Attributes:
         requests: number of requested replies, even if one request asks for several.
+        sent: number of requests that were answered in this process, and not from the transcript.
         input_tokens, output_tokens: numbers of tokens.
         cost: US dollars; None if the model's price is unknown.
     """
@@ -46,6 +47,7 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
+    sent: int = field(default=0, compare=False)
 
     def add(self, reply: Reply) -> None:
         """Add a reply with all its attempts."""
@@ -157,6 +159,7 @@ class LLMProposer:
 
     def _ask(self, requests: list[Request]) -> list[Reply]:
         """Return all replies; show a progress bar on a terminal."""
+        sent: list[None] = []  # threads append to it
         with tqdm(total=len(requests), desc="replies", leave=False, disable=None) as bar:
 
             def arrived(index: int, reply: Reply) -> None:
@@ -170,8 +173,10 @@ class LLMProposer:
                 concurrency=self._sampling.concurrency,
                 on_reply=arrived,
                 replies_per_request=self._sampling.replies_per_request,
+                on_request=lambda: sent.append(None),
                 unusable=no_answer,  # other replies are repaired, because the same prompt would give the same
             )
+        self.usage.sent += len(sent)
         for reply in replies:
             if reply.finish != BUDGET:
                 self.usage.add(reply)

@@ -18,11 +18,12 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import Load, most_seeds, seed_count, settle_seeds
 from envcoder_bench.run.spec import AUTO, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices, use_this_machine
-from envcoder_bench.search.archive import Proposer
+from envcoder_bench.search.archive import Archive, Attempt, Proposer
 from envcoder_bench.search.evolve import EvolveProposer
+from envcoder_bench.search.forecast import cost_line, time_line
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.prompt.prompts import Prompts, system_prompt
-from envcoder_bench.search.providers.base import Provider
+from envcoder_bench.search.providers.base import Message, Provider, Request
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.choice import RANDOM, WITHOUT_MODEL, kind_of, make_provider
 from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript
@@ -30,6 +31,7 @@ from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
+from envcoder_bench.trainers.base import widest
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,7 @@ class SearchSpec:
         stack.callback(planner.close)
         trusted = replace(spec.changed(untrusted=False), sources=tuple(baseline_sources(spec.task)), fitness=None)
         groups, _ = prepare(trusted, planner.take_probe())
-        obs, act = zip(*(group.widths for group in groups))
-        widths = dict.fromkeys(names, (max(obs), max(act)))
+        widths = dict.fromkeys(names, widest(group.widths for group in groups))
         return lambda seeds: planner.load(widths, seeds, devices)
 
     def provider(self, view: View) -> Provider | None:
@@ -131,8 +132,13 @@ class SearchSpec:
         state = task_contract(spec.task, spec.config.task).state
         return EvolveProposer(self.meta(spec)["shaper_types"], self.starts, spec.config.seed, parents, selection, state)
 
-    def check(self, spec: RunSpec, provider: Provider | None) -> None:
-        """Raise UserError for errors that would otherwise occur in the course of the search."""
+    def check(self, spec: RunSpec, provider: Provider | None) -> dict[str, str]:
+        """Raise UserError for errors that would otherwise occur in the course of the search.
+
+        Returns:
+            What it will cost and how long it will take, by name.
+        """
+        expected: dict[str, str] = {}
         if len(self.starts) > self.settings.shapers_per_iter:
             limit = self.settings.shapers_per_iter
             files = counted(len(self.starts), "file")
@@ -143,15 +149,32 @@ class SearchSpec:
         if provider is None:
             self.evolve(spec)
         else:
-            self.budget().check_price(provider)
+            budget = self.budget()
+            budget.check_price(provider)
+            if not isinstance(provider, ReplayProvider):
+                request = self.first_request(spec, prompts)
+                budget.check_amount(provider, request)
+                expected["cost"] = cost_line(self.settings, provider, request, budget.price(provider))
         check_training(spec)
         with user_input():
             planner = MemoryPlanner(spec)
         with contextlib.closing(planner):
             # this checks the fitness function on a state of the task
-            prepare(replace(spec.changed(untrusted=False), sources=()), planner.take_probe())
+            probe = planner.take_probe()
+            prepare(replace(spec.changed(untrusted=False), sources=()), probe)
             planner.refuse_too_large()
+            asked = requested_devices(resolve(self.task, self.overrides).config)
+            devices = 1 if asked is None or asked.count is None else asked.count
+            expected["time"] = time_line(spec.config, self.settings, probe, devices)
         confinement()
+        return expected
+
+    def first_request(self, spec: RunSpec, prompts: Prompts) -> Request:
+        """Return the first request of the search."""
+        sources = baseline_sources(spec.task)
+        archive = Archive([], {source.name: Attempt(source.name, 0, source.source) for source in sources})
+        message = Message("user", prompts.question(archive, 1))
+        return Request(prompts.system, (message,), self.settings.temperature, self.settings.max_output_tokens)
 
     def proposer(self, spec: RunSpec, provider: Provider | None, transcript: Path) -> Proposer:
         """Return the proposer, which continues from the transcript."""

@@ -17,7 +17,7 @@ from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping import kept, outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, CandidateError, CandidateFunction, Shaping
-from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, noting_returns, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.tasks.contract import AnyTask
@@ -201,16 +201,16 @@ class TrialState:
         real = self.inputs(device)
         inputs = StateDict({key: x.clone(memory_format=torch.contiguous_format) for key, x in real.items()})
         versions = {key: x._version for key, x in inputs.items()}
-        call = bind(function, inputs)
+        call, returns = bind(function, inputs), list[int]()
         try:
-            with self._watched(function), _surroundings(function, device):
+            with self._watched(function), _surroundings(function, device), noting_returns(function) as returns:
                 value = call()
             for key, x in inputs.items():
                 if x._version != versions[key] or not _unchanged(x, real[key]):
                     raise Mutation(in_place(key))
             return parse(value)
         except FAULTS as error:
-            raise from_exception(error, function, keys=real) from error
+            raise from_exception(error, function, keys=real, returned_at=returns[0] if returns else None) from error
 
     def _check_on_the_cpu(self, function: CandidateFunction) -> None:
         """Find on the CPU what is not found on CUDA.

@@ -3,10 +3,12 @@
 import dis
 import inspect
 import re
+import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter
+from types import CodeType, FrameType
 
 import torch
 
@@ -70,31 +72,67 @@ def from_exception(
     file: str = "",
     step: int | None = None,
     keys: Iterable[str] = (),
+    returned_at: int | None = None,
 ) -> CandidateError:
     """Tell what ``function`` (None: a file while it was loaded) did wrong, and at which environment step.
 
-    ``keys`` are those of the state.
+    ``keys`` are those of the state; ``returned_at`` is the line of the return statement that ran, where it is known.
     """
     when, hint = at_step(step), _name_hint(error, function, keys) or _device_hint(error)
     if function is None:
         message = f"raised {one_line(error)} while the file was loaded{hint}"
         return CandidateError(message, file, line_in(error, file))
     if isinstance(error, (BadReturn, Mutation)):
-        line = return_line(function) if isinstance(error, BadReturn) else function.line
+        line = returned_at or return_line(function) if isinstance(error, BadReturn) else function.line
         return CandidateError(f"{error}{when}", function.file, line, function.type)
     hint = hint or _hint(error, function)
     line = line_in(error, function.file) or function.line
     return CandidateError(f"raised {one_line(error)}{when}{hint}", function.file, line, function.type)
 
 
+def of_patch(error: BaseException, file: str, step: int | None = None) -> CandidateError:
+    """Tell what a function of a file did wrong that the task calls, such as a reward term."""
+    cause = error.__cause__ or error
+    return CandidateError(f"{error}{at_step(step)}{_device_hint(cause)}", file, line_in(cause, file))
+
+
 def return_line(function: CandidateFunction) -> int:
     """Return the line of a function's return statement, or of its ``def`` if it has several."""
+    lines = _return_lines(_code(function))
+    return lines[0] if len(lines) == 1 else function.line
+
+
+@contextmanager
+def noting_returns(function: CandidateFunction) -> Iterator[list[int]]:
+    """Note the line of the last return of the function inside the block; nothing if it has one return only."""
+    code, lines = _code(function), []
+    if len(_return_lines(code)) < 2:
+        yield lines
+        return
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "return" and frame.f_code is code:
+            lines[:] = [frame.f_lineno]
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield lines
+    finally:
+        sys.setprofile(before)
+
+
+def _code(function: CandidateFunction) -> CodeType | None:
     code = getattr(inspect.unwrap(function.call), "__code__", None)
-    if code is None or code.co_filename != function.file:
-        return function.line
+    return code if code is not None and code.co_filename == function.file else None
+
+
+def _return_lines(code: CodeType | None) -> list[int]:
+    """Return the lines of the return statements of a function's code."""
+    if code is None:
+        return []
     steps = [step for step in dis.get_instructions(code) if step.opname in ("RETURN_VALUE", "RETURN_CONST")]
-    lines = {step.positions.lineno for step in steps if step.positions is not None}
-    return (lines.pop() if len(lines) == 1 else None) or function.line
+    return sorted({line for step in steps if step.positions is not None and (line := step.positions.lineno)})
 
 
 def _name_hint(error: BaseException, function: CandidateFunction | None, keys: Iterable[str]) -> str:

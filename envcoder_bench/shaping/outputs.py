@@ -22,14 +22,14 @@ TOTAL = "total reward"  # the reward itself among its components in the results
 
 def floating(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
     """Return ``value`` if it is a floating-point tensor of ``shape``; ``what`` names a part of the result."""
-    if _is_plain(value) and value.shape == shape and value.is_floating_point() and value.is_cuda == on_cuda:
+    if _is_plain(value) and value.shape == shape and value.is_floating_point() and _has_numbers(value, on_cuda):
         return value
     raise BadReturn(_complaint(value, shape, on_cuda, what))
 
 
 def real(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
     """Return ``value`` if it is a tensor of ``shape`` of bools, integers or floating-point numbers."""
-    if _is_plain(value) and value.shape == shape and value.is_cuda == on_cuda and not value.is_complex():
+    if _is_plain(value) and value.shape == shape and _has_numbers(value, on_cuda) and not value.is_complex():
         return value
     raise BadReturn(_complaint(value, shape, on_cuda, what))
 
@@ -73,9 +73,9 @@ def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
 
 def _component(value: object, n: int, on_cuda: bool, what: str) -> Tensor:
     """Return ``value`` as ``(n,)``; a single number, as in some published rewards, is expanded to all environments."""
-    if isinstance(value, (bool, int, float)) or (_is_plain(value) and not value.is_cuda and value.dim() == 0):
+    if isinstance(value, (bool, int, float)) or (_is_plain(value) and _has_numbers(value, False) and value.dim() == 0):
         return torch.full((n,), float(value), device="cuda" if on_cuda else "cpu")
-    if _is_plain(value) and value.dim() == 0:
+    if _is_plain(value) and _has_numbers(value, on_cuda) and value.dim() == 0:
         return value.expand(n)
     return real(value, (n,), on_cuda, what)
 
@@ -127,6 +127,11 @@ def _is_plain(value: object) -> TypeGuard[Tensor]:
     return type(value) is Tensor or type(value) is Parameter
 
 
+def _has_numbers(value: Tensor, on_cuda: bool) -> bool:
+    """Return whether a tensor holds all of its numbers, on the device of the state."""
+    return value.is_cuda == on_cuda and value.layout == torch.strided and not value.is_meta
+
+
 def _complaint(value: object, shape: Shape, on_cuda: bool, what: str) -> str:
     start = f"returned {what} as" if what else "returned"
     if not isinstance(value, Tensor):
@@ -136,7 +141,9 @@ def _complaint(value: object, shape: Shape, on_cuda: bool, what: str) -> str:
     if value.shape != shape:
         hint = _shape_hint(tuple(value.shape), shape)
         return f"{start} shape {_shape(value)}; it must be {shape}{': ' + hint if hint else ''}"
-    if value.is_cuda != on_cuda:
+    if value.layout != torch.strided:
+        return f"{start} a tensor of the layout {value.layout}; it must hold all numbers: add .to_dense()"
+    if value.is_cuda != on_cuda or value.is_meta:
         right = "cuda" if on_cuda else "cpu"
         return f"{start} a tensor on {value.device}; it must be on {right}: make new tensors with device=x.device"
     return f"{start} {value.dtype}; it must be floating point: add .float()"

@@ -7,7 +7,7 @@ import torch
 from envcoder_bench.adapters.elegantrl import IsaacOneEnv, IsaacVecEnv
 from envcoder_bench.core.torch_settings import settings_kept
 
-pytest.importorskip("elegantrl", reason="make install gets it: requirements-no-deps.txt")
+pytest.importorskip("elegantrl", reason="make test gets it: requirements-test.txt")
 from elegantrl.agents import AgentPPO
 from elegantrl.train.config import Config
 from elegantrl.train.run import train_agent

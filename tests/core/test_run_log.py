@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.run_log import is_muted, log_path, muted, note, run_log
+from envcoder_bench.core.run_log import Prints, counted_prints, is_muted, log_path, muted, note, printer, run_log
 
 log = logging.getLogger("envcoder_bench.some.module")
 
@@ -120,3 +120,21 @@ def test_warnings_are_shown_again_after_muted():
 def test_package_prints_no_messages_without_a_handler(capfd):
     logging.getLogger("envcoder_bench.somewhere").warning("hello")
     assert capfd.readouterr() == ("", "")
+
+
+def test_prints_are_counted_by_line_and_end(monkeypatch):
+    monkeypatch.setattr("envcoder_bench.core.run_log.MOST_LOGGED", 3)
+    shown, kept = [], []
+    prints = Prints(shown.append, kept.append)
+    with counted_prints(prints):
+        show = printer("a")
+        show("\n".join(f"line {k}" for k in range(19)))
+        show("x" * 1000, end="")
+        show("2\n1", "and")
+        for _ in range(100):
+            show("again")
+        printer("b")("another", "file")
+    first, *rest = shown
+    assert first.count("\n") == 18
+    assert rest == ["x" * 500 + "...", "a prints more, which is in run.log", "another file"]
+    assert kept == ["a prints: 2\n1 and", "a prints: again", "a prints more, which is left out"]

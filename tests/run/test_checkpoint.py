@@ -15,8 +15,8 @@ from envcoder_bench.run.folder.checkpoint import (
     Checkpoint,
     load_checkpoint,
     load_job,
+    pack_checkpoint,
     pack_job,
-    save_checkpoint,
 )
 
 
@@ -26,7 +26,7 @@ def made():
 
 
 def test_loaded_checkpoint_equals_the_saved_one(tmp_path):
-    save_checkpoint(tmp_path / "checkpoint.pth", made())
+    (tmp_path / "checkpoint.pth").write_bytes(pack_checkpoint(made()))
     loaded = load_checkpoint(tmp_path / "checkpoint.pth")
     assert repr(loaded) == repr(made())  # NaN is not NaN
     assert loaded.done == {("a", 0), ("b", 0)} and loaded.begun
@@ -73,7 +73,7 @@ def test_damaged_checkpoint_is_reported_with_its_path_and_remedy(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "checkpoint.pth"
     if content == "cut":
-        save_checkpoint(path, made())
+        path.write_bytes(pack_checkpoint(made()))
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     elif isinstance(content, bytes):
         path.write_bytes(content)
@@ -90,7 +90,7 @@ def test_damaged_checkpoint_is_reported_with_its_path_and_remedy(tmp_path, monke
 
 def with_pickle(path, pickled):
     """Replace the pickle in a valid checkpoint, with a valid checksum."""
-    save_checkpoint(path, made())
+    path.write_bytes(pack_checkpoint(made()))
     with zipfile.ZipFile(path) as archive:
         records = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(path, "w") as archive:
@@ -132,7 +132,7 @@ def test_checkpoint_runs_no_code(tmp_path, monkeypatch, name):
 def test_checkpoint_of_a_newer_format_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.pth"
     monkeypatch.setattr(checkpoint, "FORMAT", FORMAT + 5)
-    save_checkpoint(path, made())
+    path.write_bytes(pack_checkpoint(made()))
     monkeypatch.undo()
     with pytest.raises(UserError, match=rf"has format {FORMAT + 5}, and this version .* reads formats up to {FORMAT}"):
         load_checkpoint(path)

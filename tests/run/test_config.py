@@ -33,7 +33,7 @@ def test_invalid_overrides_are_refused_with_a_remedy(override, remedy):
 
 
 def test_malformed_override_is_refused():
-    with pytest.raises(UserError, match="cannot read the overrides"):
+    with pytest.raises(UserError, match="cannot read the override"):
         compose_config("Cartpole", ["seeds=[1,"])
 
 

@@ -1,15 +1,19 @@
 """--resume of damaged run folders: it continues with a message or gives a remedy, and nothing is lost."""
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import signal
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, run, start_process, stop_at, write_candidates
+from helpers import CARTPOLE_QUICK, assert_same_policies, run, start_process, stop_at, write_candidates
 
+import envcoder_bench
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run.folder.run_folder import RunFolder
 
@@ -70,6 +74,21 @@ def flip(path):
     path.write_bytes(content)
 
 
+def digit(path):
+    """Change the last digit of the last row."""
+    content = path.read_bytes().rstrip()
+    assert content[-1:].isdigit()
+    path.write_bytes(content[:-1] + (b"1" if content[-1:] != b"1" else b"2") + b"\n")
+
+
+def saved_again(path, change):
+    """Change a checkpoint, and save it as torch does, with valid checksums."""
+    content = torch.load(path, weights_only=True)
+    change(content)
+    torch.save(content, path)
+
+
+AGAIN = r" was changed since the run wrote it: restore a copy of it; or delete run\.json, and it is used as it is"
 ENDS = {  # what is done to a killed run: what is said
     "wave cut": (lambda f: cut(*(f / "jobs").iterdir(), 9000), r"jobs/\w+\.pth is damaged \(it is truncated"),
     "checkpoint cut": (lambda f: cut(f / "checkpoint.pth", 900), r"checkpoint\.pth is damaged \(it is truncated"),
@@ -77,6 +96,18 @@ ENDS = {  # what is done to a killed run: what is said
     "wave with one other byte": (
         lambda f: flip(*(f / "jobs").iterdir()),
         r"jobs/\w+\.pth is damaged \(the checksum of \S+ is wrong\): restore it from a copy; or delete it",
+    ),
+    "checkpoint saved again": (
+        lambda f: saved_again(f / "checkpoint.pth", lambda saved: saved.update(seconds=1.0)),
+        rf"checkpoint\.pth{AGAIN}",
+    ),
+    "wave saved again": (
+        lambda f: saved_again(*(f / "jobs").iterdir(), lambda saved: saved["training"].update(iteration=4)),
+        rf"jobs/\w+\.pth{AGAIN}",
+    ),
+    "a digit of curves": (
+        lambda f: digit(f / "components.csv"),
+        r"components\.csv was changed since the run's last checkpoint; restore a copy of it, or delete it to continue",
     ),
     "checkpoint a folder": (
         lambda f: ((f / "checkpoint.pth").unlink(), (f / "checkpoint.pth").mkdir()),
@@ -214,6 +245,14 @@ COMPLETE = {
         lambda f: cut(f / "results.csv", (f / "results.csv").read_bytes().rindex(b"\nother") + 1),
         r"results\.csv is damaged \(rows are missing\): the ranking is that of summary\.json",
     ),
+    "a digit of results": (
+        lambda f: replace(f / "results.csv", "good,3,ok,0.", "good,3,ok,00."),
+        r"results\.csv was changed after the run: rest",
+    ),
+    "a digit of curves": (
+        lambda f: digit(f / "components.csv"),
+        r"components\.csv was changed after the run: restore a copy of it",
+    ),
     "results missing": (lambda f: (f / "results.csv").unlink(), r"results\.csv cannot be read .*: the ranking is that"),
     "summary cut": (lambda f: cut(f / "summary.json", 250), r"summary\.json is damaged .*: the ranking is that of res"),
     "config edited": (
@@ -251,3 +290,63 @@ def test_complete_run_without_summary_and_results_is_refused(tmp_path, finished,
     assert main(["--resume", str(folder)]) == 2
     told = capsys.readouterr().err
     assert "results.csv is damaged" in told and "summary.json is damaged" in told and "restore a copy" in told
+
+
+class Killed(BaseException):
+    pass
+
+
+SMALL = {
+    "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 2, "learning_iterations": 3, "no_baselines": True,
+    "checkpoint_minutes": 0, "compile_shapers": False,
+    "overrides": {
+        "evaluation.num_envs": 2, "evaluation.final_episodes": 2, "evaluation.points": 2, "task.env.episodeLength": 20,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """Return a function that sets the write of a run's state at which Killed is raised, and the writes so far."""
+    replace_file, count, writes = os.replace, [0], []
+
+    def counted(source, target):
+        is_state = re.search(r"run\.json|(checkpoint|jobs/.*)\.pth|states/", str(target))
+        for moment in ("before", "after"):
+            if is_state:
+                writes.append(f"{moment} {Path(target).suffix}")
+                if len(writes) == count[0]:
+                    raise Killed
+            if moment == "before":
+                replace_file(source, target)
+
+    def set_count(number):
+        writes.clear()
+        count[0] = number
+        return writes
+
+    monkeypatch.setattr("envcoder_bench.core.files.os.replace", counted)
+    return set_count
+
+
+def test_a_run_killed_at_any_write_of_its_state_resumes_to_the_same_result(tmp_path, killed_at):
+    """Digests and files are written one after the other: killed before and after each of them."""
+    candidate, whole = write_candidates(tmp_path, {"good": GOOD}), tmp_path / "whole"
+    writes = killed_at(0)
+    envcoder_bench.evaluate("Cartpole", candidate, output_dir=whole, **SMALL)
+    # after each write of the first job and the first checkpoint, and of the last state and the end
+    numbers = [4, 6, 8, 10, len(writes) - 2, len(writes)]
+    assert {suffix for moment in writes for suffix in moment.split()[1:]} == {".json", ".pth", ".pt"}
+    for number in numbers:
+        folder = tmp_path / f"killed_{number}"
+        killed_at(number)
+        with pytest.raises(Killed):
+            envcoder_bench.evaluate("Cartpole", candidate, output_dir=folder, **SMALL)
+        killed_at(3)  # a second time, unless nothing is left to do
+        with contextlib.suppress(Killed):
+            envcoder_bench.resume(folder)
+        killed_at(0)
+        assert envcoder_bench.resume(folder).complete
+        for name in ("results.csv", "curves.csv", "components.csv", "episodes.csv"):
+            assert (folder / name).read_bytes() == (whole / name).read_bytes(), (number, name)
+        assert_same_policies(folder, whole, 1)

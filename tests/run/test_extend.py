@@ -127,7 +127,7 @@ def kill_after(count, patch):
         return work(*args)
 
     for place, name in (
-        (module, "write_atomic"), (module, "save_checkpoint"), (module.shutil, "copyfile"), (Path, "unlink"),
+        (module, "write_atomic"), (RunFolder, "write"), (module.shutil, "copyfile"), (Path, "unlink"),
         (Provenance, "write"),
     ):  # fmt: skip
         patch.setattr(place, name, counted(getattr(place, name)))
@@ -153,9 +153,9 @@ def test_killed_extension_leaves_the_old_or_the_larger_run(files, tmp_path, monk
             assert old == {name: text(own, name) for name in old} and (own / "summary.json").is_file()
         else:
             assert_one_larger_run(own, larger, ("results.csv", "components.csv"))
-    # source, state, checkpoint, summary; run.json, config.yaml
-    assert outcomes == ["old"] * 4 + ["larger"] * 2 + ["done"]
-    assert_one_larger_run(tmp_path / "killed_6", larger, ("results.csv", "components.csv"))
+    # source; digest and state, digest and checkpoint, summary; run.json, config.yaml
+    assert outcomes == ["old"] * 6 + ["larger"] * 2 + ["done"]
+    assert_one_larger_run(tmp_path / "killed_8", larger, ("results.csv", "components.csv"))
 
 
 @pytest.mark.parametrize(
@@ -196,6 +196,8 @@ def test_incomplete_or_changed_runs_cannot_be_extended(copy, tmp_path, monkeypat
     rows = text(copy, "results.csv")
     (copy / "results.csv").write_text("".join(rows.splitlines(keepends=True)[:-1]))
     refused(copy, "its rows are not those of the run")
+    (copy / "results.csv").write_text(rows.replace(",ok,0.", ",ok,00."))
+    refused(copy, r"results\.csv was changed since the run wrote it: restore a copy of it; or delete run\.json")
     (copy / "results.csv").write_text(rows)
     (copy / "summary.json").unlink()
     refused(copy, "the run is not complete; first .*--resume")

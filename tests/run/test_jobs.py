@@ -2,12 +2,14 @@
 
 import dataclasses
 import itertools
+import logging
 import random
 
 import pytest
 
 from envcoder_bench.cli.console import resumable
 from envcoder_bench.core.errors import NoWorker, UserError
+from envcoder_bench.core.repeats import RepeatHandler
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work
 from envcoder_bench.run.hooks import StopRequest
@@ -186,6 +188,22 @@ def test_item_that_crashes_workers_is_isolated_and_others_are_done(loss, caplog)
     assert recorder.bisections == 2
     assert f"lost a worker ({reason}): its job of 4 letters is retried on another worker" in caplog.text
     assert f"lost another worker ({reason}): its job of 4 letters is bisected" in caplog.text
+
+
+def test_a_loss_is_shown_at_once():
+    shown, handler = [], RepeatHandler(lambda text: shown.append(text))
+    losses = iter([WorkerLost("killed"), None])
+
+    def answer(worker, request):
+        return next(losses)
+
+    log = logging.getLogger("envcoder_bench")
+    log.addHandler(handler)
+    try:
+        Head(FakePool(2, answer), CODE).run(jobs("ab"), Recorder())
+    finally:
+        log.removeHandler(handler)
+    assert len(shown) == 1 and "lost a worker" in shown[0]  # without a flush by somebody else
 
 
 def test_stop_reaches_all_workers_and_starts_no_other_job():

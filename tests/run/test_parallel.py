@@ -173,6 +173,15 @@ def test_lost_workers_do_not_change_results(tmp_path, alone, threads, caplog):
     assert_alike(tmp_path / "run", alone)
 
 
+def test_prints_of_candidates_in_workers_are_shown_to_a_limit_and_logged(tmp_path, threads, capfd):
+    chatty = "def compute_reward(pole_angle):\n    print('looking')\n    return torch.cos(pole_angle)\n"
+    own = settings(1, seeds=1, learning_iterations=2)
+    envcoder_bench.evaluate("Cartpole", {"chatty": chatty}, output_dir=tmp_path / "run", **own)
+    shown = capfd.readouterr().out.splitlines()
+    assert shown == ["looking"] * 20 + ["chatty prints more, which is in run.log"]
+    assert "chatty prints: looking" in (tmp_path / "run" / "run.log").read_text()
+
+
 def test_group_that_crashes_workers_fails_without_affecting_others(tmp_path, alone, threads):
     def fault(message):
         if isinstance(message, JobCheckpoint) and message.iteration >= 3 and contains(message.content, "cosine", 1):

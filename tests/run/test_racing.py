@@ -283,7 +283,7 @@ def test_resumed_rung_repeats_the_same_decision(tmp_path, raced, in_waves, monke
     def killed(self, rung, *rest):
         calls.append(rung)
         if len(calls) == 1:
-            monkeypatch.setattr(executor, "save_checkpoint", lambda *_: (_ for _ in ()).throw(Crash()))
+            monkeypatch.setattr(RunFolder, "write_checkpoint", lambda *_: (_ for _ in ()).throw(Crash()))
         decide(self, rung, *rest)
         raise Crash
 

@@ -112,6 +112,23 @@ def test_killed_worker_is_replaced(tmp_path, alone, files, ray, caplog):
     assert not workers()
 
 
+def test_ray_that_ends_is_started_again(tmp_path, alone, files):
+    output, killed = tmp_path / "run", []
+    head = start_process([*WORDS, "--devices", "cpu:2", "--candidates", *files], output)
+
+    def reached():
+        if list((output / "jobs").glob("*.pth")):
+            killed.extend(p for p in psutil.Process(head.pid).children(recursive=True) if p.name() == "raylet")
+            for process in killed:
+                process.kill()
+        return bool(killed)
+
+    code, told = stop_at(head, reached, 0)  # the head itself gets no signal
+    assert code == 0, told
+    assert "Ray's processes on this machine have ended: they are started again" in told
+    assert_alike(output, alone, ["human", "unshaped", "cosine", "kills"])
+
+
 def test_all_ports_are_on_the_loopback(ray):
     ports = []
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:

@@ -174,6 +174,9 @@ def test_run_of_an_older_version_can_be_extended(files, whole, tmp_path):
     for name in ("results.csv", "episodes.csv"):
         lines = (small / name).read_text().splitlines(keepends=True)
         (small / name).write_text("".join(line for line in lines if UNTRAINED not in line))
+    record = json.loads((small / "run.json").read_text())
+    del record["files"]  # there were no digests
+    (small / "run.json").write_text(json.dumps(record))
     assert extend(small, seeds=2).complete
     assert own_rows(small) == own_rows(whole)[1:]
 

@@ -47,7 +47,7 @@ class FakeLLM:
         for each in self._patches:
             each.stop()
 
-    def _transport(self, http):
+    def _transport(self, http, proxy=""):
         self.http = http
         return http.MockTransport(self._handle)
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench.cli import auto_shape
-from envcoder_bench.cli.auto_shape import main
-from envcoder_bench.search import launch, loop
+from envcoder_bench.cli.auto_shape import build_parser, main, overrides
+from envcoder_bench.search.settings import compose_settings
 
 EVOLVE = "--task Cartpole --llm evolve --sim mujoco_cpu --num_envs_per_candidate 2"
 MODEL = "--task Cartpole --llm gpt-4-turbo-preview --sim mujoco_cpu --num_envs_per_candidate 2"
@@ -27,21 +26,21 @@ NO_KEY = "OPENAI_API_KEY"
         ("--task Cartpole --llm claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
         (f"{EVOLVE} --shaper_types compute_rewrd", "unknown shaper type 'compute_rewrd' (did you mean compute_reward"),
         (f"{EVOLVE} --num_iter 3", "unrecognized arguments: --num_iter (did you mean --num_iters"),
-        (f"{EVOLVE} --num_iters 0", "num_iters must be a whole number of at least 1 and at most 10000, got 0"),
-        (f"{EVOLVE} --num_iters 1000000000", "num_iters must be a whole number of at least 1 and at most 10000"),
+        (f"{EVOLVE} --num_iters 0", "num_iters must be a whole number of at least 1 and at most 10,000, got 0"),
+        (f"{EVOLVE} --num_iters 1000000000", "num_iters must be a whole number of at least 1 and at most 10,000"),
         (
             f"{EVOLVE} --shapers_per_iter 1000000000",
-            "shapers_per_iter must be a whole number of at least 1 and at most 10000",
+            "shapers_per_iter must be a whole number of at least 1 and at most 10,000",
         ),
-        (f"{EVOLVE} --repair 1000000000", "repair must be a whole number of at least 0 and at most 1000"),
-        (f"{EVOLVE} --final_seeds 1000000000", "final_seeds must be a whole number of at least 1 and at most 10000"),
+        (f"{EVOLVE} --repair 1000000000", "repair must be a whole number of at least 0 and at most 1,000"),
+        (f"{EVOLVE} --final_seeds 1000000000", "final_seeds must be a whole number of at least 1 and at most 10,000"),
         (f"{EVOLVE} --task_description {{blank}}", "--task_description is empty: say what the policy should do"),
         (f"{EVOLVE} --task_description {{long}}", "(70000 of them for --task_description)"),
         (f"{EVOLVE} --reply_timeout 0", "reply_timeout must be a number above 0, got 0"),
         (f"{EVOLVE} reply_timeout=.inf", "reply_timeout must be a number above 0, got inf"),
-        (f"{EVOLVE} --repair -1", "repair must be a whole number of at least 0 and at most 1000, got -1"),
-        (f"{EVOLVE} --final_seeds 0", "final_seeds must be a whole number of at least 1 and at most 10000, got 0"),
-        (f"{EVOLVE} shapers_per_iter=few", "shapers_per_iter must be a whole number of at least 1 and at most 10000"),
+        (f"{EVOLVE} --repair -1", "repair must be a whole number of at least 0 and at most 1,000, got -1"),
+        (f"{EVOLVE} --final_seeds 0", "final_seeds must be a whole number of at least 1 and at most 10,000, got 0"),
+        (f"{EVOLVE} shapers_per_iter=few", "shapers_per_iter must be a whole number of at least 1 and at most 10,000"),
         (f"{EVOLVE} --temperature -1", "temperature must be a number of at least 0, or null, got -1"),
         (f"{EVOLVE} temperature=hot", "temperature must be a number of at least 0, or null, got hot"),
         (f"{EVOLVE} replies_per_request=0", "replies_per_request must be a whole number of at least 1, got 0"),
@@ -150,6 +149,9 @@ def test_api_key_is_not_required_before_checks_and_never_shown(capsys, monkeypat
     assert not any("sk-secret" in path.read_text() for path in Path().rglob("*") if path.is_file())
 
 
-def test_flags_of_a_resumed_search_are_those_that_it_can_change():
-    """They are written twice, because the help of the command must not import omegaconf."""
-    assert auto_shape.RAISED == launch.LIMITS and auto_shape.CHANGED == loop.MODEL
+@pytest.mark.parametrize("name", ["a ${b} c", "it's", 'with "quotes"', "a: b # c", "{d}", "ü"])
+def test_prompt_dir_of_any_name_is_taken(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    args = build_parser().parse(["--task", "Cartpole", "--llm", "evolve", "--prompt_dir", str(folder)])
+    assert compose_settings(overrides(args))[0].prompt.dir == str(folder)

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import http.server
 import json
 import socket
 import subprocess
@@ -197,7 +198,7 @@ def test_time_limit_is_that_of_headers_and_redirects_too(endless, monkeypatch, t
 
 
 @both
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("encoding", ["gzip", pytest.param("deflate", marks=pytest.mark.slow)])
 def test_packed_replies_are_read_and_limited_as_unpacked(llm, encoding, server, tmp_path, monkeypatch):
     pack = gzip.compress if encoding == "gzip" else zlib.compress
 
@@ -539,3 +540,55 @@ def test_invalid_price_file_is_reported(text, tmp_path):
     path.write_text(text)
     with pytest.raises(UserError, match=r"prices\.yaml"):
         read_prices(path)
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """A proxy that answers in the server's place, and keeps the addresses that it was asked for."""
+
+    asked: list[str] = []  # noqa: RUF012  of the class, which is constructed for each request
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.asked.append(self.path)
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}
+        body = json.dumps({"id": "1", "object": "chat.completion", "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        """Print nothing."""
+
+
+def test_requests_go_through_the_proxy_of_the_environment(monkeypatch):
+    server = http.server.HTTPServer(("127.0.0.1", 0), Proxy)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{server.server_port}")
+    try:
+        model = make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
+        assert model.complete(REQUEST)[0].text == "hello"
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert Proxy.asked == ["http://model.invalid/v1/chat/completions"]
+
+
+def test_proxies_are_those_of_the_scheme_and_not_for_this_machine(monkeypatch):
+    for name in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name}_proxy".upper(), raising=False)
+    assert sdk.proxy_of("https", "api.openai.com") == ""
+    monkeypatch.setenv("ALL_PROXY", "socks5://a:1")
+    monkeypatch.setenv("HTTPS_PROXY", "b:2")
+    monkeypatch.setenv("NO_PROXY", "inside.example")
+    assert sdk.proxy_of("https", "api.openai.com") == "http://b:2"
+    assert sdk.proxy_of("http", "api.openai.com") == "socks5://a:1"
+    assert {sdk.proxy_of("https", host) for host in ("localhost", "127.0.0.1", "::1", "inside.example")} == {""}
+
+
+def test_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "ftp://user:geheim@proxy.example:1")
+    model = make_provider("openai:some", "http://model.invalid/v1", 10.0, print)
+    with pytest.raises(UserError, match=r"the proxy ftp://proxy\.example:1 \(HTTPS_PROXY, HTTP_PROXY\) cannot be used"):
+        model.complete(REQUEST)

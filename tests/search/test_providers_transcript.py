@@ -14,7 +14,16 @@ from fake_llm import CODE, held
 from search_fakes import cuts
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.search.providers.base import BUDGET, ERROR, STOP, Message, ProviderError, Reply, Request
+from envcoder_bench.search.providers.base import (
+    BUDGET,
+    ERROR,
+    STOP,
+    Message,
+    ProviderError,
+    Reply,
+    Request,
+    max_input_tokens,
+)
 from envcoder_bench.search.providers.budget import Budget, Price
 from envcoder_bench.search.providers.choice import make_provider
 from envcoder_bench.search.providers.complete import complete_all
@@ -411,3 +420,12 @@ def test_received_replies_are_on_disk(how, tmp_path):
     assert {request for request in model.asked} == {
         content_hash(replace(request, max_output_tokens=50)) for request in requests[1::2]
     }
+
+
+def test_limits_that_allow_no_request_name_the_least_amount():
+    (request,), prices = questions("a", max_output_tokens=1000), {"m": Price(10.0, 100.0)}
+    tokens = max_input_tokens(request) + 1000
+    for limit, least in (({"max_cost": 0.01}, r"\$0\.10\d"), ({"max_tokens": 900}, f"{tokens:,}")):
+        with pytest.raises(UserError, match=rf"one request may (cost|need) {least}.* a reply of 1,000 \(--max_output"):
+            Budget(**limit, prices=prices).check_amount(Model(), request)
+    Budget(max_cost=0.2, max_tokens=tokens, prices=prices).check_amount(Model(), request)

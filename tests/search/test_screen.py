@@ -38,7 +38,7 @@ def test_ranking_table_of_a_round():
     ranked = [row("a", (0.2, 0.1, 0.3)), row("human", rank=2), row("b", rank=None, error=("b.py:3: wrong",))]
     shown = screen.ranking(ranked).splitlines()
     assert [line.split()[:2] for line in shown[2:5]] == [["1", "a"], ["2", "human"], ["-", "b"]]
-    assert "failed (1 of 3 candidates):" in shown and "      wrong" in shown
+    assert "failed (1 of 2 candidates and 1 baseline):" in shown and "      wrong" in shown
     assert not any(line.startswith(("fitness:", "±", "vs human:")) for line in shown)
 
 
@@ -49,6 +49,7 @@ def test_spending_of_round_and_search_is_shown():
     assert told == "1 reply, 10 tokens in and 20 out, price unknown; so far 30 tokens"
     told = screen.spending(Usage(1, 1, 1, None), Spent(1, 0.0))
     assert told == "1 reply, 1 token in and 1 out, price unknown; so far 1 token"
+    assert screen.spending(Usage(5, 1, 1, None, sent=2), Spent(1, 0.0)).startswith("2 requests (5 replies), ")
     assert screen.spending(Usage(), Spent()) == ""
 
 

@@ -1,5 +1,6 @@
 """Every signature variant of the contract, and every invalid return, with the exact message."""
 
+import sys
 import warnings
 
 import pytest
@@ -491,3 +492,39 @@ def test_faults_of_the_baseline_report_the_baselines_file():
     own = load(BASELINE.replace("compute_reward", "helper"), "mine")
     with pytest.raises(CandidateError, match=r"^unshaped\.py:1: in compute_reward: returned a float"):
         check(assemble(own, bad), {key: x.clone() for key, x in task.state.items()}, task.constants, task)
+
+
+def test_the_return_that_ran_is_named():
+    code = (
+        "def compute_reward(dof_pos, weight=1.0):\n"
+        "    if weight < 0:\n"
+        "        return dof_pos[:, 0]\n"
+        "    if weight > 0:\n"
+        "        return (\n"
+        "            dof_pos * weight\n"
+        "        )\n"
+        "    return dof_pos[:, 1]\n"
+    )
+    assert ":5: in compute_reward: returned" in fault(code)
+    assert ":8: in compute_reward: returned" in fault(code.replace("weight=1.0", "weight=0.0").replace("[:, 1]", ""))
+    before = sys.getprofile()
+    shaping(code.replace("dof_pos * weight", "dof_pos[:, 2]"))
+    assert sys.getprofile() is before
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("x.to('meta')", "returned a tensor on meta; it must be on cpu"),
+        (
+            "x.to_sparse()",
+            "returned a tensor of the layout torch.sparse_coo; it must hold all numbers: add .to_dense()",
+        ),
+        ("(x, {'c': x.to('meta')})", "returned component 'c' as a tensor on meta"),
+        ("(x, {'c': x.sum().to('meta')})", "returned component 'c' as shape ()"),
+        ("(x, {'c': x.sum().to_sparse()})", "returned component 'c' as shape ()"),
+        ("(x, {'c': x.to_sparse()})", "returned component 'c' as a tensor of the layout torch.sparse_coo"),
+    ],
+)
+def test_tensors_without_their_numbers_are_faults_of_the_candidate(value, message):
+    assert message in fault(f"def compute_reward(dof_pos):\n    x = dof_pos[:, 0]\n    return {value}\n")

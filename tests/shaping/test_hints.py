@@ -69,4 +69,4 @@ def test_bad_values_have_the_line_of_the_return():
     assert fault("def compute_reward(dof_pos):\n    x = dof_pos\n    return x\n").startswith("mine.py:3: ")
     assert fault("def compute_reward(dof_pos):\n    x = 0\n    return dof_pos[:, 0] / x\n").startswith("mine.py:3: ")
     several = "def compute_reward(dof_pos):\n    if dof_pos is None:\n        return 1\n    return dof_pos\n"
-    assert fault(several).startswith("mine.py:1: ")
+    assert fault(several).startswith("mine.py:4: ")

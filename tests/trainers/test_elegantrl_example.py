@@ -11,7 +11,7 @@ from oracle import make_params
 from envcoder_bench.run.folder.policies import load_policy
 from envcoder_bench.trainers.base import train_iteration
 
-pytest.importorskip("elegantrl", reason="make install gets it: requirements-no-deps.txt")
+pytest.importorskip("elegantrl", reason="make test gets it: requirements-test.txt")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIMS = {0: (5, 2, 7), 1: (9, 5, 8), 2: (3, 1, 7)}  # observation, action, seed of each group
 PARAMS = make_params(learning_rate=1e-3, num_minibatches=2, entropy_coef=0.0)

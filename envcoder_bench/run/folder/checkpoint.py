@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import Result
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -29,7 +28,7 @@ class SavedJob:
 
     Attributes:
         groups, iteration: candidate and seed of every group, and how many iterations are done.
-        rows: how many rows of it each log file has.
+        rows: number and digest of its rows in each log file.
         parked: whether its groups wait at a rung of a race, and may go on in other waves.
     """
 
@@ -48,7 +47,7 @@ class Checkpoint:
         results: rows of every candidate and seed that is done: failed at load, skipped, or in a finished wave.
         waves, seconds: number of finished waves, and the wall-clock time so far.
         needed, peak: estimated memory of the largest wave, and the largest measured memory, in bytes.
-        rows: number of rows of each log file, without those of ``jobs``.
+        rows: number of rows and digest of each log file, as of ``RunLogs.rows``, without those of ``jobs``.
         jobs: waves in training, and groups that wait at a rung, each in a file of its own.
         decided: the rungs of a race at which candidates were stopped.
     """
@@ -79,7 +78,7 @@ class Checkpoint:
 
     @property
     def all_rows(self) -> dict[str, int]:
-        """The number of rows of each log file."""
+        """The number of rows and the digest of each log file."""
         total = Counter(self.rows)
         for job in self.jobs:
             total.update(job.rows)
@@ -104,15 +103,10 @@ def packed(state: Any) -> bytes:
     return buffer.getvalue()
 
 
-def save_state(path: Path, state: Any) -> None:
-    """``torch.save``, atomically: if the process is killed, the old file is unchanged."""
-    write_atomic(path, packed(state))
-
-
-def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint as plain data, which ``torch.load(path, weights_only=True)`` reads."""
+def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """The file of a checkpoint, plain data which ``torch.load(path, weights_only=True)`` reads."""
     fields = {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__ if name != "jobs"}
-    save_state(path, {"format": FORMAT, **fields, "results": [asdict(result) for result in checkpoint.results]})
+    return packed({"format": FORMAT, **fields, "results": [asdict(result) for result in checkpoint.results]})
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

@@ -1,5 +1,6 @@
 """Trained policies, read from a run folder."""
 
+import logging
 import os
 import pickle
 import zipfile
@@ -18,6 +19,8 @@ from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -115,8 +118,12 @@ def open_run(path: str | Path) -> OpenedRun:
     if folder.results.is_file():
         with user_input():
             rows = read_results(folder.results)
+        if folder.complete:
+            folder.note_changed(folder.results)
     elif folder.complete:
         raise UserError(f"{folder.results} is missing, and the run is complete: restore it from a copy")
+    for note in folder.notes:
+        log.warning("%s: %s", folder.path, note)
     return OpenedRun(folder, spec, rows)
 
 

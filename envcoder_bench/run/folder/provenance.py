@@ -54,6 +54,8 @@ class Provenance:
         config: the text of config.yaml when the run began.
         sources: the SHA-256 of each file of user code in the folder, by its path there.
         before: the texts of config.yaml before the run was extended, oldest first.
+        files: the SHA-256 of each file that the run wrote and reads again, by its path in the folder: the last one, and
+            the one before, which the file has if the process was killed between the two writes.
     """
 
     begun: str | None
@@ -61,6 +63,7 @@ class Provenance:
     config: str
     sources: dict[str, str] = field(default_factory=dict)
     before: list[str] = field(default_factory=list)
+    files: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def new(cls, config: str, device: str, sources: Mapping[str, str], machines: str | None = None) -> Provenance:
@@ -100,13 +103,14 @@ def read_provenance(path: Path) -> Provenance:
         refuse_newer(int(content["format"]), path)
         record = Provenance(content["begun"], content["software"], content["config"], content["sources"])
         record.before = [str(text) for text in content["before"]]
+        record.files = {str(name): list(digests) for name, digests in content.get("files", {}).items()}
         dicts = [*record.software, record.sources]
         if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
             raise ValueError("it is not the record of a run")
         return record
     except OSError as error:
         raise ValueError(f"{path.name} cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"{path.name} is damaged ({error})") from error
 
 

@@ -3,7 +3,7 @@
 ::
 
     config.yaml          the whole config of the run; --resume reads it
-    run.json             versions, device, config and digests of the sources when it began
+    run.json             versions, device, config and digests of the sources when it began; digests of what it wrote
     run.log              all messages of the run
     results.csv          a row per candidate and seed
     summary.json         the ranking
@@ -13,7 +13,9 @@
     episodes.csv         the fitness of every episode of the final evaluation, and of those that a race compares;
                          with evaluation.record=true of all
     learning_curves.png  ranking.png  race.png (of a race: who was alive when)
-    report.html          the page of the run, by eval-shapers
+    terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
+                         sweep_NAME.png for each candidate
+    report.html          the page of the run, by eval-shapers; until then status.html, which shows the progress
     videos/              an mp4 file for each candidate on the page, and the recorded states
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
@@ -195,6 +197,9 @@ class RunFolder:
             cfg = RunConfig.checked({key: value for key, value in content.items() if key != "candidates"})
         except UserError as error:  # a key that may be changed has an invalid value
             raise UserError(f"{self.config}: {error}") from error
+        if self.complete:
+            for log in filter(Path.is_file, self._logs):
+                self.note_changed(log)
         sources = [CandidateSource(x.name, x.file, self._text(self.source(x.name))) for x in content.candidates]
         return cfg, sources
 
@@ -255,11 +260,13 @@ class RunFolder:
         """Return the last checkpoint, on the CPU, or None if there is none yet.
 
         Raises:
-            UserError: it is damaged, or has a newer format.
+            UserError: it is damaged, was changed, or has a newer format.
         """
         there = self.checkpoint.exists()
         saved = checkpoint.load_checkpoint(self.checkpoint) if there else Checkpoint()
         saved.jobs = checkpoint.load_jobs(self.jobs, saved)
+        for path in ([self.checkpoint] if there else []) + [job.file for job in saved.jobs]:
+            self.refuse_changed(path)
         return saved if there or saved.jobs else None
 
     def job(self, name: str) -> Path:
@@ -269,11 +276,75 @@ class RunFolder:
     def write_state(self, groups: Sequence[GroupKey], content: bytes) -> None:
         """Write the state of a wave at its end, a result of ``pack_job``."""
         self.states.mkdir(exist_ok=True)
-        write_atomic(self.states / f"{Job(tuple(groups), 0.0).name}.pt", content)
+        self.write(self.states / f"{Job(tuple(groups), 0.0).name}.pt", content)
+
+    # digests of the files that the run wrote
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a file atomically, with its digest in run.json, by which ``refuse_changed`` notices a change.
+
+        run.json is written first and keeps the digest before, so that a run killed between the two writes resumes.
+        """
+        if self.provenance is not None:
+            files = {name: digests for name, digests in self.provenance.files.items() if (self.path / name).exists()}
+            name = path.relative_to(self.path).as_posix()
+            files[name] = [*files.get(name, [])[-1:], digest(content)]
+            self._record(files)
+        write_atomic(path, content)
+
+    def write_checkpoint(self, saved: Checkpoint) -> None:
+        """Write checkpoint.pth."""
+        self.write(self.checkpoint, checkpoint.pack_checkpoint(saved))
+
+    def record_end(self) -> None:
+        """Record the digests of the tables of a run that is about to be complete."""
+        if self.provenance is not None:
+            tables = [path for path in (self.results, *self._logs) if path.is_file()]
+            states = {name: d for name, d in self.provenance.files.items() if name.startswith(f"{self.states.name}/")}
+            self._record({**states, **{path.name: [_file_digest(path)] for path in tables}})
+
+    @property
+    def _logs(self) -> list[Path]:
+        return [self.curves, self.components, self.points, self.episodes]
+
+    def _record(self, files: dict[str, list[str]]) -> None:
+        assert self.provenance is not None
+        self.provenance.files = files
+        self.provenance.write(self.run)
+
+    def refuse_changed(self, path: Path) -> None:
+        """Raise UserError if a file that the run wrote is not as it was."""
+        if self._changed(path):
+            raise UserError(
+                f"{path} was changed since the run wrote it: restore a copy of it; or delete {self.run.name}, and it is"
+                " used as it is"
+            )
+
+    def note_changed(self, path: Path) -> None:
+        """Note that a table of a complete run was changed; that is an error if candidates are to be trained."""
+        if self._trains:
+            self.refuse_changed(path)
+        elif self._changed(path):
+            self.notes.append(f"{path.name} was changed after the run: restore a copy of it")
+
+    def _changed(self, path: Path) -> bool:
+        name = path.relative_to(self.path).as_posix()
+        if self.provenance is None or name not in self.provenance.files:
+            return False
+        present = _file_digest(path)
+        if present not in self.provenance.files[name]:
+            return True
+        self.provenance.files[name] = [present]  # the next write keeps it
+        return False
 
 
 def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remedy(place: str | None, key: str = "task_source") -> str:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.run_log import note
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs, read_episodes
 from envcoder_bench.report.results import FAILED, STOPPED, Result
 from envcoder_bench.run.folder import results
-from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, save_checkpoint
+from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.folder.tracking import finish_tracking, wandb_log
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -353,7 +352,7 @@ class Executor(JobHandler):
         rows = sum_counts({} if previous is None else previous.rows, message.rows.counts)
         self._folder.jobs.mkdir(exist_ok=True)
         file = self._folder.job(job.name)
-        write_atomic(file, message.content)
+        self._folder.write(file, message.content)
         others = [saved for saved in self._saved.jobs if saved is not previous]
         self._saved.jobs = [*others, SavedJob(list(job.items), message.iteration, rows, file)]
         job.saved(message.iteration)
@@ -429,6 +428,8 @@ class Executor(JobHandler):
             logs = RunLogs.resume(folder.path, saved.iterations(), saved.done, saved.all_rows, trackers)
         except ValueError as error:
             raise UserError(f"{error}; restore a copy of it, or delete it to continue without those rows") from error
+        in_training = sum_counts(*(job.rows for job in saved.jobs))
+        saved.rows = {name: count - in_training.get(name, 0) for name, count in logs.rows.items()}
         for name, rows in logs.lost.items():
             log.warning("%s: %s rows from before are lost; the run continues", folder.path / name, rows)
         return logs
@@ -445,7 +446,7 @@ class Executor(JobHandler):
         """Write results.csv and the checkpoint."""
         self._saved.seconds = self._seconds_before + time.monotonic() - self._began
         self._save_results()
-        save_checkpoint(self._folder.checkpoint, self._saved)
+        self._folder.write_checkpoint(self._saved)
 
     def _save_results(self) -> None:
         results.save_results(self._folder, self._spec.sources, [*self._saved.results, *self._running])

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import Result
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job, packed
 from envcoder_bench.run.folder.results import trained
@@ -58,7 +57,7 @@ class ParkedGroups:
         # a name of its own: the checkpoint of the same groups in training may be there
         file = self._folder.job(f"{Job(tuple(keys), 0.0).name}_rung")
         self._folder.jobs.mkdir(exist_ok=True)
-        write_atomic(file, content)
+        self._folder.write(file, content)
         others = [saved for saved in self._saved.jobs if saved.file != file]
         self._saved.jobs = [*others, SavedJob(keys, iteration, {}, file, parked=True)]
         self.kept.update(policies)

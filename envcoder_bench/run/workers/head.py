@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.repeats import flush_messages
+from envcoder_bench.core.run_log import note, show_print
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.workers.jobs import CrashOutcome, Job, JobQueue
-from envcoder_bench.run.workers.messages import OutOfMemory, Ready, Request, UserMessage, WorkerError, WorkerLost
+from envcoder_bench.run.workers.messages import (
+    OutOfMemory,
+    Printed,
+    Ready,
+    Request,
+    UserMessage,
+    WorkerError,
+    WorkerLost,
+)
 
 log = logging.getLogger(__name__)
 
@@ -180,6 +190,8 @@ class Head:
             self._add(worker, message)
         elif isinstance(message, UserMessage):
             self._log(message)
+        elif isinstance(message, Printed):
+            (show_print if message.shown else note)(message.text)
         elif isinstance(message, WorkerError):
             if message.is_user_error:
                 raise UserError(message.message)
@@ -235,6 +247,7 @@ class Head:
             handler.bisected(job)
         else:
             handler.failed(job, loss.reason)
+        flush_messages()  # the next message may take minutes
 
     def _log(self, message: UserMessage) -> None:
         """Log a message unless it is a repetition: a warning once per run, others once per process."""

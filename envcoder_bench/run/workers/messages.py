@@ -208,6 +208,14 @@ class TrainingStopped:
 
 
 @dataclass(frozen=True)
+class Printed:
+    """What a candidate printed; ``shown`` if it is for the screen, and not only for run.log."""
+
+    text: str
+    shown: bool
+
+
+@dataclass(frozen=True)
 class OutOfMemory:
     """The job ran out of memory."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import NoWorker, UserError
 from envcoder_bench.run.workers.devices import Devices
 
 MIN_VERSION = (2, 60)
@@ -77,6 +77,23 @@ def _start(ray: Any, devices: Devices) -> None:
             object_store_memory=_object_store_bytes(),
             **_QUIET,
         )
+
+
+def node_ended() -> bool:
+    """Return whether Ray's processes on this machine, which this process started, have ended."""
+    node = import_ray()._private.worker._global_node
+    return node is not None and any(kind in ("raylet", "gcs_server") for kind, _ in node.dead_processes())
+
+
+def restart_node(devices: Devices) -> None:
+    """Start Ray on this machine again. Raises NoWorker."""
+    ray = import_ray()
+    with _signal_handlers_kept():
+        ray.shutdown()
+        try:
+            _start(ray, devices)
+        except Exception as error:
+            raise NoWorker(f"Ray cannot be started again: {' '.join(str(error).split())[:600]}") from error
 
 
 def _check_address(address: str) -> None:

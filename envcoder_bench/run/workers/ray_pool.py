@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import NoWorker, UserError
+from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.run.workers.devices import Devices
 from envcoder_bench.run.workers.head import Pool
 from envcoder_bench.run.workers.messages import Ready, Request, WorkerLost, WorkerSetup
-from envcoder_bench.run.workers.ray_cluster import import_ray
+from envcoder_bench.run.workers.ray_cluster import import_ray, node_ended, restart_node
 from envcoder_bench.run.workers.worker import RemoteWorker
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class _Slot:
 
 
 class RayPool(Pool):
-    """One worker per device; a worker that dies is replaced.
+    """One worker per device; a worker that dies is replaced, and Ray itself once where this process started it.
 
     Args:
         devices: the devices.
@@ -58,7 +59,7 @@ class RayPool(Pool):
     """
 
     def __init__(self, devices: Devices, limit: int, setup: Callable[[int, int, int], WorkerSetup]) -> None:
-        self._ray = import_ray()
+        self._ray, self._devices, self._restarted = import_ray(), devices, False
         on_gpus = devices.kind == "cuda"
         count = devices.count
         if count is None:
@@ -108,6 +109,8 @@ class RayPool(Pool):
     def poll(self) -> list[tuple[int, Any]]:
         if not self._slots:
             raise NoWorker(f"no worker can be started: {self._last_loss}")
+        if self._devices.address is None and node_ended():
+            return self._restart_node()
         slots = {slot.reply: slot for slot in self._slots}
         done, _ = self._ray.wait(list(slots), num_returns=len(slots), timeout=0.1)
         if not done:
@@ -126,6 +129,22 @@ class RayPool(Pool):
         if now - self._ready_at > START_TIMEOUT:
             raise NoWorker(f"no worker started within {START_TIMEOUT:.0f} s: check that the cluster has free devices")
         return messages
+
+    def _restart_node(self) -> list[tuple[int, Any]]:
+        if self._restarted:
+            raise NoWorker("Ray's processes on this machine have ended twice")
+        log.warning(
+            "Ray's processes on this machine have ended: they are started again, and its jobs go on from their last"
+            " checkpoints"
+        )
+        flush_messages()  # the start takes seconds
+        self._restarted = True
+        lost = [(slot.worker, WorkerLost("its node failed", is_crash=False)) for slot in self._slots]
+        restart_node(self._devices)
+        for slot in self._slots:
+            self._start(slot)
+        self._polled_at = self._ready_at = time.monotonic()
+        return lost
 
     def close(self) -> None:
         for slot in self._slots:

@@ -20,7 +20,7 @@ import torch
 
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.run_log import note
+from envcoder_bench.core.run_log import Prints, counted_prints, note
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.folder import results
@@ -41,6 +41,7 @@ from envcoder_bench.run.workers.messages import (
     JobCheckpoint,
     Opened,
     OutOfMemory,
+    Printed,
     Ready,
     Request,
     RungReached,
@@ -198,6 +199,8 @@ class RemoteWorker:
         self._setup, self._cfg = setup, setup.cfg
         self._outbox = Outbox()
         self._stop = StopRequest(signals=())
+        show, keep = (lambda text, shown=shown: self._outbox.put(Printed(text, shown)) for shown in (True, False))
+        self._prints = Prints(show, keep)
         if setup.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, setup.cores)
         share_cpus(setup.neighbours)
@@ -225,7 +228,7 @@ class RemoteWorker:
                 torch.set_num_threads(1)  # as in a run in one process
             elif self._cfg.deterministic:
                 use_deterministic_algorithms()
-            with forward_logs(self._outbox):
+            with forward_logs(self._outbox), counted_prints(self._prints):
                 work()
         except UserError as error:
             self._outbox.put(WorkerError(str(error), True))

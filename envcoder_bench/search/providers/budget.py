@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -61,15 +62,30 @@ class Budget:
 
     def check_price(self, provider: Provider) -> None:
         """Raise UserError if costs are limited but the model's price is unknown."""
-        if self.max_cost is not None and price_of(provider.model, self._prices) is None:
+        if self.max_cost is not None and self.price(provider) is None:
             raise UserError(
                 f"--max_cost {self.max_cost:g}: the price of {provider.model} is unknown; add it to {prices_file()}, "
                 "or limit tokens with --max_tokens"
             )
 
+    def price(self, provider: Provider) -> Price | None:
+        """Return the price of the model; None if it is unknown."""
+        return price_of(provider.model, self._prices)
+
+    def check_amount(self, provider: Provider, request: Request) -> None:
+        """Raise UserError if a limit does not allow a single request such as this one."""
+        least = self.max_spending(provider, request)
+        reply = request.max_output_tokens or provider.default_output_tokens
+        of = f"a prompt of at most {least.tokens - reply:,} tokens and a reply of {reply:,} (--max_output_tokens)"
+        if self.max_cost is not None and least.cost > self.max_cost:
+            dollars = math.ceil(least.cost * 1000) / 1000
+            raise UserError(f"--max_cost {self.max_cost:g}: one request may cost ${dollars:g}, with {of}: give more")
+        if self.max_tokens is not None and least.tokens > self.max_tokens:
+            raise UserError(f"--max_tokens {self.max_tokens}: one request may need {least.tokens:,}, {of}: give more")
+
     def cost_of(self, provider: Provider, reply: Reply) -> float | None:
         """Return the recorded cost of a reply, or that of its tokens, in US dollars; None if the price is unknown."""
-        price = price_of(provider.model, self._prices)
+        price = self.price(provider)
         if reply.cost is not None or price is None:
             return reply.cost
         return price.of(reply.input_tokens, reply.output_tokens)
@@ -78,7 +94,7 @@ class Budget:
         """Return the largest amount that a request for a number of replies can spend."""
         input_tokens = max_input_tokens(request)
         output_tokens = replies * (request.max_output_tokens or provider.default_output_tokens)
-        price = price_of(provider.model, self._prices)
+        price = self.price(provider)
         return Spent(input_tokens + output_tokens, price.of(input_tokens, output_tokens) if price else 0.0)
 
     def reserve(self, amount: Spent, spent: Callable[[], Spent], cancelled: Callable[[], bool]) -> bool:

@@ -42,6 +42,7 @@ def complete_all(
     concurrency: int = 8,
     on_reply: Callable[[int, Reply], None] | None = None,
     replies_per_request: int = 16,
+    on_request: Callable[[], None] | None = None,
 ) -> list[Reply]:
     """Return a reply for every request, from the transcript or from the provider.
 
@@ -57,6 +58,7 @@ def complete_all(
         on_reply: called with a request's index and reply as they arrive, in this thread.
         replies_per_request: requests that differ only in ``sample`` are sent as one request for up to this many
             replies, if the provider supports it.
+        on_request: called when a request has been answered by the provider, from any thread.
 
     Returns:
         A reply for each request, in order; ``finish`` and ``error`` tell failures.
@@ -67,7 +69,9 @@ def complete_all(
     """
     budget = Budget() if budget is None else budget
     budget.check_price(provider)
-    asker = _Asker(provider, transcript, budget, unusable, replies_per_request, threading.Event(), [])
+    asker = _Asker(
+        provider, transcript, budget, unusable, replies_per_request, threading.Event(), [], on_request or (lambda: None)
+    )
     limit = provider.default_output_tokens
     complete = [r if r.max_output_tokens is not None else replace(r, max_output_tokens=limit) for r in requests]
     replies: list[Reply | None] = [None] * len(complete)
@@ -96,6 +100,7 @@ class _Asker:
     Attributes:
         provider, transcript, budget, unusable, replies_per_request: arguments of ``complete_all``.
         cancelled: set if the caller no longer waits.
+        on_request: argument of ``complete_all``.
         refused: reasons why a replayed search did not send a request; filled in as replies arrive.
     """
 
@@ -106,6 +111,7 @@ class _Asker:
     replies_per_request: int
     cancelled: threading.Event
     refused: list[str]
+    on_request: Callable[[], None]
 
     def answer(self, request: Request) -> Reply:
         """Request replies until one is usable; return it with tokens and cost of all attempts."""
@@ -149,6 +155,7 @@ class _Asker:
                     return
                 try:
                     replies = [self._with_cost(reply) for reply in self.provider.complete(request, count)]
+                    self.on_request()
                     self.transcript.add_replies([(*pair, reply) for pair, reply in zip(left, replies)])
                     left = left[len(replies) :]
                 except ProviderError:
@@ -185,7 +192,9 @@ class _Asker:
             if self.cancelled.is_set():
                 raise _Cancelled
             try:
-                return self.provider.complete(request)[0]
+                reply = self.provider.complete(request)[0]
+                self.on_request()
+                return reply
             except ProviderError as error:
                 fault = str(error)
                 if not error.malformed:

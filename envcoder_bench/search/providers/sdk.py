@@ -16,6 +16,7 @@ import re
 import socket
 import threading
 import time
+import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -100,9 +101,32 @@ def read_base_url(base_url: str | None, variable: str) -> str:
     return url
 
 
-def new_transport(http: Any) -> Any:
-    """Return what sends requests; ``http`` is httpx or its successor, whichever an SDK uses. Tests replace it."""
-    return http.HTTPTransport(limits=http.Limits(max_keepalive_connections=0))  # _cut_at sees every connection
+def new_transport(http: Any, proxy: str = "") -> Any:
+    """Return what sends requests; ``http`` is httpx or its successor, whichever an SDK uses. Tests replace it.
+
+    Raises:
+        UserError: if ``proxy`` is not the URL of a proxy that it can use.
+    """
+    try:
+        through = http.Proxy(proxy) if proxy else None
+        limits = http.Limits(max_keepalive_connections=0)  # _cut_at sees every connection
+        return http.HTTPTransport(limits=limits, proxy=through)
+    except (ImportError, ValueError) as error:
+        raise UserError(
+            f"the proxy {without_login(proxy)} (HTTPS_PROXY, HTTP_PROXY) cannot be used: {error}"
+        ) from error
+
+
+def proxy_of(scheme: str, host: str) -> str:
+    """Return the URL of the environment's proxy for a host (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, but for NO_PROXY).
+
+    Empty without one, and for servers on this machine.
+    """
+    if host == "localhost" or host.startswith("127.") or host == "::1" or urllib.request.proxy_bypass(host):
+        return ""
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all") or ""
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None], hide: Hide) -> Any:
@@ -119,8 +143,15 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
         hide: removes secrets from what the server says.
     """
     http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
-    inner, reported = new_transport(http), set[str]()
+    reported = set[str]()
+    transports: dict[str, Any] = {"": new_transport(http)}  # by proxy
     call = threading.local()  # the SDK makes all tries of a call in its thread
+
+    def transport(request: Any) -> Any:
+        proxy = proxy_of(request.url.scheme, request.url.host)
+        if proxy not in transports:
+            transports[proxy] = new_transport(http, proxy)
+        return transports[proxy]
 
     class Transport(http.BaseTransport):
         def handle_request(self, request: Any) -> Any:
@@ -139,7 +170,9 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
                 if isinstance(error, http.TimeoutException) or time.monotonic() >= end:
                     response = late
                 else:
-                    text = f"no connection to {who}: {hide(str(error))}{_remedy(error)}"
+                    proxy = without_login(proxy_of(request.url.scheme, request.url.host))
+                    through = f" through the proxy {proxy}" if proxy else ""
+                    text = f"no connection to {who}{through}: {hide(str(error))}{_remedy(error)}"
                     if text not in reported:  # requests of a round fail together, and each is sent again
                         reported.add(text)
                         notify(text)
@@ -154,7 +187,7 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
         def _whole_reply(self, request: Any, end: float) -> Any:
             """Return the response with its content, or a failure in its place."""
             request.headers["accept-encoding"] = "gzip, deflate"
-            response = inner.handle_request(request)
+            response = transport(request).handle_request(request)
             encoding, content = response.headers.get("content-encoding", "identity").lower(), bytearray()
             unpacker = zlib.decompressobj(47) if encoding in ("gzip", "deflate") else None
             try:

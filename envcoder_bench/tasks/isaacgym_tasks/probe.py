@@ -103,7 +103,7 @@ def _named(rows: dict[Slot, Row]) -> Iterator[tuple[str, Slot]]:
 
 
 _INDICES = ("_indices", "_idxs", "_ids")  # indices of actors in the whole simulation
-_NO_STATE = ("extras", "obs_dict", "episode_sums", "randomize_buf", "timeout_buf", "time_out_buf", "states_buf")
+_NO_STATE = ("extras", "obs_dict", "episode_sums", "randomize_buf", "timeout_buf", "time_out_buf")
 
 
 def _is_goal(name: str, slot: Slot, row: Row, changed: set[Slot], task: Any) -> bool:

@@ -109,7 +109,7 @@ def physx(name, key="states"):
     return np.array(SCENES[name]["physx"][key])
 
 
-@pytest.mark.parametrize("name", ARMS)
+@pytest.mark.parametrize("name", [ARMS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ARMS[1:])])
 def test_arm_moves_as_in_physx(tmp_path, name):
     states, (jacobian, mass_matrix) = simulate_arm(SCENES[name], tmp_path)
     expected = physx(name)

@@ -137,6 +137,7 @@ LONG = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", range(3))
 def test_damping_is_of_the_centre_of_mass_and_equal_about_all_axes(tmp_path, axis):
     asset = load(tmp_path, LONG, linear_damping=0.25, angular_damping=0.5)

@@ -1,16 +1,16 @@
 """Candidates' files by their syntax trees: reduced to some functions, edited, joined."""
 
 import ast
-import time
 from pathlib import Path
 
 import pytest
+from helpers import instructions
 
 from envcoder_bench.jail import wire
-from envcoder_bench.search import source as source_module
-from envcoder_bench.search.source import Source, UnsupportedCode, reduced, shaping_source, without_script
+from envcoder_bench.shaping import source as source_module
 from envcoder_bench.shaping.definitions import defined_types
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.source import Source, UnsupportedCode, reduced, shaping_source, without_script
 
 ROOT = Path(__file__).parents[2]
 REWARD = ("compute_reward",)
@@ -294,23 +294,16 @@ def test_statements_in_one_line_stay_together():
 CALLS = "def compute_reward(x):\n    return compute_goal(x) + a\ndef compute_goal(x):\n    return 1\n"
 
 
-@pytest.mark.parametrize(
-    "line, count",
-    [
-        ("a=a\n", 24_900),
-        ("a=a,a,a,a\n", 9_900),
-        ("[a,b,c]=a,b,c\n", 7_000),
-        ("compute_goal(a)\n", 5_800),
-        ("a=1;", 24_900),
-        ("#" + "_" * 30_000 + "compute_goal\n", 1),
-        ("#" + "_" * 99_000 + "\n", 1),
-    ],
-)
-def test_time_to_reduce_is_linear(line, count):
-    """A text of 100,000 characters takes about 2 s; with time that grows as the square it took 35 s."""
-    text = CALLS + line * count
+@pytest.mark.parametrize("line", ["a=a\n", "a=a,a,a,a\n", "[a,b,c]=a,b,c\n", "compute_goal(a)\n", "a=1;"])
+def test_work_to_reduce_is_linear(line):
+    """A text of 100,000 characters takes about 2 s; with work that grows as the square it took 35 s."""
+    short, long = (instructions(reduced, CALLS + line * count, ["compute_reward"]) for count in (50, 200))
+    assert long < 5 * short  # if it were quadratic, 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["a=a\n" * 24_900, "#" + "_" * 30_000 + "compute_goal\n", "#" + "_" * 99_000 + "\n"])
+def test_longest_texts_are_reduced(line):
+    text = CALLS + line
     assert len(text) <= source_module.MAX_CHARACTERS
-    began = time.process_time()
-    _, left_out = reduced(text, ["compute_reward"])
-    assert time.process_time() - began < 15.0  # far from both
-    assert left_out == ("compute_goal",)
+    assert reduced(text, ["compute_reward"])[1] == ("compute_goal",)

@@ -1,0 +1,62 @@
+"""What a search says before it begins about its cost and its time."""
+
+from types import SimpleNamespace
+
+import torch
+
+from envcoder_bench.run.inputs import resolve
+from envcoder_bench.search import forecast
+from envcoder_bench.search.providers.base import Message, Request
+from envcoder_bench.search.providers.budget import Price
+from envcoder_bench.search.settings import compose_settings
+
+PROVIDER = SimpleNamespace(default_output_tokens=4096, max_replies=4)
+
+
+def settings(*words):
+    return compose_settings(["num_iters=2", "shapers_per_iter=8", *words])[0]
+
+
+def test_tokens_are_those_of_no_repair_and_of_all():
+    request = Request("s" * 4000, (Message("user", "u" * 4000),))
+    prompts, replies = forecast.tokens(settings("repair=2"), PROVIDER, request)
+    assert (prompts.low, replies.low) == (4 * 2000, 16 * 500)  # a request has four replies
+    assert (prompts.high, replies.high) == (48 * 24_000, 48 * 4096)  # prompt.max_chars is 60,000
+    line = forecast.cost_line(settings("repair=2"), PROVIDER, request, Price(2.0, 10.0))
+    assert line.startswith("16,000 to 1.3 million tokens, $0.096 to $4.3 (replies of 500 to 4,096 tokens")
+    assert "$" not in forecast.cost_line(settings(), PROVIDER, request, None)
+
+
+def test_steps_are_those_of_all_rounds_and_the_final_evaluation():
+    cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "learning_iterations=5", "seeds=3", "device=cpu"]).config
+    horizon = cfg.params["config"]["horizon_length"]
+    groups = 3 * (2 * (8 + 2) + 1) + 5 * 3  # the best so far is in the second round
+    assert forecast.training_steps(cfg, settings()) == groups * 16 * 5 * horizon
+
+
+def test_time_is_a_range_around_the_speed_of_the_physics(monkeypatch):
+    cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "learning_iterations=5", "device=cpu"]).config
+    probe = SimpleNamespace(
+        num_envs=4, num_dofs=2, max_episode_length=500, device="cpu", step=lambda command: steps.append(command.shape)
+    )
+    steps: list[torch.Size] = []
+    assert forecast.physics_speed(probe) > 0 and steps == [(4, 2)] * (1 + forecast.PHYSICS_STEPS)
+    monkeypatch.setattr(forecast, "physics_speed", lambda probe: 1000.0)
+    monkeypatch.setattr(forecast, "_span", lambda low, high: ranges.append((low, high)) or "")
+    ranges: list[tuple[float, float]] = []
+    forecast.time_line(cfg, settings(), probe)
+    ((low, high),) = ranges
+    physics = forecast.training_steps(cfg, settings()) / 1000.0
+    assert physics < low < high
+    assert high > physics + forecast.evaluation_steps(cfg, settings(), probe) / 1000.0
+
+
+def test_without_a_probe_on_the_cpu_only_the_steps_are_said():
+    cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "device=cpu"]).config
+    assert forecast.time_line(cfg, settings(), None).endswith("env-steps")
+
+
+def test_gpus_share_the_time():
+    cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "device=cpu"]).config.model_copy(update={"device": "cuda"})
+    one, two = (forecast.time_line(cfg, settings(), None, devices) for devices in (1, 2))
+    assert "at 300,000 to 4,000,000 env-steps/s" in one and one != two
