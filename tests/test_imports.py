@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import envcoder_bench
 
 pytestmark = pytest.mark.slow
 
@@ -55,3 +58,16 @@ def test_check_does_not_import_torch_compiler_or_plotting_packages():
     words = ["--task", "Cartpole", "--check", "--candidate_idx", "0", "--num_envs_per_candidate", "2"]
     code, found = loaded("eval_shapers", *words, "--sim", "mujoco_cpu", "--device", "cpu")
     assert code == 0 and not {"torch._dynamo", "pandas", "scipy.special", "matplotlib"}.intersection(found)
+
+
+def test_a_checkout_on_the_import_path_is_enough():
+    """Without site-packages, as on a machine where nothing can be installed; both packages are of this checkout."""
+    root = Path(envcoder_bench.__file__).resolve().parents[1]
+    code = "import envcoder_bench, isaacgym_mujoco as other; print(envcoder_bench.__file__, other.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(root)}, capture_output=True, text=True, cwd="/"
+    )
+    assert done.stdout.split() == [
+        str(root / "envcoder_bench" / "__init__.py"),
+        str(root / "packages" / "isaacgym_mujoco" / "__init__.py"),
+    ], done.stderr

@@ -1,9 +1,12 @@
 """The cache of programs traced in an earlier process."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from shaping_fakes import FakeTask, load, shaping
 
+from envcoder_bench.compile import cache
 from envcoder_bench.compile import trace as tracing
 from envcoder_bench.compile.cache import FunctionCache, stands_alone
 from envcoder_bench.compile.program import Program
@@ -142,3 +145,14 @@ def test_cache_key_includes_the_text_of_the_functions_file():
     assert load(CODE).functions["compute_reward"].file == "mine.py"
     traced()
     assert traced(text=CODE + "# changed")[1]
+
+
+def test_key_covers_the_package_of_the_helpers_without_its_tests(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "isaacgym_mujoco", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
+    (tmp_path / "tests").mkdir()
+    digests = []
+    for file in ("helpers.py", "tests/test_helpers.py"):
+        for text in ("x = 1\n", "x = 2\n"):
+            (tmp_path / file).write_text(text)
+            digests.append(cache.package_code.__wrapped__())
+    assert digests[0] != digests[1] == digests[2] == digests[3]

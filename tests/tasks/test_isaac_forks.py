@@ -17,6 +17,7 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.isaacgym_tasks import groups, importing
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
+from envcoder_bench.tasks.isaacgym_tasks.legged_source import rsl_rl_train
 from envcoder_bench.tasks.isaacgym_tasks.probe import probe
 from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
 from envcoder_bench.tasks.registry import find_spec, get_spec
@@ -107,6 +108,12 @@ def test_clone_of_rsl_rl_in_the_current_folder_does_not_hide_its_placeholder(tmp
         from rsl_rl.modules.actor_critic import ActorCritic  # type: ignore[import-not-found]
     with pytest.raises(ImportError, match="rsl_rl is not installed"):
         ActorCritic()
+
+
+@pytest.mark.parametrize("theirs, ours", [("silu", "swish"), ("elu", "elu")])
+def test_activation_of_rsl_rl_has_the_name_of_rl_games(theirs, ours):
+    train = rsl_rl_train({"policy": {"actor_hidden_dims": [8], "activation": theirs}})
+    assert train["params"]["network"]["mlp"] == {"units": [8], "activation": ours}
 
 
 def test_config_values_keep_their_types_unless_overridden(fork):

@@ -93,7 +93,7 @@ class CpuOutputs:
         """Return the forces and torques that damp the links of actors of several bodies, ``(num_envs, num_bodies, 6)``.
 
         PhysX applies -m d (v + g h) at the centre of mass and -I d w, with rates d of at most 1 / h, where h is the
-        step (scenes "damped arm" of tests/physx_scenes.json). The poses must have been computed.
+        step (scenes "damped arm" of tests/engine/physx_scenes.json). The poses must have been computed.
         """
         model, properties, ids = self._layout.model, self._properties, self._layout.bodies
         velocity, spin = self._velocities()

@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 STEPS = os.environ.get("ISAACGYM_STEPS", "20")
-HERE = Path(__file__).parent
+SCRIPTS = Path(__file__).parent / "scripts"
 isaacgymenvs = pytest.mark.skipif("ISAACGYMENVS_PATH" not in os.environ, reason="set ISAACGYMENVS_PATH to a checkout")
 legged_gym = pytest.mark.skipif(
     not {"LEGGED_GYM_PATH", "RSL_RL_PATH"} <= set(os.environ),
@@ -49,7 +49,7 @@ def script(folder, path, *arguments, places=()):
 def test_isaacgymenvs_task_steps(tmp_path, task):
     name, num_envs, device, *overrides = task
     checkout = os.environ["ISAACGYMENVS_PATH"]
-    path = HERE / "isaacgymenvs_steps.py"
+    path = SCRIPTS / "isaacgymenvs_steps.py"
     out = script(tmp_path, path, checkout, name, STEPS, num_envs, device, *overrides)
     assert re.search(f"stepped {name}: {STEPS} steps, \\d+ resets, 0 blow-ups", out)
 
@@ -57,7 +57,7 @@ def test_isaacgymenvs_task_steps(tmp_path, task):
 @isaacgymenvs
 def test_shadow_hand_is_under_its_object(tmp_path):
     """The root of its MJCF is rotated. Without the rotation the object falls beside the hand in 14 steps."""
-    path = HERE / "isaacgymenvs_steps.py"
+    path = SCRIPTS / "isaacgymenvs_steps.py"
     out = script(tmp_path, path, os.environ["ISAACGYMENVS_PATH"], "ShadowHand", "30", "8", "cpu")
     assert int(re.search("(\\d+) resets", out).group(1)) < 8
 
@@ -67,7 +67,7 @@ def test_shadow_hand_is_under_its_object(tmp_path):
 def test_tasks_that_need_signed_distance_fields_are_refused(tmp_path, task):
     arguments = [os.environ["ISAACGYMENVS_PATH"], task, "1", "2", "cpu"]
     with pytest.raises(AssertionError, match="signed distance field"):
-        script(tmp_path, HERE / "isaacgymenvs_steps.py", *arguments)
+        script(tmp_path, SCRIPTS / "isaacgymenvs_steps.py", *arguments)
 
 
 @legged_gym
@@ -76,7 +76,7 @@ def test_tasks_that_need_signed_distance_fields_are_refused(tmp_path, task):
 def test_legged_gym_task_steps(tmp_path, task, ground):
     places = [os.environ["LEGGED_GYM_PATH"], os.environ["RSL_RL_PATH"]]
     flags = [f"--task={task}", "--headless", "--sim_device=cpu", "--rl_device=cpu", "--num_envs=8"]
-    out = script(tmp_path, HERE / "legged_gym_steps.py", ground, STEPS, *flags, places=places)
+    out = script(tmp_path, SCRIPTS / "legged_gym_steps.py", ground, STEPS, *flags, places=places)
     assert re.search(f"stepped {task}: {STEPS} steps, \\d+ resets, 0 blow-ups", out)
     assert float(out.split("height ")[-1]) > 0.1
 

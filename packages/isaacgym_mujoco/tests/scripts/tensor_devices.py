@@ -1,6 +1,6 @@
 """Run a script as the runner does, and print at its end where the tensors of its simulations are.
 
-    python packages/isaacgym_mujoco/tests/tensor_devices.py legged_gym/scripts/train.py --task=a1 --headless
+    python packages/isaacgym_mujoco/tests/scripts/tensor_devices.py legged_gym/scripts/train.py --task=a1 --headless
 
 Set PYTHONPATH to packages/ of the checkout, and to what else the script needs.
 """
