@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.settings import dotted, select
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.logs import read_curves
@@ -126,7 +126,7 @@ def _as_videos(recording: Recording, files: Sequence[Path], seconds: float, note
 def read_videos(folder: Path) -> PageVideos | None:
     """Return the videos of a run's page as they were made before; None if there are none."""
     try:
-        note = json.loads((folder / VIDEOS / VIDEOS_NOTE).read_text(encoding="utf-8"))
+        note = read_json(folder / VIDEOS / VIDEOS_NOTE)
         recording = Recording.load(folder / VIDEOS / RECORDING)
         files = [folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes]
         return _as_videos(recording, files if note["seconds"] else [], note["seconds"], note["note"])
@@ -180,7 +180,7 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
 
 def _summary(folder: RunFolder) -> dict[str, Any]:
     try:
-        return json.loads(folder.summary.read_text(encoding="utf-8"))
+        return read_json(folder.summary)
     except (OSError, ValueError):
         return {}
 
