@@ -162,7 +162,8 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
             end = request.extensions.setdefault("end", min(now + timeout, call.end))  # redirects have a copy
             late = self._failure(504, f"no reply within {timeout:g} s (--reply_timeout)", tries < TIMEOUTS)
             if now > end:  # the waits between the tries took the rest of the time
-                return self._failure(*call.failure, False) if call.failure else late
+                status, message = call.failure or (0, "")
+                return self._failure(status, message, False) if status else late
             try:
                 with _cut_at(end, request):
                     response = self._whole_reply(request, end)
