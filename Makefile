@@ -21,12 +21,12 @@ LOCKED = --no-deps --require-hashes -r
 install: $(VENV)/installed
 
 # the stamp holds the pins: a changed pin installs again
-$(VENV)/installed: requirements.txt requirements-torch.txt pyproject.toml
+$(VENV)/installed: requirements.txt requirements-torch.txt pyproject.toml packages/isaacgym_mujoco/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "EnvCoderBench needs Python 3.11 or newer; install it or give PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) $(LOCKED) requirements.txt
 	$(PIP) -r requirements-torch.txt
-	$(PIP) --no-deps --editable .
+	$(PIP) --no-deps --editable packages/isaacgym_mujoco --editable .
 	@touch $@
 	@echo "installed into $(VENV); put its commands on the path with: . $(BIN)/activate"
 
@@ -37,7 +37,7 @@ $(VENV)/tested: $(VENV)/installed requirements-test.txt
 
 # requirements.txt has the product with videos, requirements-test.txt what tests and examples need besides; torch and what its CUDA
 # build brings are not locked: see requirements-torch.txt
-LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-package isaacgym-mujoco
 
 lock:
 	$(LOCK) pyproject.toml --extra video --output-file requirements.txt

@@ -8,7 +8,9 @@ Messages of a run go to the logger ``envcoder_bench``.
 from __future__ import annotations
 
 import logging
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +26,11 @@ __all__ = [
     "Reporter", "RunResult", "StopRequest", "Stopped", "UserError", "check", "describe", "evaluate", "extend",
     "load_policy", "make_env", "resume",
 ]  # fmt: skip
+
+# a checkout is used with its own isaacgym_mujoco, also where that is not installed
+_packages = Path(__file__).resolve().parent.parent / "packages"
+if (_packages / "isaacgym_mujoco").is_dir() and str(_packages) not in sys.path:
+    sys.path.insert(1, str(_packages))
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from envcoder_bench.cli.command_line import command
+from envcoder_bench.cli.command_line import VERSION, command
 from envcoder_bench.cli.verbs import VERBS
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.shell import invocation
@@ -40,6 +40,9 @@ def _main(words: list[str]) -> int:
     if not words:
         raise UserError(f"which verb? There are {', '.join(VERBS)}; see --help")
     verb, *rest = words
+    if verb == "--version":
+        print(VERSION)
+        return 0
     if verb in HELP:
         print(overview(), end="")
         return 0

@@ -31,6 +31,9 @@ def evaluate(
     overrides: Sequence[str] | Mapping[str, Any] = (),
     candidate_idx: str | Sequence[int] | None = None,
     num_envs: int | None = None,
+    terms: bool = False,
+    sweep: Mapping[str, Sequence[Any]] | Sequence[str] | None = None,
+    sweep_points: int | None = None,
     output_dir: str | Path | None = None,
     video: int | None = None,
     terrains: Sequence[str] = (),
@@ -54,6 +57,10 @@ def evaluate(
         overrides: for keys of cfg/, ``["train.params.config.gamma=0.9"]`` or ``{"train.params.config.gamma": 0.9}``.
         candidate_idx: positions of the candidates to keep, e.g. ``[0, 2, 5]``.
         num_envs: total number of environments, instead of ``num_envs_per_candidate``.
+        terms: also train each candidate with every reward term left out, halved and doubled, and without each of its
+            functions; without ``candidates``, the human baseline. ``RunResult.terms`` has the effects.
+        sweep: also train each candidate with other numbers, ``{"effort": [0, 1, 2]}``, see docs/terms.md.
+        sweep_points: of the grid of a sweep, take so many points, as a Latin hypercube.
         output_dir: a new folder; default ``runs/<task>_<time>``.
         video: write report.html, with videos of so many of the best candidates; default no page.
         terrains, terrain_episodes, terrain_seconds: as the flags of eval-shapers; results are in the folder terrains.
@@ -83,6 +90,9 @@ def evaluate(
             overrides=overrides,
             candidate_idx=candidate_idx,
             num_envs=num_envs,
+            terms=terms,
+            sweep=sweep,
+            sweep_points=sweep_points,
             output_dir=output_dir,
             reporter=_shown(reporter),
             stop=stop,
@@ -178,7 +188,7 @@ def _with_config(task: str | os.PathLike[str], settings: dict[str, Any]) -> tupl
 
 
 def _shown(reporter: Reporter | None) -> Reporter | None:
-    return Console(names_folder=False) if reporter is None and in_notebook() else reporter
+    return Console(names_folder=False, with_page=False) if reporter is None and in_notebook() else reporter
 
 
 def _check_video(video: int | None) -> None:

@@ -14,9 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
+from pydantic.fields import FieldInfo
+
 from envcoder_bench.cli import command_line
 from envcoder_bench.cli.verbs import VERBS
+from envcoder_bench.cli.verbs.completion import COMMANDS
 from envcoder_bench.core.settings import Keys, fields, words_for
+from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.settings import SearchSettings
@@ -57,13 +61,20 @@ reward and observation of the DeepMind Control Suite, SpotTerrain has AnymalTerr
 observation. `unshaped.py` is the task without shaping; the fitness of every candidate is measured in its episodes. Ant
 and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of that of `human.py`.
 """
-COMMANDS = {"eval-shapers": "flags", "auto-shape": "auto_shape", "eval-policies": "eval_policies"}
 CLI_HEADER = f"""\
 # Command line
 
 {MARK.format("the parsers")}
 
-`COMMAND --help` prints the same. In a checkout, `python eval_shapers.py` is `eval-shapers`, and so on.
+`COMMAND --help` prints the same, and `COMMAND --version` the version. In a checkout, `python eval_shapers.py` is
+`eval-shapers`, and so on.
+"""
+VERBS_HEADER = f"""\
+# envcoder-bench
+
+{MARK.format("the parsers")}
+
+Look at finished runs, use their policies, and make tasks. `envcoder-bench VERB --help` prints the same.
 """
 CONFIGS = {
     "cfg/config.yaml": "A run: `eval-shapers`",
@@ -71,7 +82,7 @@ CONFIGS = {
     "cfg/eval_policies.yaml": "A comparison of policies: `eval-policies`",
     "cfg/train/PPO.yaml": "PPO",
 }
-MODELS: dict[str, type[Keys]] = {model.file: model for model in (RunConfig, SearchSettings)}
+MODELS: dict[str, type[Keys]] = {model.file: model for model in (RunConfig, SearchSettings, GridSettings)}
 CONFIG_HEADER = f"""\
 # Config
 
@@ -182,7 +193,7 @@ def flags(parser: argparse.ArgumentParser) -> str:
     for group in parser._action_groups:
         rows = []
         for action in group._group_actions:
-            if isinstance(action, argparse._HelpAction):
+            if isinstance(action, (argparse._HelpAction, argparse._VersionAction)):
                 continue
             names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
             values = "|".join(map(str, action.choices)) if action.choices else action.metavar or action.dest.upper()
@@ -208,21 +219,36 @@ def command_section(module: str, name: str, level: str) -> str:
 
 
 def cli_page() -> str:
-    """Return the command line reference."""
-    parts = [CLI_HEADER.rstrip()]
-    parts += [command_section(module, name, "##") for name, module in COMMANDS.items()]
-    verbs = "\n".join(f"- `{verb}`: {meaning}" for verb, meaning in VERBS.items())
-    parts.append(f"## envcoder-bench\n\n{verbs}")
-    for verb in VERBS:
-        parts.append(command_section(f"verbs.{verb.replace('-', '_')}", f"envcoder-bench {verb}", "###"))
-    return "\n\n".join(parts) + "\n"
+    """Return the reference of the commands that train, search and compare."""
+    sections = [command_section(module, name, "##") for name, module in COMMANDS.items()]
+    return "\n\n".join([CLI_HEADER.rstrip(), *sections]) + "\n"
+
+
+def verbs_page() -> str:
+    """Return the reference of ``envcoder-bench``."""
+    modules = {verb: f"verbs.{verb.replace('-', '_')}" for verb in VERBS}
+    sections = [command_section(module, f"envcoder-bench {verb}", "##") for verb, module in modules.items()]
+    return "\n\n".join([VERBS_HEADER.rstrip(), *sections]) + "\n"
 
 
 # config
 
 
-def config_rows(text: str, takes: Mapping[str, str]) -> list[str]:
-    """Return a table row for each key of a YAML file, with what it takes and the comment behind it, or above it."""
+def short_words(info: FieldInfo) -> str:
+    """Return what a key takes, with signs for bounds: ``integer >= 1, or null``."""
+    text = words_for(info).replace("a whole number", "integer").replace("a finite number", "number")
+    for words, sign in ((r"of at least|at least", ">="), (r"of at most|at most", "<="), ("above", ">"), ("below", "<")):
+        text = re.sub(rf"\b(?:{words}) (?=-?[\d.])", f"{sign} ", text)
+    return re.sub(r"\ba number\b", "number", text)
+
+
+def config_rows(text: str, keys: Mapping[str, FieldInfo]) -> list[str]:
+    """Return a table row for each key of a YAML file, with what it takes and the comment behind it, or above it.
+
+    Args:
+        keys: those of the file's model; empty without one. Any names have the same rows: ``robots.*.damping``.
+    """
+    any_name = {key.partition(".*")[0]: key for key in keys if ".*" in key}
     rows, above, outer = [], [], []
     for line in text.splitlines():
         if line.strip().startswith("#"):
@@ -239,13 +265,15 @@ def config_rows(text: str, takes: Mapping[str, str]) -> list[str]:
         outer.append((depth, key))
         words = " ".join([*above, comment.strip()]).strip().replace("|", "/")
         above = []
+        if any(name.startswith(f"{mapping}.") for mapping in any_name):
+            continue
         if value.strip() or words:
-            cells = [
-                f"`{name}`",
-                f"`{value.strip()}`" if value.strip() else "",
-                *([takes.get(name, "")] if takes else []),
-            ]
+            takes = short_words(keys[name]) if value.strip() and name in keys else ""
+            cells = [f"`{name}`", f"`{value.strip()}`" if value.strip() else "", *([takes] if keys else [])]
             rows.append(f"| {' | '.join([*cells, linked(words)])} |")
+        for each, info in keys.items() if name in any_name else ():
+            if each.startswith(f"{name}.*."):
+                rows.append(f"| `{each}` | | {short_words(info)} | {info.description} |")
     return rows
 
 
@@ -257,8 +285,8 @@ def config_page() -> str:
         body = re.sub(r"\A(?:#.*\n)+", "", text)  # what the file is
         body = re.sub(r"^defaults:\n(?:  .*\n)+", "", body, flags=re.MULTILINE)
         model = MODELS.get(file)
-        takes = {} if model is None else {key: words_for(info) for key, info in fields(model).items()}
-        rows, heads = config_rows(body, takes), ["key", "default", *["takes"] * bool(takes), "meaning"]
+        keys = {} if model is None else fields(model)
+        rows, heads = config_rows(body, keys), ["key", "default", *["takes"] * bool(keys), "meaning"]
         parts.append(
             "\n".join(
                 [f"## {title}", "", f"`{file}`", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows]
@@ -272,6 +300,7 @@ def pages() -> dict[Path, str]:
     found = {DOCS / "tasks" / f"{name}.md": task_page(name) for name in TASKS}
     found[DOCS / "tasks.md"] = tasks_index()
     found[DOCS / "reference" / "cli.md"] = cli_page()
+    found[DOCS / "reference" / "envcoder-bench.md"] = verbs_page()
     found[DOCS / "reference" / "config.md"] = config_page()
     return found
 

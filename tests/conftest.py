@@ -58,7 +58,9 @@ def pytest_collection():
     gc.enable()
 
 
-_PICTURES = ("test_plots.py", "test_pictures.py", "test_race.py", "test_search_report.py", "test_racing.py")
+_PICTURES = (
+    "test_plots.py", "test_pictures.py", "test_race.py", "test_search_report.py", "test_racing.py", "test_terms.py",
+)  # fmt: skip
 _PIXEL = base64.b64decode(  # a PNG
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

@@ -103,7 +103,8 @@ def test_user_errors_have_no_chain_and_are_one_line_in_a_notebook(given):
 
 def test_every_flag_of_the_command_has_its_name_in_python(tmp_path):
     """They are arguments of evaluate, keys of the config, or functions."""
-    names = {action.dest for action in build_parser()._actions if not isinstance(action, argparse._HelpAction)}
+    known = (argparse._HelpAction, argparse._VersionAction)
+    names = {action.dest for action in build_parser()._actions if not isinstance(action, known)}
     arguments = set(evaluate.__kwdefaults__) | {"task", "candidates", "overrides"}
     translated = {"gpu_id", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
     rest = names - arguments - translated - set(envcoder_bench.__all__)

@@ -90,7 +90,7 @@ def test_shell_lines_are_run_by_a_test_or_marked(page):
 
 
 def test_every_page_is_in_the_navigation_of_the_site():
-    listed = set(re.findall(r"[\w/]+\.md", text_of("mkdocs.yml").partition("\nnav:")[2]))
+    listed = set(re.findall(r"[\w/-]+\.md", text_of("mkdocs.yml").partition("\nnav:")[2]))
     assert listed == {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if (ROOT / "docs") in path.parents}
 
 

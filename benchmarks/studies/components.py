@@ -3,7 +3,6 @@
 After Park, Margolis and Agrawal, "Automatic Environment Shaping is the Next Frontier in RL" (ICML 2024), table 1.
 """
 
-from envcoder_bench.search.source import ACTION_DIM, Source, shaping_source
 from envcoder_bench.shaping.kinds import (
     ACTION_TYPES,
     DOF_TARGET,
@@ -15,6 +14,7 @@ from envcoder_bench.shaping.kinds import (
     TERMINAL,
     TORQUE,
 )
+from envcoder_bench.shaping.source import ACTION_DIM, Source, shaping_source
 from envcoder_bench.tasks.base import HUMAN, SPARSE, UNSHAPED
 from envcoder_bench.tasks.registry import get_spec
 

@@ -14,8 +14,8 @@ from studies.components import COMPONENTS, variants
 
 from envcoder_bench import evaluate
 from envcoder_bench.run.hooks import Reporter
-from envcoder_bench.search.source import shaping_source
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.shaping.source import shaping_source
 from envcoder_bench.tasks.registry import get_spec, task_names
 
 

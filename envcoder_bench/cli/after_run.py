@@ -14,12 +14,13 @@ from envcoder_bench.core.shell import shown
 from envcoder_bench.video import default_videos
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
+    from envcoder_bench.cli.console import Console
     from envcoder_bench.run.result import RunResult
 
 log = logging.getLogger(__name__)
 
 
-def conclude(result: RunResult, videos: int | None) -> int:
+def conclude(result: RunResult, videos: int | None, console: Console | None = None) -> int:
     """Print the end of a run, write the page of a complete one, and print its path; return the exit code.
 
     ``videos``: the value of ``--video``.
@@ -28,6 +29,8 @@ def conclude(result: RunResult, videos: int | None) -> int:
     from envcoder_bench.report.page.shell import PAGE
 
     code = finish(result)
+    if not result.complete and console is not None:
+        console.end_page(f"stopped {result.stopped_at}; eval-shapers --resume continues it")
     if not result.complete or (not result.trained and videos is None and (result.folder / PAGE).is_file()):
         return code
     from envcoder_bench.run.folder.tracking import log_report
@@ -41,6 +44,8 @@ def conclude(result: RunResult, videos: int | None) -> int:
         print(f"stopped; the run is complete, without {PAGE}", file=sys.stderr)
     except Exception as error:  # results must not depend on it
         log.warning("%s could not be written: %s", PAGE, error)
+    if console is not None:
+        console.end_page("complete", PAGE)
     return code
 
 
@@ -63,7 +68,7 @@ def terrain_words(
     return words + [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
 
 
-def conclude_with_terrains(words: list[str], result: RunResult, videos: int | None) -> int:
+def conclude_with_terrains(words: list[str], result: RunResult, videos: int | None, console: Console) -> int:
     """Finish a run; if it is complete, run eval-policies with its candidates in its folder ``terrains``.
 
     If it is not, the command for later is printed, because a resumed run does not evaluate on terrains.
@@ -71,7 +76,7 @@ def conclude_with_terrains(words: list[str], result: RunResult, videos: int | No
     if not result.complete:
         later = shlex.join(_terrain_run(words, result))
         print(f"terrains, when the run is complete: eval-policies {later}", file=sys.stderr)
-    code = conclude(result, videos)
+    code = conclude(result, videos, console)
     return code if code or not result.complete else run_on_terrains(words, result)
 
 

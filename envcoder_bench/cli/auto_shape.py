@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING
 
 from envcoder_bench.cli.command_line import (
     Parser,
-    add_baseline,
     add_files,
-    add_fitness,
     add_key,
-    add_num_envs,
     add_training,
-    add_wandb,
     add_where,
     as_words,
     flag_words,
@@ -27,7 +23,7 @@ from envcoder_bench.cli.command_line import (
 )
 from envcoder_bench.cli.stdio import best_effort_output
 from envcoder_bench.core.errors import Stopped, UserError, user_input
-from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.isaacgym_tasks import with_task_config
 from envcoder_bench.tasks.registry import check_task_name
@@ -69,11 +65,11 @@ def build_parser() -> Parser:
         metavar="TYPE",
         help=f"functions to write: {', '.join(SHAPER_TYPES)} (default: any of them)",
     )
-    add_fitness(what)
+    add_key(what, "fitness", metavar="FILE")
     what.add_argument(
         "--candidates", nargs="+", metavar="PATH", help="candidates to begin with: they train in the first round"
     )
-    add_baseline(what)
+    add_key(what, "baseline", choices=("human", "unshaped"))
 
     add_files(what)
 
@@ -99,12 +95,12 @@ def build_parser() -> Parser:
     effort = parser.add_argument_group("effort")
     for key in ("num_iters", "shapers_per_iter", "repair", "final_seeds"):
         add_key(effort, key, model=SearchSettings, type=int, metavar="N")
-    add_num_envs(effort)
+    add_key(effort, "num_envs_per_candidate", type=int, metavar="N")
     add_training(effort)
 
     where = parser.add_argument_group("devices and files")
     add_where(where)
-    add_wandb(where)
+    add_key(where, "wandb", action="store_true")
     where.add_argument("--output_dir", metavar="DIR", help="the search's folder (default: searches/<task>_<time>)")
     where.add_argument(
         "--resume",
@@ -130,10 +126,6 @@ SEARCH_FLAGS = (
 )  # fmt: skip
 
 
-RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume; search/launch.py and loop.py have the same
-CHANGED = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
     with best_effort_output(), shown_messages():
@@ -145,9 +137,9 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         args = build_parser().parse(words)
         if args.resume and (
-            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in (*RAISED, *CHANGED))} or args.overrides
+            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in (*LIMITS, *MODEL))} or args.overrides
         ):
-            allowed = ", ".join(f"--{name}" for name in (*RAISED, *CHANGED))
+            allowed = ", ".join(f"--{name}" for name in (*LIMITS, *MODEL))
             raise UserError(f"--resume takes no other flag but {allowed}: the settings are those of its config.yaml")
         if not args.resume and not args.task:
             raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
@@ -173,6 +165,7 @@ def _search(args: argparse.Namespace) -> int:
     """Search and show the progress; return the exit code."""
     # torch and the simulators load here, so that --help is instant
     from envcoder_bench.cli.console import Console, exit_code, show_profile, show_ranking
+    from envcoder_bench.report.page.shell import PAGE
     from envcoder_bench.search import launch, screen
 
     class View(screen.View):
@@ -187,7 +180,7 @@ def _search(args: argparse.Namespace) -> int:
     console = Console(names_folder=False)
     view = View(console, console.stop)
     if args.resume:
-        changed = {name: getattr(args, name) for name in (*RAISED, *CHANGED) if getattr(args, name) is not None}
+        changed = {name: getattr(args, name) for name in (*LIMITS, *MODEL) if getattr(args, name) is not None}
         result = launch.resume(Path(args.resume), view, changed)
     else:
         result = launch.start(
@@ -201,6 +194,8 @@ def _search(args: argparse.Namespace) -> int:
             view=view,
         )
     if result.stopped is not None:
+        console.end_page(f"stopped {result.stopped.stopped_at}; auto-shape --resume continues it")
         print(f"stopped {result.stopped.stopped_at}; resume with: {result.command}", file=sys.stderr)
         return exit_code(result.stopped)
+    console.end_page("complete", PAGE)
     return 0 if result.best else 1

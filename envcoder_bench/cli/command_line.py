@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from envcoder_bench import __version__
 from envcoder_bench.cli.stdio import best_effort_output
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import disk_trouble
@@ -23,6 +24,8 @@ from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import task_names
+
+VERSION = f"EnvCoderBench {__version__}"
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -44,6 +47,7 @@ class PlainParser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self.add_argument("--version", action="version", version=VERSION, help="show the version and exit")
 
     def error(self, message: str):
         words = message.split(": ", 1)[-1].split() if message.startswith("unrecognized arguments") else []
@@ -186,11 +190,6 @@ def _seeds(word: str) -> int | str:
         raise argparse.ArgumentTypeError(f"it must be a whole number of at least 1, or auto, got {word}") from None
 
 
-def add_num_envs(group: Any) -> None:
-    """Add --num_envs_per_candidate."""
-    add_key(group, "num_envs_per_candidate", type=int, metavar="N")
-
-
 def add_where(group: Any) -> None:
     """Add the flags for simulator, device and memory."""
     add_key(group, "sim", choices=("auto", "mujoco_cpu", "mujoco_warp"))
@@ -201,26 +200,11 @@ def add_where(group: Any) -> None:
     add_key(group, "max_memory", metavar="SIZE")
 
 
-def add_baseline(group: Any) -> None:
-    """Add --baseline."""
-    add_key(group, "baseline", choices=("human", "unshaped"))
-
-
-def add_wandb(group: Any) -> None:
-    """Add --wandb."""
-    add_key(group, "wandb", action="store_true")
-
-
 def add_files(group: Any) -> None:
     """Add the flags for the user's own YAML files."""
     text = "of your own or of IsaacGymEnvs, whose values replace those in"
     group.add_argument("--task_config", metavar="FILE", help=f"a task YAML {text} cfg/task/<Task>.yaml")
     group.add_argument("--train_config", metavar="FILE", help=f"a train YAML {text} cfg/train/<Task>PPO.yaml")
-
-
-def add_fitness(group: Any) -> None:
-    """Add --fitness."""
-    add_key(group, "fitness", metavar="FILE")
 
 
 COMMON = (

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
-from envcoder_bench.core.folders import PACKAGE
+from envcoder_bench.core.folders import PACKAGE, SEARCH, folder_kind
 from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.report.page.status import Status, StatusPage
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import HANG_UP, Reporter, StopRequest
 
@@ -31,20 +32,28 @@ class Console(Reporter):
     Args:
         names_folder: whether to print the run's folder when it begins.
         one_process_a_wave: stop an isolated run after every wave, so that ``finish`` continues in another process.
+        with_page: whether to write ``status.html``, which ``end_page`` completes.
 
     Attributes:
         stop: the StopRequest for the runs.
     """
 
-    def __init__(self, names_folder: bool = True, one_process_a_wave: bool = False) -> None:
+    def __init__(self, names_folder: bool = True, one_process_a_wave: bool = False, with_page: bool = True) -> None:
         self.stop = StopRequest(_stop_signals())
         self._one_process_a_wave, self._isolated = one_process_a_wave, False
         self._names_folder = names_folder
         self._progress: Progress | None = None
         self._rung = ""  # of a race
+        self._with_page = with_page
+        self._page: StatusPage | None = None
 
     def run_began(self, folder: Path) -> None:
         self._rung = ""  # a search runs several, and its last one does not race
+        if self._with_page:
+            search = next((above for above in folder.parents[:3] if folder_kind(above) == SEARCH), folder)
+            self._page = StatusPage(search)
+            self._page.run = folder
+            self._page.write(Status("in training"))
         if self._names_folder:
             log.info("folder: %s", shown(folder))
         if self._one_process_a_wave:
@@ -72,6 +81,20 @@ class Console(Reporter):
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
         assert self._progress is not None
         self._progress.update(iteration, env_steps, best)
+        if self._page is not None:
+            self._page.update(self._status)
+
+    def _status(self) -> Status:
+        assert self._progress is not None
+        done, total, facts = self._progress.state
+        wave = self._progress.prefix.removesuffix("iteration").rstrip(", ")
+        return Status("in training", done, total, [*([wave] if wave else []), *facts])
+
+    def end_page(self, state: str, link: str = "") -> None:
+        """Write the last version of ``status.html``, which opens ``link`` if that page is there."""
+        if self._page is not None:
+            there = link if (self._page.folder / link).is_file() else ""
+            self._page.write(Status(state, link=there, ended=True))
 
     def wave_ended(self) -> None:
         if self._progress is not None:

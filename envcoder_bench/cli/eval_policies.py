@@ -4,15 +4,15 @@ import argparse
 import re
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from envcoder_bench.cli.command_line import Parser, as_words, command, given_flags
+from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, given_flags
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.grid.settings import GridSettings
+from envcoder_bench.run.hooks import StopRequest
 
 COMMAND = "eval-policies"
 WITH_RESUME = ("--resume", "--device", "--devices", "--sim", "--video")
@@ -67,9 +67,9 @@ def build_parser() -> Parser:
         metavar="NAME|FILE",
         help="friction, grass, boulder, stairs, or YAML files (docs/eval_policies.md)",
     )
-    what.add_argument("--episodes", type=int, metavar="N", help="of each policy on each terrain (default: 100)")
-    what.add_argument("--seconds", type=float, metavar="S", help="limit of an episode (default: 600)")
-    what.add_argument("--seed", type=int, help="of boulders and starts (default: 0)")
+    add_key(what, "episodes", model=GridSettings, type=int, metavar="N")
+    add_key(what, "seconds", model=GridSettings, type=float, metavar="S")
+    add_key(what, "seed", model=GridSettings, type=int)
 
     where = parser.add_argument_group("devices and files")
     where.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), default="auto", help="simulator")
@@ -122,7 +122,7 @@ def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[s
     rest: list[str] = []
     held: dict[str, list[str]] = {}
     flag = ""
-    keys = _top_keys()
+    keys = GridSettings.model_fields
     for word in words:
         name, is_pair, value = word.partition("=")
         override = is_pair and (name in keys or ("." in name and name.split(".")[0] in keys))
@@ -138,14 +138,6 @@ def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[s
             flag = ""
             rest.append(word)
     return rest, held
-
-
-def _top_keys() -> set[str]:
-    """Return the first parts of the settings' keys, without YAML's parser, which --help does not need."""
-    from envcoder_bench.core.folders import project_folder
-
-    text = (project_folder("cfg") / "eval_policies.yaml").read_text(encoding="utf-8")
-    return set(re.findall(r"^(\w+):", text, re.MULTILINE))
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -165,33 +157,22 @@ def _evaluate(args: argparse.Namespace) -> int:
         folder = Path(args.output_dir) if args.output_dir else stamped_folder("grids", args.robot)
         begin_grid(inputs, folder)
         print(f"folder: {shown(folder)}", file=sys.stderr)
-    progress = GridProgress()
-    stopped: list[int] = []
-    in_main = threading.current_thread() is threading.main_thread()  # others cannot set handlers
-    numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
-    before = {number: signal.signal(number, _stopper(stopped)) for number in numbers}
+    progress = GridProgress(len(inputs.specs))
+    stop = StopRequest((signal.SIGINT, signal.SIGTERM))
     try:
-        result = run_grid(inputs, folder, workers, progress, lambda: bool(stopped))
+        with stop:
+            result = run_grid(inputs, folder, workers, progress, lambda: stop.by is not None)
+    except KeyboardInterrupt:  # a second one
+        raise KeyboardInterrupt("stopped at once; resume from the last checkpoint with --resume") from None
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         progress.close()
     if not result.complete:
         print(f"stopped; resume with: {resume_command(folder, COMMAND)}", file=sys.stderr)
-        return 128 + (stopped[0] if stopped else signal.SIGINT)
+        return 128 + int(stop.by or signal.SIGINT)
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
     print(render_summary(result.rows))
     print(shown(page))
     return 0
-
-
-def _stopper(stopped: list[int]) -> Any:
-    def stop(number: int, _frame: Any) -> None:
-        if stopped:
-            raise KeyboardInterrupt("stopped at once; resume from the last checkpoint with --resume")
-        stopped.append(number)
-
-    return stop
 
 
 def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:

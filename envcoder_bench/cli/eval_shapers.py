@@ -67,6 +67,9 @@ def _main(words: list[str]) -> int:
     for flag in ("--terrain_episodes", "--terrain_seconds"):
         if flag in given_flags(words) and not args.terrains:
             raise UserError(f"{flag} is for --terrains, which is not given")
+    trains_variants = next((flag for flag in ("--terms", "--sweep") if flag in given_flags(words)), "")
+    if trains_variants and (args.check or args.describe):
+        raise UserError(f"{trains_variants} trains, and {'--check' if args.check else '--describe'} does not")
     if args.resume or args.extend:
         pass
     elif not args.task:
@@ -93,7 +96,7 @@ def _main(words: list[str]) -> int:
         if args.resume:
             where = {"devices": args.devices, "ray": args.ray}
             result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)
-            return conclude(result, args.video)
+            return conclude(result, args.video, console)
         if args.extend:
             from envcoder_bench.run.extend import extend
 
@@ -108,17 +111,20 @@ def _main(words: list[str]) -> int:
                 reporter=console,
                 stop=console.stop,
             )
-            return conclude(result, args.video)
+            return conclude(result, args.video, console)
         result = evaluate.evaluate(
             args.task,
             args.candidates,
             overrides=config_overrides(args),
             candidate_idx=_positions(args.candidate_idx),
             num_envs=args.num_envs,
+            terms=args.terms,
+            sweep=args.sweep,
+            sweep_points=args.sweep_points,
             output_dir=args.output_dir,
             reporter=console,
             stop=console.stop,
         )
         if on_terrains is not None:
-            return conclude_with_terrains(on_terrains, result, args.video)
-        return conclude(result, args.video)
+            return conclude_with_terrains(on_terrains, result, args.video, console)
+        return conclude(result, args.video, console)

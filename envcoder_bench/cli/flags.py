@@ -4,13 +4,9 @@ import argparse
 
 from envcoder_bench.cli.command_line import (
     Parser,
-    add_baseline,
     add_files,
-    add_fitness,
     add_key,
-    add_num_envs,
     add_training,
-    add_wandb,
     add_where,
     flag_words,
 )
@@ -28,33 +24,33 @@ CONTINUES = {
 DESCRIPTION = "Rank shaping candidates: train a policy for each, in one process, and print the ranking."
 EPILOG = """\
 examples:
-  # rank the files in user_functions/Cartpole against both baselines, in full: for a GPU; minutes on a CPU
+  # rank the files in user_functions/Cartpole against both baselines: minutes on a CPU
   COMMAND --task Cartpole
-  # only their rewards, everything else from the human baseline; three seeds each
+  # only their rewards; three seeds each
   COMMAND --task Anymal --shaper_types compute_reward --seeds 3
   # two files, with a larger network
   COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py user_functions/Anymal/003_torque.py \\
       train.params.network.mlp.units=[512,256,128]
-  # a small run, to test a file
-  COMMAND --task Cartpole --candidate_idx 1 --num_envs_per_candidate 64 --learning_iterations 25
-  # ranked by forward speed instead of velocity tracking
+  # ranked by forward speed
   COMMAND --task Anymal --fitness user_functions/fitness/anymal_speed.py
-  # check that every file loads and compiles, and show its rewards, without training
+  # check every file, without training
   COMMAND --task Anymal --check
-  # describe a task: the keys of state_dict, the functions that candidates may define, and the fitness
+  # describe a task: its state, functions and fitness
   COMMAND --task Ant --describe
-  # two GPUs of this machine at a time; the GPUs of a running Ray cluster; four workers on the CPU
+  # two GPUs; those of a Ray cluster; four workers on the CPU
   COMMAND --task Anymal --devices 0,1
   COMMAND --task Anymal --ray auto
   COMMAND --task Cartpole --devices cpu:4
-  # stop candidates that can no longer win before the end of the training
+  # stop candidates that can no longer win
   COMMAND --task Anymal --race
-  # also rank the candidates on terrains
+  # also rank them on terrains
   COMMAND --task SpotTerrain --terrains boulder stairs --terrain_episodes 20
-  # resume a run that was stopped or killed
+  # which terms of the human reward matter; other weights of two terms
+  COMMAND --task Anymal --terms --seeds 3
+  COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py --sweep tilt=0,1,4 --sweep power=0.5,1,2
+  # resume a run
   COMMAND --resume runs/Anymal_20260101-120000
-  # add a candidate, seeds or iterations to a complete run
-  COMMAND --extend runs/Anymal_20260101-120000 --candidates user_functions/Anymal/003_torque.py
+  # extend a complete run
   COMMAND --extend runs/Anymal_20260101-120000 --seeds 3 --learning_iterations 1000
 
 exit codes: 0 ranked; 1 every candidate failed (with --check: one or more); 2 bad input, or a file that cannot be read
@@ -67,22 +63,20 @@ def build_parser() -> Parser:
     what = parser.add_argument_group("candidates")
     what.add_argument(
         "--task",
-        help="the robot task: a name, e.g. Anymal; the folder or module:Class of your own; or a task of Isaac Gym code,"
-        " isaacgymenvs:NAME, legged_gym:NAME or file.py:Class (docs/isaacgym.md)",
+        help="the task: a name, e.g. Anymal; the folder or module:Class of your own; Isaac Gym code, isaacgymenvs:NAME,"
+        " legged_gym:NAME or file.py:Class (docs/isaacgym.md); or mjlab:NAME (docs/mjlab.md)",
     )
-    what.add_argument(
-        "--describe", action="store_true", help="print the task's state, functions and fitness, and do nothing else"
-    )
+    what.add_argument("--describe", action="store_true", help="print the task's state, functions and fitness")
     what.add_argument(
         "--check",
         action="store_true",
-        help="load, check and trace the candidates, take one step with them, print what was found, and train nothing",
+        help="load, check and trace the candidates, take one step with them, and train nothing",
     )
     what.add_argument(
         "--shaper_types",
         nargs="+",
         metavar="TYPE",
-        help=f"functions to take from the candidates: {', '.join(SHAPER_TYPES)} (default: all that they define)",
+        help=f"functions to take from the candidates: {', '.join(SHAPER_TYPES)} (default: all)",
     )
     what.add_argument(
         "--candidates", nargs="+", metavar="PATH", help="files or folders (default: user_functions/<Task>)"
@@ -94,9 +88,23 @@ def build_parser() -> Parser:
         metavar="K",
         help="only the candidates at these positions, in sorted order, e.g. 0,2,5 or 0 2 5",
     )
-    add_baseline(what)
+    what.add_argument(
+        "--terms",
+        action="store_true",
+        help="also train each candidate with every reward term left out, halved and doubled, and without each function;"
+        " without --candidates, the human baseline: docs/terms.md",
+    )
+    what.add_argument(
+        "--sweep",
+        action="append",
+        metavar="NAME=V,V",
+        help="also train each candidate with these factors of a reward term, or values of a number;"
+        " several make a grid",
+    )
+    what.add_argument("--sweep_points", type=int, metavar="N", help="only N points of the grid")
+    add_key(what, "baseline", choices=("human", "unshaped"))
     add_key(what, "untrusted", action="store_true")
-    add_fitness(what)
+    add_key(what, "fitness", metavar="FILE")
     add_key(what, "isolate", choices=("process",))
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines")
 
@@ -104,7 +112,7 @@ def build_parser() -> Parser:
 
     effort = parser.add_argument_group("effort")
     size = effort.add_mutually_exclusive_group()
-    add_num_envs(size)
+    add_key(size, "num_envs_per_candidate", type=int, metavar="N")
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
     add_training(effort)
 
@@ -127,7 +135,7 @@ def build_parser() -> Parser:
         help="videos of the best K candidates and of both baselines in report.html (default: 3 where frames can be"
         f" rendered, else 0; the environment variable {VIDEO_VARIABLE} is another default)",
     )
-    add_wandb(where)
+    add_key(where, "wandb", action="store_true")
     add_key(where, "deterministic", action="store_true")
     add_key(where, "profile", action="store_true")
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from envcoder_bench.compat import warn_once
+from isaacgym_mujoco.compat import warn_once
 
 try:
     from torch._decomp import decomposition_table

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import psutil  # rl_games' own dependency
 
-from envcoder_bench.core.cpus import own_cpus
+from isaacgym_mujoco.process import own_cpus
 
 # limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth
 LIMIT, LIMIT_PER_LINE = 20.0, 0.005

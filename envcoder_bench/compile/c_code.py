@@ -40,6 +40,11 @@ class CCode:
     outputs: tuple[tuple[str, int], ...]
 
 
+def c_name(key: str) -> str:
+    """Return a key of the state as part of an identifier: ``robot.joint_pos`` is ``robot_2e_joint_pos``."""
+    return "".join(c if c.isalnum() or c == "_" else f"_{ord(c):x}_" for c in key)
+
+
 def write_c(program: Program, stores: dict[str, str]) -> CCode:
     """Write a program as C.
 
@@ -61,7 +66,7 @@ def write_c(program: Program, stores: dict[str, str]) -> CCode:
             constants.append(float(definition.value))
         elif definition.op == "load":
             state[definition.name] = C_TYPES[definition.kind]
-            expression = f"S_{definition.name}[{definition.column}]"
+            expression = f"S_{c_name(definition.name)}[{definition.column}]"
         else:
             kinds = [program.nodes[arg].kind for arg in definition.args]
             expression = _expression(definition, kinds, [names[arg] for arg in definition.args])

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 import envcoder_bench
+import isaacgym_mujoco
 from envcoder_bench.compile.program import Node, Output, Program
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping import redirect
@@ -148,6 +149,6 @@ def own_code() -> str:
 
 @functools.cache
 def package_code() -> str:
-    """Return a digest of the code of this package."""
-    root = Path(envcoder_bench.__file__).parent
-    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(root.rglob("*.py")))).hexdigest()
+    """Return a digest of the code of this package and of isaacgym_mujoco, which has the helpers of candidates."""
+    roots = Path(envcoder_bench.__file__).parent, Path(str(isaacgym_mujoco.__file__)).parent
+    return hashlib.sha256(b"".join(f.read_bytes() for root in roots for f in sorted(root.rglob("*.py")))).hexdigest()

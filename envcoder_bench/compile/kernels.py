@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.building import BROKEN_OFF
-from envcoder_bench.compile.c_code import C_TYPES, CCode, define_functions
+from envcoder_bench.compile.c_code import C_TYPES, CCode, c_name, define_functions
 from envcoder_bench.compile.program import KINDS
 
 # table T: n, pointers to the slots, the constants, the active groups and the step; then pointer and row stride of every
@@ -140,7 +140,7 @@ def launches(
 
 def _rows(buffers: StageBuffers) -> dict[str, Tensor]:
     """Return all tensors by their names in the code, in an order that is the same in every run."""
-    state = {f"S_{name}": buffers.state[name] for name in sorted(buffers.state)}
+    state = {f"S_{c_name(name)}": buffers.state[name] for name in sorted(buffers.state)}
     return {**state, **{f"O_{name}": x for name, x in buffers.outputs.items()}, "O_counts": buffers.counts}
 
 
@@ -156,7 +156,7 @@ def _code(kernel: KernelPrograms, buffers: StageBuffers) -> str:
 
 
 def _body(code: CCode, buffers: StageBuffers) -> str:
-    read = {f"S_{name}" for name, _ in code.state}
+    read = {f"S_{c_name(name)}" for name, _ in code.state}
     lines = []
     for i, (name, x) in enumerate(_rows(buffers).items()):
         pointer, stride = f"T[{_FIXED + 2 * i}]", f"T[{_FIXED + 2 * i + 1}]"

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from envcoder_bench import torch_utils
 from envcoder_bench.compat.torch_decompositions import decomposition
 from envcoder_bench.compile.program import (
     FLOATS,
@@ -27,6 +26,7 @@ from envcoder_bench.compile.program import (
     pruned,
 )
 from envcoder_bench.compile.values import RULES, UNSUPPORTED, Result, Values
+from isaacgym_mujoco.api import torch_utils
 
 # what takes a tensor's numbers or size to Python without an operator
 CALLERS = ("apply_", "map_", "map2_")

@@ -1,12 +1,13 @@
-"""Capture of CUDA graphs on a given device, detection of what waits for it, and pauses of garbage collection."""
+"""Capture of CUDA graphs on a given device, and detection of what waits for it."""
 
-import gc
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from isaacgym_mujoco.process import collection_paused
 
 # calls before a capture: TorchScript profiles its first runs, then compiles; libraries create their handles
 WARM_UPS = 3
@@ -55,19 +56,3 @@ def _set_sync_debug_mode(mode: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that it misses some
         torch.cuda.set_sync_debug_mode(mode)
-
-
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Do not look for reference cycles within.
-
-    For captures of CUDA graphs, which fail if the collector frees another graph meanwhile, and for code that makes
-    many long-lived objects, which it would visit again and again.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()

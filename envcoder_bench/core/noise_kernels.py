@@ -7,7 +7,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.core.warp_streams import warp_stream
+from isaacgym_mujoco.physics.warp_streams import warp_stream
 
 _GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))
 _MIX_A = wp.constant(wp.uint64(0xBF58476D1CE4E5B9))

@@ -1,6 +1,7 @@
 """Settings that cannot be changed: nested mappings with attribute access and dotted keys, and keys with types."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args, get_origin
@@ -59,7 +60,9 @@ def _frozen(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return nested mappings and sequences as dicts and lists, which can be changed."""
+    """Return nested mappings, keys and sequences as dicts and lists, which can be changed."""
+    if isinstance(value, Keys):
+        return value.plain()
     if isinstance(value, Mapping):
         return {key: plain(one) for key, one in value.items()}
     return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
@@ -146,6 +149,11 @@ Count = Annotated[int, Field(ge=1)]
 Number = int | float  # of a file: 2 remains 2
 
 
+def key(default: Any, description: str) -> Any:
+    """Return the default of a key with its description."""
+    return Field(default=default, description=description)
+
+
 class Keys(BaseModel):
     """Keys of a config: frozen, with strict types; unknown ones are errors.
 
@@ -159,7 +167,7 @@ class Keys(BaseModel):
 
     def plain(self) -> dict[str, Any]:
         """Return the keys as dicts and lists, in their order."""
-        return {key: value.plain() if isinstance(value, Keys) else plain(value) for key, value in self}
+        return {key: plain(value) for key, value in self}
 
     @classmethod
     def checked(cls, values: Mapping[str, Any]) -> Self:
@@ -171,41 +179,56 @@ class Keys(BaseModel):
 
 
 def fields(model: type[Keys], prefix: str = "") -> dict[str, FieldInfo]:
-    """Return the fields of a config by dotted keys, groups of keys before their own keys."""
+    """Return the fields of a config by dotted keys, groups of keys before their own keys; ``*`` is any name."""
     flat: dict[str, FieldInfo] = {}
     for key, info in model.model_fields.items():
         flat[f"{prefix}{key}"] = info
         group = _group(info)
         if group is not None:
-            flat.update(fields(group, f"{prefix}{key}."))
+            flat.update(fields(group, f"{prefix}{key}.*." if _is_named(info) else f"{prefix}{key}."))
     return flat
 
 
 def _group(info: FieldInfo) -> type[Keys] | None:
-    """Return the model of a key that has keys of its own."""
-    kind = info.annotation
+    """Return the model of a key that has keys of its own, or names with keys of their own."""
+    kind = get_args(info.annotation)[-1] if _is_named(info) else info.annotation
+    kind = next((one for one in get_args(kind) if one is not NoneType), kind)  # of one that may be null
     return kind if isinstance(kind, type) and issubclass(kind, Keys) else None
+
+
+def _is_named(info: FieldInfo) -> bool:
+    return get_origin(info.annotation) is dict
 
 
 def _message(whole: type[Keys], values: Mapping[str, Any], error: ValidationError) -> str:
     """Return what is wrong with the first invalid value: its key, what it must be, and the value."""
     first, model = error.errors()[0], whole
     path, value = "", values
-    for part in map(str, first["loc"]):
+    parts = map(str, first["loc"])
+    for part in parts:
         info = model.model_fields.get(part)
         if info is None:
             hint = near_matches(path + part, [*fields(whole)])
             return f"unknown key '{path}{part}'{hint}; the keys are those of {whole.file}"
         if part not in value:
             return f"{path}{part} is missing"
-        value, group = value[part], _group(info)
+        path, value, group, words = f"{path}{part}", value[part], _group(info), words_for(info)
+        if group is not None and _is_named(info) and isinstance(value, Mapping):
+            name = next(parts)
+            path, value, words = f"{path}.{name}", value[name], _phrases(group, ())[0]
         if group is None or not isinstance(value, Mapping):
             reason = first.get("ctx", {}).get("error")
             if isinstance(reason, ValueError) and info.annotation is not Settings:
                 return str(reason)
-            return f"{path}{part} must be {words_for(info)}, got {plain(value)}"
-        model, path = group, f"{path}{part}."
+            return f"{path} must be {words}, got {plain(value)}{_near(first)}"
+        model, path = group, f"{path}."
     return f"{path}: {first['msg']}"
+
+
+def _near(error: Any) -> str:
+    """Return near matches of a word among the words that a key takes."""
+    is_word = error["type"] == "literal_error" and isinstance(error["input"], str)
+    return near_matches(error["input"], re.findall(r"'(.*?)'", error["ctx"]["expected"])) if is_word else ""
 
 
 def words_for(info: FieldInfo) -> str:
@@ -237,6 +260,8 @@ def _phrases(annotation: Any, metadata: tuple[Any, ...]) -> list[str]:
     if origin is Literal:
         *others, last = map(str, args)
         return [f"{', '.join(others)} or {last}" if others else last]
+    if origin is dict:
+        return ["a mapping of names to their values"]
     if isinstance(annotation, type) and issubclass(annotation, Keys):
         return [f"a mapping with the keys {', '.join(annotation.model_fields)}"]
     return [_WORDS.get(annotation, "a list")]

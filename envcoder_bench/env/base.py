@@ -33,6 +33,14 @@ class Env(Protocol):
     """An environment of many groups, as a training loop sees it."""
 
     @property
+    def critic_obs(self) -> Tensor | None:
+        """The critics' observations of the present state, ``(num_envs, max(critic_dims))``; None if no group has any.
+
+        The next step may overwrite them.
+        """
+        ...
+
+    @property
     def alive(self) -> Sequence[bool]:
         """Whether each group's candidate has not failed."""
         ...

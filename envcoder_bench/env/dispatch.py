@@ -224,6 +224,14 @@ class Dispatcher:
         """Return each group's mean, min and max of its components and of the reward (TOTAL) since the last call."""
         return self._components.spreads(self.alive)
 
+    def clear_components(self) -> None:
+        """Begin to count anew, for ``component_rows``."""
+        self._components.clear()
+
+    def component_rows(self, group: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return sums, minima and maxima of one group's reward and of its components, each ``(3, n)``."""
+        return self._components.rows(group)
+
     def recheck(self) -> None:
         """Compare every kernel with its function again, on the state of its next run."""
         for stage in self.stages.values():

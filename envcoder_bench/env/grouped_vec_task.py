@@ -1,6 +1,7 @@
 """A vectorized environment with one simulation and a group of environments per candidate."""
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 from typing import Any
 
 import torch
@@ -14,7 +15,10 @@ from envcoder_bench.env.cuda_graphs import TaskFitness
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats, StepEnd
 from envcoder_bench.shaping.assemble import Shaping
+from envcoder_bench.shaping.binding import STATE_NAMES
 from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.faults import of_patch
+from envcoder_bench.shaping.kinds import VALUE
 from envcoder_bench.tasks.base import EnvGroups, Task
 
 
@@ -22,13 +26,18 @@ class GroupedVecTask:
     """Environments of one task, with a shaping per group.
 
     Observations ``(num_envs, max(obs_dims))`` and actions ``(num_envs, max(action_dims))`` are padded with zeros to
-    the widest group. An episode ends by the group's terminal function, the task's time-out, or unstable physics.
+    the widest group, as are the critics' observations. An episode ends by the group's terminal function, the task's
+    time-out, or unstable physics.
 
     Args:
         task: the task, with ``layout.num_envs`` environments.
         layout: the groups.
         shapings: one checked Shaping per group; groups must not share modules.
         seeds: one seed per group; groups with equal seeds get the same random numbers.
+
+    Attributes:
+        critic_obs: ``(num_envs, max(critic_dims))``, the critics' observations after the last reset or step; None if no
+            group has them.
     """
 
     def __init__(self, task: Task, layout: GroupLayout, shapings: Sequence[Shaping], seeds: Sequence[int]) -> None:
@@ -37,6 +46,7 @@ class GroupedVecTask:
         self.group_seeds = list(seeds)
         self.obs_dims = [shaping.obs_dim for shaping in shapings]
         self.action_dims = [shaping.action_dim for shaping in shapings]
+        self.critic_dims = [shaping.critic_dim for shaping in shapings]
 
         self.actions = torch.zeros(self.num_envs, max(self.action_dims), device=self.device)
         self.progress_buf = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
@@ -45,6 +55,9 @@ class GroupedVecTask:
         for group, (obs_dim, action_dim) in enumerate(zip(self.obs_dims, self.action_dims)):
             self._action_mask[layout.slice(group), :action_dim] = 1.0
             self._obs_mask[layout.slice(group), :obs_dim] = 1.0
+        self.critic_obs: Tensor | None = None
+        if any(self.critic_dims):
+            self.critic_obs = torch.zeros(self.num_envs, max(self.critic_dims), device=self.device)
         self.state = {**task.state, "progress_buf": self.progress_buf}
         self.views = layout.views(self.state)
         for group, width in enumerate(self.action_dims):
@@ -72,6 +85,8 @@ class GroupedVecTask:
                 commands=per_env(["command" in shaping.functions for shaping in shapings]),
                 initial_states=per_env(["initial_state" in shaping.functions for shaping in shapings]),
                 goals=per_env(["goal" in shaping.functions for shaping in shapings]),
+                patches=[shaping.patches for shaping in shapings],
+                keys=keys_read(shapings),
             )
         )
 
@@ -80,6 +95,7 @@ class GroupedVecTask:
     def reset(self) -> Tensor:
         """Begin an episode in every environment and return the first observations ``(num_envs, max(obs_dims))``."""
         self.begin_episodes(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
+        self._observe_for_critics()
         return self.observe()
 
     def step(self, actions: Tensor, final_obs: bool = False) -> EnvStep:
@@ -95,6 +111,7 @@ class GroupedVecTask:
         self.step_count += 1
         last = self.observe(done) if final_obs else None
         self.begin_episodes(done)
+        self._observe_for_critics()
         obs = self.observe()
         if last is not None:
             last = torch.where(done.unsqueeze(1), last, obs)
@@ -132,6 +149,8 @@ class GroupedVecTask:
         command = self.dispatch.command(self.actions, self.step_count, mask)
         with span("physics"):
             self.task.step(command)
+        for group, error in self.task.faults.items():
+            self.dispatch.fail(group, of_patch(error, self.dispatch.shapings[group].file, self.step_count))
         self.progress_buf += 1
 
     def observe(self, mask: Tensor | None = None) -> Tensor:
@@ -142,6 +161,13 @@ class GroupedVecTask:
             self.task.step_count = self.step_count
             obs = self._randomized(self.task.randomize_observations, obs, self._obs_mask)
         return obs.clamp(-limit, limit)
+
+    def _observe_for_critics(self) -> None:
+        """Fill ``critic_obs``, clipped as observations are; as in IsaacGymEnvs, they are not randomized."""
+        if self.critic_obs is not None:
+            limit = self.task.clip_observations
+            obs = self.dispatch.run("critic_observation", self.step_count)[VALUE]
+            torch.clamp(obs, -limit, limit, out=self.critic_obs)
 
     def _randomized(self, function: Callable[[Tensor, slice], Tensor], x: Tensor, mask: Tensor) -> Tensor:
         """Return actions or observations as the task randomizes them, with zeros where ``mask`` is 0.
@@ -178,6 +204,7 @@ class GroupedVecTask:
             mask = mask | self.task.new_goal
         if not ask or bool(mask.any()):  # a goal may depend on the new state
             self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))
+        self.task.settle()
 
     def take_contact_overflows(self) -> Tensor:
         """Return the sums of the task's ``contact_overflows`` since the last call, ``(num_groups,)``."""
@@ -206,6 +233,7 @@ class GroupedVecTask:
             "actions": self.actions.cpu().clone(),
             "progress_buf": self.progress_buf.cpu().clone(),
             "step_count": self.step_count,
+            **({} if self.critic_obs is None else {"critic_obs": self.critic_obs.cpu().clone()}),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -216,6 +244,8 @@ class GroupedVecTask:
         self.actions.copy_(state["actions"])
         self.progress_buf.copy_(state["progress_buf"])
         self.step_count = state["step_count"]
+        if self.critic_obs is not None:
+            self.critic_obs.copy_(state["critic_obs"])
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a state for each group, as that of an environment of this group alone.
@@ -223,7 +253,7 @@ class GroupedVecTask:
         Raises:
             ValueError: the task's state is not a set of ``(num_envs, ...)`` tensors.
         """
-        buffers = {key: state[key] for key in ("actions", "progress_buf")}
+        buffers = {key: state[key] for key in ("actions", "progress_buf", "critic_obs") if key in state}
         parts: list[dict[str, Any]] = [dict(rows) for rows in self.layout.split_state(buffers)]
         for key, states in (
             ("task", self.layout.split_state(state["task"])),
@@ -232,9 +262,11 @@ class GroupedVecTask:
         ):
             for part, x in zip(parts, states):
                 part[key] = x
-        for part, width in zip(parts, self.action_dims):
+        for part, width, critic_width in zip(parts, self.action_dims, self.critic_dims):
             part["actions"] = part["actions"][:, :width].clone()
             part["step_count"] = state["step_count"]
+            if self.critic_obs is not None:
+                part["critic_obs"] = part["critic_obs"][:, :critic_width].clone()
         return parts
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -243,7 +275,12 @@ class GroupedVecTask:
         Raises:
             ValueError: they are not at the same iteration.
         """
+        own: dict[str, Tensor] = {}
+        if self.critic_obs is not None:  # groups without them come from an environment with or without a buffer
+            rows = [part.get("critic_obs", part["actions"][:, :0]) for part in parts]
+            own["critic_obs"] = padded(rows, max(self.critic_dims))
         return {
+            **own,
             "task": join_states([part["task"] for part in parts]),
             "dispatch": self.dispatch.join_states([part["dispatch"] for part in parts]),
             "stats": self.stats.join_states([part["stats"] for part in parts]),
@@ -251,6 +288,22 @@ class GroupedVecTask:
             "progress_buf": torch.cat([part["progress_buf"] for part in parts]),
             "step_count": common(parts, "step_count"),
         }
+
+
+def keys_read(shapings: Sequence[Shaping]) -> frozenset[str] | None:
+    """Return the keys of the state that functions may read; None for all."""
+    keys: set[str] = set()
+    for shaping in shapings:
+        for stage, function in shaping.functions.items():
+            program = shaping.programs.get(stage)
+            if program is not None:
+                keys.update(node.name for node in program.nodes if node.op == "load")
+                continue
+            for parameter in function.parameters:
+                if parameter.name in STATE_NAMES or parameter.kind is Parameter.VAR_KEYWORD:
+                    return None
+                keys.add(parameter.name)
+    return frozenset(keys)
 
 
 def padded(rows: Sequence[Tensor], width: int) -> Tensor:

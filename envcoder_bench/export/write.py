@@ -125,7 +125,7 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
     baselines = [source for name, source in run.sources.items() if name in BASELINES]
     group = prepare_one(spec, run.source(policy.candidate), policy.seed, baselines)
     widths = (policy.obs_dim, policy.action_dim)
-    if widths != group.widths:
+    if widths != group.widths[:2]:
         raise UserError(
             f"{policy.file} is of another task or candidate: it has {widths[0]} observations and {widths[1]} actions,"
             f" and {policy.candidate} has {group.widths[0]} and {group.widths[1]}"

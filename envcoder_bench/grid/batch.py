@@ -22,6 +22,7 @@ from envcoder_bench.grid.policies import LoadedPolicy
 from envcoder_bench.grid.protocol import RUNNING, Episodes, Protocol, result
 from envcoder_bench.grid.robots import Robot
 from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, rotate_inverse
+from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arena_lookup import ArenaLookup
 from envcoder_bench.terrain.arenas import Arenas
@@ -46,13 +47,13 @@ class Scene:
     """What all episodes of a grid have in common.
 
     Attributes:
-        settings: those of the grid, as plain data.
+        settings: those of the grid.
         policies: on the device of the simulation.
         make: returns a simulator with so many robots.
     """
 
     robot: Robot
-    settings: Mapping[str, Any]
+    settings: GridSettings
     policies: Sequence[LoadedPolicy]
     arenas: Arenas
     make: Callable[[int], Simulator]
@@ -103,27 +104,27 @@ class Batch:
         self._slices = list(_slices([spec.policy for spec in specs]))
         scanned = {policy.layout.points for policy in scene.policies if policy.layout.scans}
         self._points = {points: torch.tensor(points, dtype=torch.float32, device=device) for points in scanned}
-        of_robot = cfg["robots"][scene.robot.name]["action_scale"]
+        of_robot = cfg.robots[scene.robot.name].action_scale
         scales = [of_robot if policy.action_scale is None else policy.action_scale for policy in scene.policies]
         self._action_scale = torch.tensor([[scales[spec.policy]] for spec in specs], dtype=torch.float32, device=device)
         self._capturable = all(scene.policies[policy].capturable for policy, _ in self._slices)
 
     def _place(self) -> None:
         """Write the seeded starts."""
-        start, n = self.scene.settings["start"], len(self.specs)
+        start, n = self.scene.settings.start, len(self.specs)
         lanes = torch.tensor([spec.number for spec in self.specs], dtype=torch.int64)
         joints = self._stance.shape[1]
-        drawn = 2.0 * noise.uniform(self.scene.settings["seed"], 0, noise.CONTROL, lanes, 3 + joints) - 1.0
-        half_yaw = (0.5 * start["spread_yaw"]) * drawn[:, 2]
+        drawn = 2.0 * noise.uniform(self.scene.settings.seed, 0, noise.CONTROL, lanes, 3 + joints) - 1.0
+        half_yaw = (0.5 * start.spread_yaw) * drawn[:, 2]
         sine, cosine = by_rows(torch.sin, half_yaw), by_rows(torch.cos, half_yaw)
         drawn = drawn.to(self.device)
         root = torch.zeros(n, 13, device=self.device)
-        root[:, 0] = start["x"] + start["spread_xy"] * drawn[:, 0]
-        root[:, 1] = self._offset + self._middle + start["spread_xy"] * drawn[:, 1]
+        root[:, 0] = start.x + start.spread_xy * drawn[:, 0]
+        root[:, 1] = self._offset + self._middle + start.spread_xy * drawn[:, 1]
         root[:, 5], root[:, 6] = sine, cosine
         highest = self._ground_around(root, self._around).amax(1)
-        root[:, 2] = highest + self.scene.robot.height + start["clearance"]
-        dof_pos = self._stance + start["spread_joints"] * drawn[:, 3:]
+        root[:, 2] = highest + self.scene.robot.height + start.clearance
+        dof_pos = self._stance + start.spread_joints * drawn[:, 3:]
         self.sim.write(
             torch.ones(n, dtype=torch.bool, device=self.device), root, dof_pos, torch.zeros_like(self.sim.dof_vel)
         )
@@ -155,10 +156,10 @@ class Batch:
             "actions": self._actions,
         }
         # height scans, one for each grid of points
-        scan, scans = scene.settings["scan"], {}
+        scan, scans = scene.settings.scan, {}
         for points, tensor in self._points.items():
-            above = root[:, 2:3] - self._ground_around(root, tensor) - scan["offset"]
-            scans[points] = above.clamp(-scan["clip"], scan["clip"])
+            above = root[:, 2:3] - self._ground_around(root, tensor) - scan.offset
+            scans[points] = above.clamp(-scan.clip, scan.clip)
         # each policy acts on its rows
         for policy, rows in self._slices:
             own_policy = scene.policies[policy]

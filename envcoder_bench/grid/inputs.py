@@ -2,26 +2,26 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
+from pydantic import TypeAdapter
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.folders import GRID, RUN, other_kind
-from envcoder_bench.core.settings import Settings, plain
 from envcoder_bench.core.yaml_files import refuse_bombs
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
 from envcoder_bench.grid.robots import Robot, find_robot
-from envcoder_bench.grid.settings import check_settings, compose_settings
+from envcoder_bench.grid.settings import GridSettings, compose_settings
 from envcoder_bench.grid.terrains import find_arenas
-from envcoder_bench.terrain.arenas import Arena, Zone
+from envcoder_bench.terrain.arenas import Arena
 
 CONFIG = "config.yaml"
+_ARENAS = TypeAdapter(tuple[Arena, ...])  # in that file
 log = logging.getLogger(__name__)
 
 
@@ -30,19 +30,19 @@ class Inputs:
     """The inputs of a grid.
 
     Attributes:
-        settings: cfg/eval_policies.yaml with overrides, as plain data.
+        settings: cfg/eval_policies.yaml with overrides.
         policies: on the CPU.
     """
 
     robot: Robot
-    settings: Mapping[str, Any]
+    settings: GridSettings
     policies: tuple[LoadedPolicy, ...]
     arenas: tuple[Arena, ...]
 
     @property
     def specs(self) -> list[Spec]:
         """All episodes, sorted by policy."""
-        numbers = range(self.settings["episodes"])
+        numbers = range(self.settings.episodes)
         pairs = ((p, a) for p in range(len(self.policies)) for a in range(len(self.arenas)))
         return [Spec(policy, arena, number) for policy, arena in pairs for number in numbers]
 
@@ -82,7 +82,7 @@ def check_inputs(
         if name not in files:
             raise UserError(f"--layouts {name}: no such policy{near_matches(name, files)}; {', '.join(files)}")
     arenas = find_arenas(terrains, cfg)
-    return Inputs(chosen, plain(cfg), tuple(_load(chosen, cfg, files, wanted, skippable)), tuple(arenas))
+    return Inputs(chosen, cfg, tuple(_load(chosen, cfg, files, wanted, skippable)), tuple(arenas))
 
 
 def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
@@ -128,7 +128,7 @@ def _policies_of(folder: Path) -> dict[str, Path]:
 
 def _load(
     robot: Robot,
-    cfg: Settings,
+    cfg: GridSettings,
     files: Mapping[str, str],
     wanted: Mapping[str, str],
     skippable: Collection[str] = (),
@@ -142,11 +142,10 @@ def _load(
                 f"--layouts {name}={layout}: no such layout{near_matches(layout, layouts)}; there are"
                 f" {', '.join(layouts)}"
             )
-    settings = plain(cfg)
     loaded = []
     for name, file in files.items():
         try:
-            loaded.append(load_policy_file(name, file, layouts, wanted.get(name), robot, settings))
+            loaded.append(load_policy_file(name, file, layouts, wanted.get(name), robot, cfg))
         except UserError as error:
             if name not in skippable:
                 raise
@@ -156,13 +155,11 @@ def _load(
     return loaded
 
 
-def known_layouts(robot: Robot, cfg: Settings) -> dict[str, Layout]:
+def known_layouts(robot: Robot, cfg: GridSettings) -> dict[str, Layout]:
     """Return the layouts of the settings by name. Raises UserError for an invalid one."""
-    settings = plain(cfg)
-    scan = settings["scan"]
-    xs, ys = (_centred(scan[side], scan["spacing"]) for side in ("length", "width"))
-    points = grid_points(xs, ys, scan["order"])
-    return {name: read_layout(name, layout, robot.dof_names, points) for name, layout in settings["layouts"].items()}
+    xs, ys = (_centred(side, cfg.scan.spacing) for side in (cfg.scan.length, cfg.scan.width))
+    points = grid_points(xs, ys, cfg.scan.order)
+    return {name: read_layout(name, layout, robot.dof_names, points) for name, layout in cfg.layouts.items()}
 
 
 def _centred(length: float, spacing: float) -> list[float]:
@@ -198,16 +195,10 @@ def write_inputs(inputs: Inputs, folder: Path) -> None:
     data = {
         "robot": inputs.robot.name,
         "policies": policies,
-        "arenas": [_plain_arena(arena) for arena in inputs.arenas],
-        "settings": dict(inputs.settings),
+        "arenas": _ARENAS.dump_python(inputs.arenas, mode="json"),
+        "settings": inputs.settings.plain(),
     }
     write_atomic(folder / CONFIG, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
-
-
-def _plain_arena(arena: Arena) -> dict[str, Any]:
-    data = asdict(arena)
-    data["zones"] = [{**zone, "difficulty": list(zone["difficulty"])} for zone in data["zones"]]
-    return data
 
 
 def read_inputs(folder: Path) -> Inputs:
@@ -224,20 +215,16 @@ def read_inputs(folder: Path) -> Inputs:
         text = path.read_text(encoding="utf-8")
         refuse_bombs(text)
         data = yaml.safe_load(text)
-        cfg = Settings(data["settings"])
+        # a grid that an earlier version began does not have the key
+        settings = {"solver_iterations": None, **data["settings"]}
         robot = find_robot(data["robot"])
-        arenas = [
-            Arena(
-                **{**arena, "zones": tuple(Zone(**{**z, "difficulty": tuple(z["difficulty"])}) for z in arena["zones"])}
-            )
-            for arena in data["arenas"]
-        ]
+        arenas = _ARENAS.validate_python(data["arenas"])
         policies = data["policies"]
     except FileNotFoundError as error:
         raise UserError(f"{folder}: there is no grid here (no {CONFIG})") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error
-    check_settings(cfg)
+    cfg = GridSettings.checked(settings)
     for name, policy in policies.items():
         if not Path(policy["file"]).is_file():
             raise UserError(f"policy {name}: {policy['file']} is missing; put it back to resume")
@@ -245,7 +232,7 @@ def read_inputs(folder: Path) -> Inputs:
             raise UserError(f"policy {name}: {policy['file']} has changed since the grid began; put the old file back")
     files = {name: policy["file"] for name, policy in policies.items()}
     loaded = _load(robot, cfg, files, {name: policy["layout"] for name, policy in policies.items()})
-    return Inputs(robot, plain(cfg), tuple(loaded), tuple(arenas))
+    return Inputs(robot, cfg, tuple(loaded), arenas)
 
 
 def on_device(policies: Sequence[LoadedPolicy], device: str) -> list[LoadedPolicy]:

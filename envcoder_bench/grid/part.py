@@ -40,7 +40,7 @@ class Part:
     def __init__(self, inputs: Inputs, specs: Sequence[Spec], folder: Path, sim: str, device: str) -> None:
         cfg = inputs.settings
         self._inputs, self._folder = inputs, folder
-        self._arenas = Arenas(inputs.arenas, cfg["seed"], cfg["arenas"]["gap"])
+        self._arenas = Arenas(inputs.arenas, cfg.seed, cfg.arenas.gap)
         self._sim, self._device = sim, device
         self.scene = Scene(
             inputs.robot, cfg, on_device(inputs.policies, device), self._arenas, lambda n: self.simulator(n)
@@ -52,25 +52,24 @@ class Part:
     def simulator(self, num_envs: int) -> Simulator:
         """Build a simulator of the grid's robot on its arenas."""
         cfg, robot = self._inputs.settings, self._inputs.robot
-        drives = cfg["robots"][robot.name]
-        # a grid that an earlier version began does not have the key
-        options = {"iterations": cfg["solver_iterations"]} if "solver_iterations" in cfg else None
+        drives = cfg.robots[robot.name]
+        options = None if cfg.solver_iterations is None else {"iterations": cfg.solver_iterations}
         return make_simulator(
             self._sim,
             robot.model,
             num_envs,
-            1.0 / cfg["control_hz"],
-            cfg["physics_hz"] // cfg["control_hz"],
+            1.0 / cfg.control_hz,
+            cfg.physics_hz // cfg.control_hz,
             self._device,
-            stiffness=drives["stiffness"],
-            damping=drives["damping"],
+            stiffness=drives.stiffness,
+            damping=drives.damping,
             options=options,
             ground=self._arenas.ground,
         )
 
     def _wave_size(self, count: int) -> int:
         """Return the robots of a wave: the settings' most, and what a CUDA device has memory for."""
-        size = min(count, self._inputs.settings["max_robots"])
+        size = min(count, self._inputs.settings.max_robots)
         if torch.device(self._device).type == "cuda" and size > _MANY:
             needed = self.simulator(_PROBED).bytes_per_env
             free, _ = torch.cuda.mem_get_info(torch.device(self._device))
@@ -102,15 +101,15 @@ class Part:
                     self._report(report, number, batch)
                     if not batch.running:
                         break
-                    batch.compact(cfg["compact_below"])
+                    batch.compact(cfg.compact_below)
                     if stop():
                         self._save(number, batch, file.tell())
                         return False
-                    if time.monotonic() - saved > 60.0 * cfg["checkpoint_minutes"]:
+                    if time.monotonic() - saved > 60.0 * cfg.checkpoint_minutes:
                         self._save(number, batch, file.tell())
                         saved = time.monotonic()
                     left = batch.steps_left
-                    batch.advance(min(cfg["check_every"], left if left > 0 else cfg["check_every"]))
+                    batch.advance(min(cfg.check_every, left if left > 0 else cfg.check_every))
                 self._warn(batch)
                 batch = None
                 if number + 1 < len(self._waves):

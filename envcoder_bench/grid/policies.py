@@ -15,6 +15,7 @@ from envcoder_bench.core.folders import RUN, folder_kind
 from envcoder_bench.grid.layouts import Layout
 from envcoder_bench.grid.policy_files import RunPolicy, read_policy
 from envcoder_bench.grid.robots import ROBOTS, Robot
+from envcoder_bench.grid.settings import GridSettings
 
 _ROWS = (64, 16, 4, 1)
 log = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ def load_policy_file(
     layouts: Mapping[str, Layout],
     layout: str | None,
     robot: Robot,
-    settings: Mapping[str, Any] | None = None,
+    settings: GridSettings | None = None,
 ) -> LoadedPolicy:
     """Read a policy.
 
@@ -103,7 +104,7 @@ def load_policy_file(
         parameter.requires_grad_(False)
     width = _width(module, layouts)
     if isinstance(module, RunPolicy):
-        layout = _layout_of_run(name, module, width, layouts, layout, robot, settings or {})
+        layout = _layout_of_run(name, module, width, layouts, layout, robot, settings)
     chosen = _layout(name, path, width, layouts, layout)
     obs = torch.full((1, chosen.width), 0.5)
     with torch.no_grad():
@@ -149,19 +150,19 @@ def _layout_of_run(
     layouts: Mapping[str, Layout],
     wanted: str | None,
     robot: Robot,
-    settings: Mapping[str, Any],
+    settings: GridSettings | None,
 ) -> str | None:
     """Return the layout of a policy of a run, if it is known; warn of drives that differ from those of its training."""
     tasks = [task for other in ROBOTS.values() for task in other.tasks]
     if module.task in tasks and module.task not in robot.tasks:
         raise UserError(f"policy {name}: it is of the task {module.task}, and the robot is {robot.name}")
-    usual = settings.get("task_layouts", {}).get(module.task, "")
+    usual = "" if settings is None else settings.task_layouts.get(module.task, "")
     if wanted is None and module.observes:
         raise UserError(
             f"policy {name}: its candidate has a compute_observation of its own: give --layouts {name}=LAYOUT with a"
             f" layout that is the same (the task's human baseline observes as {usual or 'no known layout'})"
         )
-    drives = settings.get("robots", {}).get(robot.name, {})
+    drives = {} if settings is None else dict(settings.robots[robot.name])
     for key in ("stiffness", "damping"):
         value = module.control.get(key)
         if value is not None and key in drives and float(value) != float(drives[key]):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, wrapped
+from envcoder_bench.grid.settings import GridSettings
 
 RUNNING, FALL, FLIP, FINISH, LIMIT, UNSTABLE = range(6)
 ENDS = ("running", "fall", "flip", "finish", "limit", "unstable")
@@ -37,15 +38,15 @@ class Protocol:
     turning_weight: float
 
     @classmethod
-    def of(cls, cfg: Mapping[str, Any]) -> Protocol:
+    def of(cls, cfg: GridSettings) -> Protocol:
         """Read the settings of a grid."""
         return cls(
-            round(cfg["seconds"] * cfg["control_hz"]),
-            1.0 / cfg["control_hz"],
-            **cfg["commands"],
-            **cfg["ends"],
-            height_weight=cfg["stability"]["height"],
-            turning_weight=cfg["stability"]["turning"],
+            round(cfg.seconds * cfg.control_hz),
+            1.0 / cfg.control_hz,
+            **dict(cfg.commands),
+            **dict(cfg.ends),
+            height_weight=cfg.stability.height,
+            turning_weight=cfg.stability.turning,
         )
 
 

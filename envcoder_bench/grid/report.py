@@ -20,7 +20,7 @@ from envcoder_bench.grid.tables import (
 from envcoder_bench.grid.videos import record_videos
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.progress import duration
-from envcoder_bench.report.words import counted
+from envcoder_bench.report.words import aligned, counted, fixed, number
 
 SUMMARY, RANKING, TESTS = "summary.csv", "ranking.csv", "statistical_tests.csv"
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def render_page(
         seconds: that the episodes took; 0 if unknown.
     """
     settings = inputs.settings
-    facts = [f"{settings['episodes']} episodes of each pair, {settings['seconds']:g} s at most"]
+    facts = [f"{settings.episodes} episodes of each pair, {settings.seconds:g} s at most"]
     facts += [f"evaluated in {duration(seconds)}"] if seconds else []
     policies = counted(len(inputs.policies), "policy", "policies")
     return shell.render(
@@ -113,19 +113,15 @@ def _spread(row: Row, name: str, decimals: int) -> str:
 
 
 def _test_table(rows: Sequence[Row]) -> Table:
-    def number(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
-
     cells = [
         [
             row["environment"],
             row["metric"],
             f"{row['policy_a']}, {row['policy_b']}",
-            f"{row['a']:.3g}, {row['b']:.3g}",
+            f"{number(row['a'], 3)}, {number(row['b'], 3)}",
             row["test"],
-            number(row["p"], ".2g"),
-            number(row["p_holm"], ".2g"),
-            number(row["cohens_d"], ".2f"),
+            *("" if row[name] is None else number(row[name], 2) for name in ("p", "p_holm")),
+            "" if row["cohens_d"] is None else fixed(row["cohens_d"], 2),
         ]
         for row in rows
     ]
@@ -166,17 +162,7 @@ def render_summary(rows: list[dict[str, Any]]) -> str:
         means = f"{row['progress_mean']:.1f}", f"{row['zone_reached_mean']:.1f}", f"{row['stability_score_mean']:.2f}"
         lines.append([policy, arena, str(row["episodes"]), *rates, *means])
     ranked = [[str(row["rank"]), row["policy"], f"{row['progress']:.1f}"] for row in rank_policies(rows)]
-    text = _columns([header, *lines], 2)
-    return text if len(ranked) < 3 else f"{text}\n\n" + _columns([["rank", "policy", "progress [m]"], *ranked], 2)
-
-
-def _columns(lines: list[list[str]], left: int) -> str:
-    """Align the cells of lines, the first ``left`` columns to the left."""
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    shown = [
-        "  ".join(
-            cell.ljust(w) if k < left else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths))
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join(shown)
+    text = aligned([header, *lines], range(2, len(header)), ruled=False)
+    if len(ranked) > 2:
+        text += ["", *aligned([["rank", "policy", "progress [m]"], *ranked], (2,), ruled=False)]
+    return "\n".join(text)

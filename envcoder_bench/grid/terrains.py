@@ -8,8 +8,7 @@ from pathlib import Path
 import yaml
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
-from envcoder_bench.core.settings import Settings
-from envcoder_bench.grid.settings import FILE
+from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.terrain.arena_yaml import read_arena
 from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena
 
@@ -17,7 +16,7 @@ BUILT_IN = ("friction", "grass", "boulder", "stairs")
 _SUFFIXES = (".yaml", ".yml")
 
 
-def find_arenas(words: Sequence[str], cfg: Settings) -> list[Arena]:
+def find_arenas(words: Sequence[str], cfg: GridSettings) -> list[Arena]:
     """Return the arenas with these names or files.
 
     Raises:
@@ -32,34 +31,30 @@ def find_arenas(words: Sequence[str], cfg: Settings) -> list[Arena]:
     return arenas
 
 
-def built_in(name: str, cfg: Settings) -> Arena:
+def built_in(name: str, cfg: GridSettings) -> Arena:
     """Return one of BUILT_IN, by the figures of the settings. Raises UserError for a bad figure."""
     figures, size, friction = cfg.arenas, float(cfg.arenas.zone), cfg.arenas.ground_friction
-    where = f"arenas.{name}"
-    try:
-        if name == "friction":
-            which = ("static", "dynamic").index(figures.friction.use)
-            zones = [{"type": FLAT, "friction": pair[which]} for pair in figures.friction.zones]
-        elif name == "grass":
-            zones = [{"type": FLAT, "friction": friction, "drag": drag} for drag in figures.grass]
-        elif name == "boulder":
-            zones = []
-            for low, high, count in figures.boulder.zones:
-                cell = min(figures.boulder.cell, max(figures.boulder.least_cell, 0.4 * low))
-                cell = size / math.ceil(size / cell - 1e-6)  # a whole number of cells
-                boulders = {"type": BOULDERS, "difficulty": [low, high], "count": count, "cell": cell}
-                zones.append({**boulders, "friction": friction})
-        else:
-            steps = {"type": STAIRS, "friction": friction, "count": figures.stairs.steps, "tread": figures.stairs.tread}
-            zones = [{**steps, "difficulty": riser} for riser in figures.stairs.zones]
-    except (TypeError, ValueError, IndexError) as error:
-        raise UserError(f"{where} must be as in {FILE}: {str(error).splitlines()[0]}") from error
+    if name == "friction":
+        which = ("static", "dynamic").index(figures.friction.use)
+        zones = [{"type": FLAT, "friction": pair[which]} for pair in figures.friction.zones]
+    elif name == "grass":
+        zones = [{"type": FLAT, "friction": friction, "drag": drag} for drag in figures.grass]
+    elif name == "boulder":
+        zones = []
+        for low, high, count in figures.boulder.zones:
+            cell = min(figures.boulder.cell, max(figures.boulder.least_cell, 0.4 * low))
+            cell = size / math.ceil(size / cell - 1e-6)  # a whole number of cells
+            boulders = {"type": BOULDERS, "difficulty": [low, high], "count": count, "cell": cell}
+            zones.append({**boulders, "friction": friction})
+    else:
+        steps = {"type": STAIRS, "friction": friction, "count": figures.stairs.steps, "tread": figures.stairs.tread}
+        zones = [{**steps, "difficulty": riser} for riser in figures.stairs.zones]
     data = {"zones": [{**zone, "size": size} for zone in zones]}
     with user_input():
-        return replace(read_arena(where, data, float(figures.width), float(figures.apron)), name=name)
+        return replace(read_arena(f"arenas.{name}", data, float(figures.width), float(figures.apron)), name=name)
 
 
-def _read(word: str, cfg: Settings) -> Arena:
+def _read(word: str, cfg: GridSettings) -> Arena:
     path = Path(word)
     if path.suffix not in _SUFFIXES:
         raise UserError(

@@ -10,6 +10,7 @@ from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs
 from envcoder_bench.grid.part import Part
 from envcoder_bench.grid.protocol import ENDS
+from envcoder_bench.report.words import number
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, render
 
@@ -32,7 +33,7 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
         return f"There are no videos: {reason}."
     specs = [spec for spec in inputs.specs if spec.number < count]
     log.info("drawing videos of %s episodes: this may take minutes without a GPU", len(specs))
-    seconds, fps = inputs.settings["video"]["seconds"], inputs.settings["video"]["fps"]
+    seconds, fps = inputs.settings.video.seconds, inputs.settings.video.fps
     with tempfile.TemporaryDirectory(prefix="envcoder_bench_grid_") as name:
         part = Part(inputs, specs, Path(name), "mujoco_cpu", "cpu")
         recording, model = _replay(part.scene, specs, inputs, seconds)
@@ -41,9 +42,10 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
             length = render(recording, model, files, Look(width=320, height=240, fps=fps, seconds=seconds, fast=True))
         except NoVideo as error:
             return f"There are no videos: {error}."
+    episodes = f"episode{'s' * (count > 1)}"
     return (
-        f"The first {length:.0f} s of the first episode{'s' * (count > 1)} of each pair, replayed in MuJoCo on the CPU;"
-        " the number is the distance walked, m."
+        f"The first {number(min(length, seconds), 2)} s of the first {episodes} of each pair, replayed in MuJoCo on the"
+        " CPU; the number is the distance walked, m."
     )
 
 
@@ -52,7 +54,7 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
 
     batch = Batch(scene, specs)
     source = batch.sim.pose_source()  # pyright: ignore[reportAttributeAccessIssue]
-    steps = min(batch.protocol.steps, round(seconds * inputs.settings["control_hz"]))
+    steps = min(batch.protocol.steps, round(seconds * inputs.settings.control_hz))
     poses = [source.qpos.copy()]
     for _ in range(steps):
         batch.advance(1)

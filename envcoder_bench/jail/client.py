@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.rebuild import clean
 from envcoder_bench.tasks.contract import AnyTask, contract_of
 from envcoder_bench.tasks.registry import outside_tasks
+from isaacgym_mujoco.process import usable_cpus
 
 _SAMPLE = 0.5  # seconds between two looks at a process's clock
 _BUSY = 0.01  # processor time per second of a process that does not wait

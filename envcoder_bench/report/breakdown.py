@@ -8,6 +8,7 @@ from typing import Any
 
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
 from envcoder_bench.report.progress import si
+from envcoder_bench.report.ranking import entrants
 from envcoder_bench.report.table import shorten, wrap
 from envcoder_bench.shaping.kinds import STAGES, in_words
 
@@ -201,8 +202,10 @@ def _between(b: Breakdown) -> str:
 def _candidates(b: Breakdown, width: int) -> list[str]:
     """Describe the slowest candidates."""
     shown = sorted(b.candidates, key=lambda c: c.sort_key, reverse=True)[:SLOWEST]
-    head = f"slowest {len(shown)} of {len(b.candidates)} candidates: microseconds of one eager call of each function"
-    lines = _wrap(f"{head}, the slowest of them; how the run calls them", width)
+    head = f"slowest {len(shown)} of {entrants(c.name for c in b.candidates)}"
+    lines = _wrap(
+        f"{head}: microseconds of one eager call of each function, the slowest of them; how the run calls them", width
+    )
     name_width = min(NAME_WIDTH, max((len(c.name) for c in shown), default=0))
     for c in shown:
         kind = max(c.microseconds, key=lambda k: c.microseconds[k])

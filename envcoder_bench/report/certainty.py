@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from envcoder_bench.report.ranking import Ranked, decimal_places
-from envcoder_bench.report.words import counted, fixed, listed
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.words import counted, decimal_places, fixed, listed
 from envcoder_bench.tasks.base import UNTRAINED
 
 NAMED = 4  # candidates named in a sentence

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
+from envcoder_bench.report.words import number
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 _PREFIX = "compute_"
@@ -26,6 +27,7 @@ class CandidateCheck:
         notes: further remarks, ``FILE:LINE: TEXT``.
         reward: mean, minimum and maximum of the reward in one step.
         components: the same for each component of the reward.
+        form: how the components make up the reward, in words; empty if it is not known.
         error: the reason of the failure, with file and line.
     """
 
@@ -40,6 +42,7 @@ class CandidateCheck:
     notes: list[str] = field(default_factory=list)
     reward: Spread | None = None
     components: dict[str, Spread] = field(default_factory=dict)
+    form: str = ""
     error: str = ""
 
 
@@ -56,6 +59,9 @@ def render_check(rows: Sequence[CandidateCheck], width: int, compiles: bool, num
     if any(row.reward for row in rows):
         text = f"rewards: one step of {num_envs:,} environments with random actions"
         sections.append("\n".join([text, *_rewards(rows, width)]))
+    forms = [wrap(f"{row.name}: {row.form}", width, "  ", "    ") for row in rows if row.form]
+    if forms:
+        sections.append("\n".join(["rewards and their components:", *forms]))
     sections += render_by_place(
         "not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width
     )
@@ -127,11 +133,7 @@ def _defines(row: CandidateCheck) -> str:
 
 
 def _aligned(spreads: Sequence[Spread | None]) -> list[str]:
-    means = [_number(spread[0]) if spread else "" for spread in spreads]
+    means = [number(spread[0]) if spread else "" for spread in spreads]
     room = max(map(len, means), default=0)
-    ranges = [f" [{_number(spread[1])}, {_number(spread[2])}]" if spread else "" for spread in spreads]
+    ranges = [f" [{number(spread[1])}, {number(spread[2])}]" if spread else "" for spread in spreads]
     return [mean.rjust(room) + limits if limits else "" for mean, limits in zip(means, ranges)]
-
-
-def _number(value: float) -> str:
-    return f"{value + 0.0:.4g}"  # adding 0.0 turns -0.0 into 0.0

@@ -24,8 +24,8 @@ from envcoder_bench.report.figures import (
     spread,
 )
 from envcoder_bench.report.logs import over_seeds
-from envcoder_bench.report.ranking import Ranked, decimal_places
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.words import decimal_places, fixed
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _limits(means: np.ndarray, bands: Sequence[float]) -> tuple[float, float]:
     """Return limits of the fitness axis that show all means, and the bands unless they are much wider."""
     if not np.ptp([*means, *bands]):
         return limits_around(float(means[0]))
-    span = max(float(np.ptp(means)), 1e-3)
+    span = max(float(np.ptp(means)), 1e-3 * float(np.abs(means).max())) or 1e-3
     low = max(min(means.min(), *bands), means.min() - span / 2)
     high = min(max(means.max(), *bands), means.max() + span / 2)
     margin = 0.05 * span

@@ -1,5 +1,6 @@
 """Figures in the style of the reports: colours, titles, labels, and files."""
 
+import colorsys
 import io
 import textwrap
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from envcoder_bench.report.table import shorten
 
 # Okabe and Ito's colours without yellow and black, and two of Paul Tol's: distinguishable for colour-blind readers
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
+# for pages: page.css has the same, and lighter ones for dark mode
 BLACK, DARK, GREY, LIGHT = "#000000", "#404040", "#808080", "#C8C8C8"
 BETTER, WORSE = COLOURS[0], COLOURS[1]
 NAME_WIDTH = 28
@@ -81,6 +83,12 @@ def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
 def limits_around(value: float) -> tuple[float, float]:
     """Return limits of an axis with a single value: as wide as the value, or from 0 to 1."""
     return (-0.05, 1.0) if value == 0 else (value - 0.5 * abs(value), value + 0.5 * abs(value))
+
+
+def further_colour(k: int) -> str:
+    """Return a colour for the ``k``-th candidate behind those of COLOURS: hues in golden angles, in two strengths."""
+    red, green, blue = colorsys.hls_to_rgb(0.618 * k % 1.0, 0.42 if k % 2 else 0.58, 0.6)
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
 def candidate_label(row: Ranked) -> str:

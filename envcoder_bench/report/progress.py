@@ -9,7 +9,7 @@ from typing import TextIO
 from tqdm.auto import tqdm
 
 from envcoder_bench.report.table import shorten
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.words import alone
 
 BAR_SECONDS = 0.2  # interval between updates of the bar
 LINE_SECONDS = 10.0  # interval between lines without a terminal
@@ -29,6 +29,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
         wave: int = 1,
         waves: int = 1,
+        prefix: str = "iteration",
     ) -> None:
         """Begin at iteration ``initial`` of ``total``.
 
@@ -38,10 +39,11 @@ class Progress:
             clock: monotonic time in seconds.
             wave, waves: number of this wave, from 1, and of all waves. The remaining time is that of all waves at the
                 speed of this one.
+            prefix: what is counted.
         """
         self._total = total
         self._after = (waves - wave) * total  # iterations of later waves
-        self._prefix = f"wave {wave} of {waves}, iteration" if waves > 1 else "iteration"
+        self._prefix = f"wave {wave} of {waves}, {prefix}" if waves > 1 else prefix
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
         self._best: tuple[str, float] | None = None
@@ -79,6 +81,11 @@ class Progress:
     def prefix(self) -> str:
         """The text in front of the iteration."""
         return self._prefix
+
+    @property
+    def state(self) -> tuple[int, int, list[str]]:
+        """Finished iterations and all of them; speed, time left and best candidate, as they were last shown."""
+        return self._iteration, self._total, self._parts(NAME_WIDTH[1])
 
     def set_prefix(self, text: str) -> None:
         """Set the text in front of the iteration."""
@@ -120,7 +127,7 @@ class Progress:
         assert self._seen is not None
         then, iteration, env_steps = self._seen
         passed = now - then
-        if passed <= 0 or self._iteration <= iteration:
+        if passed <= 0 or self._env_steps <= env_steps:
             return
         share = passed / (passed + SMOOTHING_SECONDS)
         self._weight += share * (1 - self._weight)
@@ -130,13 +137,13 @@ class Progress:
 
     def _parts(self, name_width: int) -> list[str]:
         parts = []
-        if self._weight > 0:
+        if self._iterations_per_second > 0:
             left = (self._total - self._iteration + self._after) * self._weight / self._iterations_per_second
             parts.append(f"{si(self._steps_per_second / self._weight)} env-steps/s")
             parts.append(f"{duration(left)} left")
         if self._best is not None:
             name, fitness = self._best
-            parts.append(f"best {fixed(fitness, 3)} {shorten(name, name_width)}")
+            parts.append(f"best {alone(fitness)} {shorten(name, name_width)}")
         return parts
 
 

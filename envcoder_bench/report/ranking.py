@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
+from envcoder_bench.report.words import counted, decimal_places, listed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
 
@@ -35,6 +36,7 @@ class Ranked:
         episode_length, shaped_return: means over ``seeds``.
         episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
+        run: the label of its run in a comparison of several, with which ``candidate`` begins: ``RUN: NAME``.
         stopped_at, reason: as of Result: the fitness of a candidate that a race stopped is that of this iteration, it
             is not compared with the baseline's, and its rank is below all that went on.
     """
@@ -65,10 +67,16 @@ class Ranked:
     errors: tuple[str, ...] = ()
     stopped_at: int = 0
     reason: str = ""
+    run: str = ""
+
+    @property
+    def name(self) -> str:
+        """The candidate's name in its run."""
+        return self.candidate.removeprefix(f"{self.run}: ") if self.run else self.candidate
 
     @property
     def baseline(self) -> bool:
-        return self.candidate in BASELINES
+        return self.name in BASELINES
 
     @property
     def unstable_share(self) -> float:
@@ -107,6 +115,14 @@ class RunInfo:
     paths: dict[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     race: dict[str, Any] | None = None
+
+
+def entrants(names: Iterable[str]) -> str:
+    """Return ``30 candidates and 2 baselines``; the untrained policy is none of them."""
+    names = [name for name in names if name != UNTRAINED]
+    baselines = sum(name in BASELINES for name in names)
+    words = [counted(len(names) - baselines, "candidate")] if len(names) > baselines or not baselines else []
+    return listed([*words, *([counted(baselines, "baseline")] if baselines else [])])
 
 
 def rank(
@@ -161,12 +177,6 @@ def rank(
     places = [keys[row["candidate"]] for row in measured]
     ranked = [Ranked(rank=places.index(keys[row["candidate"]]) + 1, **row) for row in measured]
     return ranked + [Ranked(rank=None, **row) for row in rows if not row["seeds"]]
-
-
-def decimal_places(values: Sequence[float]) -> int:
-    """Return the digits after the point of a fitness: three if all values are below 10, none from 1,000 on."""
-    largest = max((abs(x) for x in values if not math.isnan(x)), default=0.0)
-    return 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 1000 else 0
 
 
 def _tier(row: dict[str, Any], decimals: int) -> tuple[float, bool, float]:
@@ -280,7 +290,7 @@ def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
 
 
 def _json_row(ranked: Ranked) -> dict[str, Any]:
-    row = {key: list(x) if isinstance(x, tuple) else x for key, x in asdict(ranked).items()}
+    row = {key: list(x) if isinstance(x, tuple) else x for key, x in asdict(ranked).items() if key != "run"}
     row["baseline"] = ranked.baseline
     return {key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in row.items()}
 

@@ -21,10 +21,10 @@ from envcoder_bench.report.figures import (
     save_figure,
     show_message,
 )
-from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import half_width, numbers, split_place
-from envcoder_bench.report.words import cut
+from envcoder_bench.report.words import cut, decimal_places
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 REASON_WIDTH = 100
@@ -114,7 +114,7 @@ def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
     usual = float(np.median([x for x in halves if not math.isnan(x)] or [0.0]))
     if not np.ptp(means) and not any(x > 0 for x in halves):
         return limits_around(means[0])
-    span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 2 * usual, 1e-3)
+    span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 2 * usual) or 1e-3
     low = min(r.fitness_ci_low if not math.isnan(r.fitness_ci_low) else r.fitness for r in shown)
     high = max(r.fitness_ci_high if not math.isnan(r.fitness_ci_high) else r.fitness for r in shown)
     low, high = max(low, min(means) - span), min(high, max(means) + span)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from envcoder_bench.report.certainty import first_place, lost_seeds, nothing_learnt, one_seed, ties
 from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some
-from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.ranking import Ranked, entrants
 from envcoder_bench.report.results import SKIPPED
-from envcoder_bench.report.words import fixed
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.report.words import aligned, decimal_places, fixed
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
@@ -63,7 +62,7 @@ def render_failures(ranked: Sequence[Ranked], width: int = 100) -> str:
     """Render the errors of failed candidates; an empty string if none failed."""
     failed = [r for r in ranked if r.errors]
     every = len(failed) == len(ranked) and all(r.rank is None for r in failed)
-    title = "every candidate failed" if every else f"failed ({len(failed)} of {len(ranked)} candidates)"
+    title = "every candidate failed" if every else f"failed ({len(failed)} of {entrants(r.name for r in ranked)})"
     named = [(r.candidate if r.status == "failed" else f"{r.candidate} ({r.status})", r.errors) for r in failed]
     return "".join(f"{section}\n" for section in render_by_place(title, named, width))
 
@@ -83,7 +82,7 @@ def render_by_place(title: str, messages: Sequence[tuple[str, Sequence[str]]], w
 def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
     """Return header, rule and a line for each row; names are shortened to stay within ``width``."""
     decimals = decimal_places([r.fitness for r in shown])
-    names = [_name(r.candidate) for r in shown]
+    names = [r.candidate + " (baseline)" * r.baseline for r in shown]
     fitness = numbers([(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown], decimals)
     versus = numbers([(r.vs_human, r.vs_human_ci_low, r.vs_human_ci_high) for r in shown], decimals, sign="+")
     versus = [x + "!" if r.significant else x for x, r in zip(versus, shown)]
@@ -97,20 +96,11 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
         ["status", *(r.status for r in shown)],
     ]
     columns = [c for c in columns if c[0] not in ("fitness", "vs human", "steps to tie", "steps") or any(c[1:])]
-    for column in columns:
-        if column[0] in ("#", "steps to tie", "steps"):
-            column[:] = [x.rjust(max(map(len, column))) for x in column]
+    right = [k for k, column in enumerate(columns) if column[0] in ("#", "steps to tie", "steps")]
     others = sum(max(map(len, c)) + len(GAP) for c in columns if c[0] != "candidate")
     room = max(MIN_NAME_WIDTH, width - others)
     columns[1] = [shorten(x, room) for x in columns[1]]
-    widths = [max(map(len, c)) for c in columns]
-    lines = [GAP.join(x.ljust(w) for x, w in zip(row, widths)).rstrip() for row in zip(*columns)]
-    return [lines[0], "-" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines[1:]]
-
-
-def _name(candidate: str) -> str:
-    """Return a candidate's name for the table; those of several runs are ``RUN: NAME``."""
-    return f"{candidate} (baseline)" if candidate.split(": ")[-1] in BASELINES else candidate
+    return aligned([*zip(*columns)], right)
 
 
 def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") -> list[str]:
@@ -166,7 +156,7 @@ def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: s
 
 def _ends(mean: float, low: float, high: float, decimals: int, sign: str) -> str:
     if abs((high - mean) - (mean - low)) < 0.5 * 10**-decimals:
-        return f"{half_width(mean, low, high):.{decimals}f}"
+        return fixed(half_width(mean, low, high), decimals)
     return f"[{fixed(low, decimals, sign)}, {fixed(high, decimals, sign)}]"
 
 

@@ -1,12 +1,14 @@
 """Text for messages: numbers, counted nouns, lists, texts cut to a width, and errors without folders."""
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 # absolute paths up to the last folder, but not a slash within a word (rad/s), alone (a / b) or in a URL (https://)
 _QUOTED = r"(?<=['\"])~?/(?:[^/'\"\n]+/)+(?=[^/'\"\n]*['\"])"  # folders may have spaces
 _BARE = r"(?<![\w.~/\\])~?/(?:[^\s/'\"<>|]+/)+"
 _WINDOWS = r"(?<!\w)[A-Za-z]:\\(?:[^\s\\'\"<>|:]+\\)+"
+_MOST_DECIMALS = 5
 _FOLDERS = re.compile(f"{_QUOTED}|{_BARE}|{_WINDOWS}")
 
 
@@ -33,6 +35,55 @@ def without_folders(text: str) -> str:
     return _FOLDERS.sub("", text)
 
 
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = (), ruled: bool = True) -> list[str]:
+    """Return lines with the cells of rows in columns, of which some are aligned to the right.
+
+    ``ruled``: whether a rule is below the first row, which is the header.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = []
+    for row in rows:
+        cells = (x.rjust(w) if k in right else x.ljust(w) for k, (x, w) in enumerate(zip(row, widths)))
+        lines.append("  ".join(cells).rstrip())
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]] if ruled else lines
+
+
+# numbers. All that reports show goes through these; assets/page.js has the rule of ``number``, too
+
+
+def number(value: float, digits: int = 4, sign: str = "") -> str:
+    """Format a number with at most so many significant digits: ``1.7e-5``, ``0.0312``, ``1,234,567``."""
+    size = abs(value)
+    if 0 < size < 1e-3 or 1e15 <= size < math.inf:
+        mantissa, _, exponent = f"{value:{sign}.{digits - 1}e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    if 10 ** (digits - 1) <= size < math.inf:
+        return f"{value:{sign},.0f}"
+    return f"{value + 0.0:{sign}.{digits}g}"  # adding 0.0 turns -0.0 into 0.0
+
+
 def fixed(value: float, decimals: int, sign: str = "") -> str:
-    """Format a number with ``decimals`` digits after the point, without ``-0``."""
-    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"
+    """Format a number with ``decimals`` digits after the point, without ``-0``; with more than five as ``0.72e-5``.
+
+    Numbers of the same ``decimals`` have the same exponent, so that they can be compared at a glance.
+    """
+    value = round(value, decimals) + 0.0
+    if decimals <= _MOST_DECIMALS:
+        return f"{value:{sign}.{decimals}f}"
+    return f"{value * 10 ** (decimals - 2):{sign}.2f}e-{decimals - 2}"
+
+
+def decimal_places(values: Sequence[float]) -> int:
+    """Return the digits after the point of a fitness: three if all values are below 10, none from 1,000 on.
+
+    Where all are below 0.01, so many that the largest has three significant digits.
+    """
+    largest = max((abs(x) for x in values if not math.isnan(x)), default=0.0)
+    if 1e-9 < largest < 0.01:
+        return 2 - math.floor(math.log10(largest))
+    return 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 1000 else 0
+
+
+def alone(fitness: float) -> str:
+    """Format the fitness of one candidate, without others beside it."""
+    return fixed(fitness, decimal_places([fitness]))

@@ -26,12 +26,16 @@ from envcoder_bench.tasks.spec import TaskSpec
 
 BASE_TRAIN = "cfg/train/PPO.yaml"  # what the PPO configs of all tasks are merged into
 # keys that the trainer reads and that are not in the files of cfg/train
-OPTIONAL_TRAIN_KEYS = tuple(
-    f"params.config.{key}"
-    for key in (
-        "num_actors", "minibatch_size", "minibatch_size_per_env", "schedule_type", "weight_decay", "bound_loss_type",
-        "use_smooth_clamp", "schedule_entropy",
-    )
+OPTIONAL_TRAIN_KEYS = (
+    *(
+        f"params.config.{key}"
+        for key in (
+            "num_actors", "minibatch_size", "minibatch_size_per_env", "schedule_type", "weight_decay",
+            "bound_loss_type", "use_smooth_clamp", "schedule_entropy", "empirical_normalization",
+            "grad_norm_per_network",
+        )
+    ),
+    *(f"params.network.space.continuous.{key}" for key in ("max_sigma", "std_type")),
 )  # fmt: skip
 _MIXED = "params.config.mixed_precision"
 Tree = Mapping[str, Any]
@@ -69,12 +73,12 @@ def train_defaults(spec: TaskSpec) -> Tree:
     Raises:
         ValueError: the file of an outside task is not valid YAML, or has an unknown key.
     """
-    shipped = spec.train if not spec.digest else None
-    base = _with_parents(shipped or project_folder("cfg") / "train" / "PPO.yaml")
-    base = merged(base, nested({"params.config.name": spec.name}))
-    if spec.train is None or shipped is not None:
-        return base
-    tree = read_yaml(spec.train)
+    named = nested({"params.config.name": spec.name})
+    if spec.train is None or not spec.digest:
+        return merged(_with_parents(spec.train or _shipped("PPO")), named)
+    tree: dict[str, Any] = dict(read_yaml(spec.train))
+    parents = tree.pop("defaults", None) or ["PPO"]
+    base = merged(_parents(spec.train, parents), named)
     keys = [*dotted_keys(base), *OPTIONAL_TRAIN_KEYS]
     foreign = not issubclass(spec.task_class, SimTask)
     if foreign:  # rl_games' own file: what has no effect here is left out
@@ -92,10 +96,26 @@ def _with_parents(path: Path) -> Settings:
     References to the task's YAML remain text.
     """
     tree = nested(read_leaves(path))
-    parents = [name for name in tree.pop("defaults", ()) if name != "_self_"]
-    for parent in reversed(parents):
-        tree = merged(_with_parents(path.with_name(f"{parent}.yaml")), tree)
-    return Settings(tree)
+    return merged(_parents(path, tree.pop("defaults", ())), tree)
+
+
+def _parents(path: Path, names: Any) -> Settings:
+    """Return the files of cfg/train that the ``defaults`` of a file name, merged. Raises ValueError."""
+    tree = Settings({})
+    for name in names if isinstance(names, list) else [names] if isinstance(names, str) else names:
+        if name != "_self_":
+            if not isinstance(name, str) or not _shipped(name).is_file():
+                shipped = sorted(file.stem for file in _shipped("PPO").parent.glob("*.yaml"))
+                hint = near_matches(str(name), shipped)
+                raise ValueError(
+                    f"{path}: defaults: there is no {name} in cfg/train{hint}; PPO and RslRlPPO are general"
+                )
+            tree = merged(tree, _with_parents(_shipped(name)))
+    return tree
+
+
+def _shipped(name: str) -> Path:
+    return project_folder("cfg") / "train" / f"{name}.yaml"
 
 
 def _only(tree: Tree, keys: set[str], prefix: str = "") -> dict[str, Any]:

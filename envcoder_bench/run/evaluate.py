@@ -20,11 +20,13 @@ from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.remaining import plan_remaining
+from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.result import RunResult, finished
 from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.executor import Executor
 from envcoder_bench.run.workers import start
+from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import UNTRAINED
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.spec import TaskSpec
@@ -40,6 +42,9 @@ def evaluate(
     overrides: Sequence[str] | Mapping[str, Any] = (),
     candidate_idx: str | Sequence[int] | None = None,
     num_envs: int | None = None,
+    terms: bool = False,
+    sweep: Mapping[str, Sequence[Any]] | Sequence[str] | None = None,
+    sweep_points: int | None = None,
     output_dir: str | Path | None = None,
     reporter: Reporter | None = None,
     stop: StopRequest | None = None,
@@ -56,10 +61,11 @@ def evaluate(
         name = task_spec.name
         refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
     words = override_words(task, overrides, shaper_types, settings)
+    variants = Asked.of(terms, sweep, sweep_points)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), contextlib.ExitStack() as workers:
         with stoppable(None), ALONE:
-            spec = _asked(task_spec, words, candidates, candidate_idx, num_envs)
+            spec = _asked(task_spec, words, candidates, candidate_idx, num_envs, variants)
             most = most_seeds(spec.config, shared_total=num_envs is not None)
             head = workers.enter_context(start.workers(spec, len(spec.sources) * most))
             saved = Checkpoint()
@@ -147,10 +153,17 @@ def _asked(
     candidates: Candidates,
     candidate_idx: str | Sequence[int] | None,
     num_envs: int | None,
+    variants: Asked | None,
 ) -> RunSpec:
     """Read and check the inputs of a run, before anything is written."""
     spec = resolve(task, overrides)
-    spec = with_candidates(spec, read_candidates(task.name, candidates, candidate_idx), num_envs)
+    of_baseline = variants is not None and candidates is None and candidate_idx is None
+    sources = [] if of_baseline else read_candidates(task.name, candidates, candidate_idx)
+    if variants is not None:
+        sources = with_variants(spec, sources, variants)
+        with user_input():
+            refuse_clashes([Path(f"{source.name}.py") for source in sources])
+    spec = with_candidates(spec, sources, num_envs)
     check_training(spec)
     check_race(spec)
     _configure_torch(spec.config)

@@ -18,10 +18,14 @@ from envcoder_bench.report.logs import ComponentLog, CurveLog, Point, PointLog, 
 from envcoder_bench.report.ranking import Ranked, rank, read_ranking
 from envcoder_bench.report.results import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.report.table import render_table
+from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
+from envcoder_bench.report.terms.effects import Study
+from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.ranked import bounds_of, rank_run
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.folder.variants import TERMS, picture, run_studies
 from envcoder_bench.run.spec import RunConfig, RunSpec
 
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
@@ -97,6 +101,26 @@ class RunResult:
                 found[row.candidate, row.seed] = path
         return found
 
+    @cached_property
+    def terms(self) -> pd.DataFrame:
+        """A row for each variant of ``terms=True`` or ``sweep``, see ``report.terms.effects.Effect``: terms.csv."""
+        path = self.folder / TERMS
+        columns = list(EFFECT_COLUMNS)
+        return (
+            pd.read_csv(path, dtype={"candidate": str, "original": str})
+            if path.is_file()
+            else pd.DataFrame(columns=columns)
+        )
+
+    @cached_property
+    def studies(self) -> Sequence[Study]:
+        """``terms`` as objects, one for each candidate that has variants."""
+        if not self.complete or not (self.folder / TERMS).is_file():
+            return []
+        folder = RunFolder(self.folder)
+        cfg, sources = folder.read()
+        return run_studies(folder, cfg, sources, self.rows)
+
     @property
     def failed(self) -> dict[str, str]:
         """The first error of each candidate that failed with any of its seeds."""
@@ -120,12 +144,18 @@ class RunResult:
 
     @property
     def pictures(self) -> list[Path]:
-        """The PNG files of the ranking, the learning curves and the race; empty if nothing was trained."""
-        return [path for path in map(self.folder.joinpath, (RANKING, LEARNING_CURVES, RACE)) if path.is_file()]
+        """The PNG files of ranking, learning curves, race and effects of variants; empty if nothing was trained."""
+        names = (RANKING, LEARNING_CURVES, RACE, *map(picture, self.studies))
+        return [path for path in map(self.folder.joinpath, names) if path.is_file()]
 
     def table(self, width: int = 100, bold: bool = False) -> str:
-        """Return the ranking with errors and notes as text, in lines of at most ``width``; ``bold`` for a terminal."""
-        return render_table(self.ranked, self.fitness_meaning, width, bold, folder=shown(self.folder))
+        """Return the ranking with errors and notes as text, in lines of at most ``width``; ``bold`` for a terminal.
+
+        Of a run with variants, their effects follow.
+        """
+        ranking = render_table(self.ranked, self.fitness_meaning, width, bold, folder=shown(self.folder))
+        effects = render_studies(self.studies, width, shown(self.folder))
+        return f"{ranking}\n{effects}" if effects else ranking
 
     def __str__(self) -> str:
         if self.complete:

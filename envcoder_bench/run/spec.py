@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, field_validator
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.core.settings import Count, Expected, Keys, Names, Number, Numbers, Tree, as_tuple, plain, words_for
+from envcoder_bench.core.settings import (
+    Count,
+    Expected,
+    Keys,
+    Names,
+    Number,
+    Numbers,
+    Tree,
+    as_tuple,
+    key,
+    plain,
+    words_for,
+)
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import get_spec
 
@@ -31,51 +43,36 @@ class CandidateSource(NamedTuple):
 
 
 class Evaluation(Keys):
-    num_envs: Count = Field(default=32, description="parallel evaluation environments of each candidate and seed")
-    points: Count = Field(
-        default=10, le=10_000, description="evaluations spread over training; the last one, of the final policy, ranks"
+    num_envs: Count = key(32, "parallel evaluation environments of each candidate and seed")
+    points: Annotated[Count, Field(le=10_000)] = key(
+        10, "evaluations spread over training; the last one, of the final policy, ranks"
     )
-    point_steps: Count | None = Field(
-        default=300,
-        description="control steps of each episode in the others; null, or a fitness that is a sum: full episodes",
+    point_steps: Count | None = key(
+        300, "control steps of each episode in the others; null, or a fitness that is a sum: full episodes"
     )
-    final_episodes: Count = Field(default=64, description="episodes of each candidate and seed in the final evaluation")
-    record: bool = Field(default=False, description="write the fitness of every evaluation episode to episodes.csv")
+    final_episodes: Count = key(64, "episodes of each candidate and seed in the final evaluation")
+    record: bool = key(False, "write the fitness of every evaluation episode to episodes.csv")
 
 
 class Wandb(Keys):
-    enabled: bool = Field(default=False, description="--wandb")
-    project: Annotated[str, Field(min_length=1), Expected("a name")] = Field(
-        default="envcoder-bench", description="the project of the runs"
-    )
-    entity: Annotated[str, Expected("a name")] | None = Field(
-        default=None, description="a user or team; null: your default"
-    )
-    group: Annotated[str, Expected("a name")] | None = Field(
-        default=None, description="null: the name of the run folder"
-    )
-    mode: Literal["online", "offline"] | None = Field(
-        default=None, description="online or offline; null: as WANDB_MODE says, else online"
-    )
-    tags: Annotated[Names, Expected("a list of words")] = Field(
-        default=(), description="words that are found in W&B's table"
-    )
+    enabled: bool = key(False, "--wandb")
+    project: Annotated[str, Field(min_length=1), Expected("a name")] = key("envcoder-bench", "the project of the runs")
+    entity: Annotated[str, Expected("a name")] | None = key(None, "a user or team; null: your default")
+    group: Annotated[str, Expected("a name")] | None = key(None, "null: the name of the run folder")
+    mode: Literal["online", "offline"] | None = key(None, "online or offline; null: as WANDB_MODE says, else online")
+    tags: Annotated[Names, Expected("a list of words")] = key((), "words that are found in W&B's table")
 
 
 class Race(Keys):
-    enabled: bool = Field(default=False, description="--race")
+    enabled: bool = key(False, "--race")
     rungs: (
         Annotated[
             Annotated[tuple[Any, ...], BeforeValidator(as_tuple)], Expected("a list of iterations, such as [100, 200]")
         ]
         | None
-    ) = Field(
-        default=None,
-        description="iterations at which candidates are stopped, e.g. [100, 200]; null: 10, 20, 40 and 70 % of all",
-    )
-    keep: Annotated[Number, Field(gt=0, le=1)] = Field(
-        default=0.5,
-        description="this share of the candidates goes on from each rung; 1: stop only what is surely out of reach",
+    ) = key(None, "iterations at which candidates are stopped, e.g. [100, 200]; null: 10, 20, 40 and 70 % of all")
+    keep: Annotated[Number, Field(gt=0, le=1)] = key(
+        0.5, "this share of the candidates goes on from each rung; 1: stop only what is surely out of reach"
     )
 
 
@@ -86,48 +83,35 @@ class RunConfig(Keys):
 
     task: Tree = Field(description="the task's YAML, cfg/task/<Task>.yaml")
     train: Tree = Field(description="the trainer's YAML in the schema of rl_games, cfg/train/<Task>PPO.yaml")
-    task_source: str | None = Field(
-        default=None, description="--task sets it: where a task from outside the package is, a folder or module:Class"
+    task_source: str | None = key(
+        None, "--task sets it: where a task from outside the package is, a folder or module:Class"
     )
-    shaper_types: Annotated[Names, Field(min_length=1), Expected("a list such as [compute_reward]")] | None = Field(
-        default=None, description="which functions come from the candidates; null: all that they define"
+    shaper_types: Annotated[Names, Field(min_length=1), Expected("a list such as [compute_reward]")] | None = key(
+        None, "which functions come from the candidates; null: all that they define"
     )
-    baseline: Literal["human", "unshaped"] = Field(
-        default="human", description="fills in for absent functions: human or unshaped"
-    )
-    baselines: bool = Field(default=True, description="also evaluate both baselines")
-    fitness: Annotated[str, Expected("a file with compute_fitness")] | None = Field(
-        default=None,
-        description="a file with compute_fitness(state_dict) to rank by, docs/candidates.md; null: the"
-        " task's own fitness",
+    baseline: Literal["human", "unshaped"] = key("human", "fills in for absent functions: human or unshaped")
+    baselines: bool = key(True, "also evaluate both baselines")
+    fitness: Annotated[str, Expected("a file with compute_fitness")] | None = key(
+        None, "a file with compute_fitness(state_dict) to rank by, docs/candidates.md; null: the task's own fitness"
     )
     fitness_bounds: (
         Annotated[Numbers, Field(min_length=2, max_length=2), Expected("two numbers, the least first, such as [0, 1]")]
         | None
-    ) = Field(
-        default=None,
-        description="the file's least and greatest fitness of an episode, such as [0, 1]; intervals are cut to them",
+    ) = key(None, "the file's least and greatest fitness of an episode, such as [0, 1]; intervals are cut to them")
+    num_envs_per_candidate: Count = key(256, "environments of each candidate and seed")
+    learning_iterations: Annotated[Count, Field(le=10_000_000)] = key(
+        500, "PPO iterations: one rollout of horizon_length steps and one update each"
     )
-    num_envs_per_candidate: Count = Field(default=256, description="environments of each candidate and seed")
-    learning_iterations: Count = Field(
-        default=500,
-        le=10_000_000,
-        description="PPO iterations: one rollout of horizon_length steps and one update each",
-    )
-    seeds: Count | Literal["auto"] = Field(
-        default="auto",
-        description="replicas of each candidate, with seeds seed, seed + 1, ...; auto: 1 on a CPU, 1 to 5"
+    seeds: Count | Literal["auto"] = key(
+        "auto",
+        "replicas of each candidate, with seeds seed, seed + 1, ...; auto: 1 on a CPU, 1 to 5"
         " on a GPU, docs/reading_a_run.md",
     )
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="the first seed")
-    sim: str = Field(
-        default="auto", description="auto, mujoco_cpu or mujoco_warp; auto: Warp where there is a CUDA device"
-    )
-    device: Annotated[str, Expected("auto, cpu or cuda:N")] = Field(default="auto", description="auto, cpu or cuda:N")
-    isolate: Literal["process"] | None = Field(
-        default=None,
-        description="process: each candidate and seed trains in a process of its own, one after the"
-        " other: docs/isaacgym.md",
+    seed: Annotated[int, Field(ge=0)] = key(0, "the first seed")
+    sim: str = key("auto", "auto, mujoco_cpu or mujoco_warp; auto: Warp where there is a CUDA device")
+    device: Annotated[str, Expected("auto, cpu or cuda:N")] = key("auto", "auto, cpu or cuda:N")
+    isolate: Literal["process"] | None = key(
+        None, "process: each candidate and seed trains in a process of its own, one after the other: docs/isaacgym.md"
     )
     devices: (
         Annotated[
@@ -135,49 +119,33 @@ class RunConfig(Keys):
             Expected("all, GPU numbers such as 0,1, or cpu:N"),
         ]
         | None
-    ) = Field(
-        default=None,
-        description='several devices: all, GPU numbers such as "0,1", or cpu:N; null: only ``device``; docs/scale.md',
+    ) = key(None, 'several devices: all, GPU numbers such as "0,1", or cpu:N; null: only ``device``; docs/scale.md')
+    ray: Annotated[str, Expected("auto or HOST:PORT")] | None = key(
+        None, "address of a Ray cluster whose GPUs are used: auto or HOST:PORT; docs/scale.md"
     )
-    ray: Annotated[str, Expected("auto or HOST:PORT")] | None = Field(
-        default=None, description="address of a Ray cluster whose GPUs are used: auto or HOST:PORT; docs/scale.md"
+    max_memory: Annotated[str | Number, Expected("a size such as 24GiB")] | None = key(
+        None, "memory of the device to use, e.g. 24GiB; what does not fit trains in waves; null: what is free"
     )
-    max_memory: Annotated[str | Number, Expected("a size such as 24GiB")] | None = Field(
-        default=None,
-        description="memory of the device to use, e.g. 24GiB; what does not fit trains in waves; null: what is free",
+    compile_shapers: bool = key(
+        True, "trace candidate functions and run them as compiled kernels; false: as PyTorch calls"
     )
-    compile_shapers: bool = Field(
-        default=True, description="trace candidate functions and run them as compiled kernels; false: as PyTorch calls"
+    untrusted: bool = key(
+        False, "candidates that nobody has read: they run in a confined process alone, see docs/jail.md"
     )
-    untrusted: bool = Field(
-        default=False,
-        description="candidates that nobody has read: they run in a confined process alone, see docs/jail.md",
+    deterministic: bool = key(
+        False, "on CUDA the same bits from the same command, alone or among others: slower, see docs/reading_a_run.md"
     )
-    deterministic: bool = Field(
-        default=False,
-        description="on CUDA the same bits from the same command, alone or among others: slower, see"
-        " docs/reading_a_run.md",
+    profile: bool = key(False, "measure where the time goes; changes no result")
+    evaluation: Evaluation = key(Evaluation(), "deterministic episodes in the task's own unshaped environment")
+    wandb: Wandb = key(
+        Wandb(), "Weights & Biases: a run for each candidate and seed, in one group: docs/reading_a_run.md"
     )
-    profile: bool = Field(default=False, description="measure where the time goes; changes no result")
-    evaluation: Evaluation = Field(
-        default=Evaluation(), description="deterministic episodes in the task's own unshaped environment"
+    race: Race = key(Race(), "stop candidates that can no longer win before the end of the training: docs/racing.md")
+    save_state: bool = key(
+        True, "keep the state of training at the end, from which --extend trains on; false: it begins again"
     )
-    wandb: Wandb = Field(
-        default=Wandb(),
-        description="Weights & Biases: a run for each candidate and seed, in one group: docs/reading_a_run.md",
-    )
-    race: Race = Field(
-        default=Race(),
-        description="stop candidates that can no longer win before the end of the training: docs/racing.md",
-    )
-    save_state: bool = Field(
-        default=True,
-        description="keep the state of training at the end, from which --extend trains on; false: it begins again",
-    )
-    checkpoint_minutes: Annotated[Number, Field(ge=0)] = Field(
-        default=2, description="a killed run loses at most this much"
-    )
-    log_points: Count = Field(default=200, le=100_000, description="rows of curves.csv per candidate and seed, at most")
+    checkpoint_minutes: Annotated[Number, Field(ge=0)] = key(2, "a killed run loses at most this much")
+    log_points: Annotated[Count, Field(le=100_000)] = key(200, "rows of curves.csv per candidate and seed, at most")
 
     @field_validator("shaper_types")
     @classmethod

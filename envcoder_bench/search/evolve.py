@@ -18,8 +18,8 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name
-from envcoder_bench.search.source import ACTION_DIM, Edit, Source, UnsupportedCode, shaping_source, unused
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SHAPER_TYPES
+from envcoder_bench.shaping.source import ACTION_DIM, Edit, Source, UnsupportedCode, shaping_source, unused
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import Key
 

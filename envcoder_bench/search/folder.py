@@ -8,15 +8,16 @@
     transcript.jsonl       every request and reply
     archive.json           every attempt of the finished rounds, with its scores and source
     rounds/<k>/            round.json, candidates/*.py, and run/, the run folder of the round
-    best.py                the best candidate so far
+    best.py                the best candidate so far, with what is known of it as comments
     final/                 the run folder of the final evaluation: the best and both baselines, with new seeds
-    report.html
+    report.html            and status.html, which shows the progress of the run in training
     .lock                  held by the process that works on the search
 """
 
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,10 @@ class Round:
     repaired: dict[str, str] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     stopped: str = ""
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, 118, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
 
 
 _ROUND = TypeAdapter(Round)  # of round.json
@@ -124,11 +129,15 @@ class SearchFolder:
             raise UserError(f"--resume {self.path}: {error}") from error
 
     def write_archive(self, archive: Archive) -> None:
-        """Write archive.json and best.py."""
+        """Write archive.json."""
         write_archive(self.archive, archive)
+
+    def write_best(self, archive: Archive, facts: Mapping[str, str]) -> None:
+        """Write the best candidate to best.py, below comments with facts by title; nothing without one."""
         best = archive.best()
         if best is not None:
-            write_atomic(self.best, best.source)
+            lines = [line for title, text in facts.items() for line in _comment(f"{title}: {text}")]
+            write_atomic(self.best, "\n".join([*lines, best.source]))
 
     def candidate(self, name: str) -> Path:
         """Return the file of an attempt, whose name begins with its round: ``r2_03``."""

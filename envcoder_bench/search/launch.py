@@ -23,21 +23,20 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.workers.start import shared_ray
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, Round, SearchFolder
-from envcoder_bench.search.loop import MODEL, Search, SearchResult
+from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt.prompts import load_templates
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MODEL, kind_of
 from envcoder_bench.search.providers.sdk import login_of, without_login
 from envcoder_bench.search.providers.transcript import ReplayProvider
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import SearchSettings, compose_settings, explain_unknown
+from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings, compose_settings, explain_unknown
 from envcoder_bench.search.spec import SearchSpec
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import find_spec
 
 UNTRUSTED = "untrusted=true"
-LIMITS = ("max_tokens", "max_cost", "num_iters")  # settings that a resumed search may raise
 DESCRIPTION = "a policy whose fitness is as high as can be"  # default task description
 
 

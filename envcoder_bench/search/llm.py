@@ -15,7 +15,7 @@ from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all, no_answer
 from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
-from envcoder_bench.search.source import reduced, without_script
+from envcoder_bench.shaping.source import reduced, without_script
 
 REPAIRED = ", repaired"
 EXCERPT = 300  # characters of a reply without a candidate

@@ -23,15 +23,12 @@ from envcoder_bench.search import screen
 from envcoder_bench.search.archive import Archive, Attempt, Proposer
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import LLMProposer
-from envcoder_bench.search.report import write_report
+from envcoder_bench.search.report import best_facts, write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import SearchSettings
+from envcoder_bench.search.settings import MODEL, SearchSettings
 from envcoder_bench.video import default_videos
 from envcoder_bench.video.page import read_videos, videos_of
-
-# arguments and settings that a resumed search may replace
-MODEL = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 
 
 @dataclass(frozen=True)
@@ -213,6 +210,7 @@ class Search:
             ]
             best = self._archive.best()
             meta["final_note"] = screen.verdict(final, best.name) if best is not None else ""
+        self._folder.write_best(self._archive, best_facts(self._archive, self._folder.path.name, meta))
         return write_report(self._folder.path, self._archive, meta, self._videos(final) if final else None)
 
     def _videos(self, final: Sequence[Ranked]) -> PageVideos:

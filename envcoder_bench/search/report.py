@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -14,18 +13,16 @@ from markupsafe import Markup
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
+from envcoder_bench.report.page.changes import changes
 from envcoder_bench.report.page.content import PageCandidate, PageVideos, RunPage
 from envcoder_bench.report.page.run import render_page
-from envcoder_bench.report.page.shell import Section, code, difference, macros, parts
-from envcoder_bench.report.ranking import NAN, Ranked, decimal_places
+from envcoder_bench.report.page.shell import Section, code, macros, parts, visible
+from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten
-from envcoder_bench.report.words import counted, listed, without_folders
+from envcoder_bench.report.words import counted, decimal_places, fixed, listed, number, without_folders
 from envcoder_bench.search.archive import Archive, Attempt, compared
 from envcoder_bench.search.report_plot import plot_search
-from envcoder_bench.search.source import Source, UnsupportedCode
-from envcoder_bench.shaping.definitions import defined_types
-from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import HUMAN
 
 if TYPE_CHECKING:
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
 
 REPORT, PICTURE = "report.html", "fitness.png"
 TEMPLATE = "search/report.html"
-MAX_LINES = 1000  # of sources that are compared, because the time grows at least quadratically
 ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
 
 
@@ -150,33 +146,27 @@ def _final(meta: Mapping[str, Any], best: Attempt | None) -> Markup:
 def _winner(archive: Archive, best: Attempt) -> Markup:
     digits, parent = _digits(archive), first_parent(archive, best)
     chain = " → ".join(f"{a.name} ({scored(archive, a, digits)})" for a in ancestry(archive, best))
-    changes, why = Markup(), ""
-    if parent is not None:
-        if max(len(a.source.splitlines()) for a in (parent, best)) > MAX_LINES:
-            why = f"The sources are too long for a comparison: one has more than {MAX_LINES:,} lines."
-        else:
-            lines = diff(parent, best)
-            changes, why = (difference(lines), "") if lines else (Markup(), "Only the layout.")
+    shown = None if parent is None else changes(parent.source, best.source)
     name = None if parent is None else parent.name
-    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, changes, why)
+    return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, shown)
 
 
 def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     usage = {u.get("round"): u for u in meta.get("usage") or ()}
     digits, rows = _digits(archive), []
     reference = archive.baselines.get(archive.reference)
-    for number in range(1, _rounds_done(archive) + 1):
-        attempts = archive.of_round(number)
+    for round in range(1, _rounds_done(archive) + 1):
+        attempts = archive.of_round(round)
         fitness = [a.fitness for a in attempts if a.fitness is not None]
-        level = None if reference is None else archive.in_round(reference, number)
+        level = None if reference is None else archive.in_round(reference, round)
         ranked = archive.ranked(attempts)
-        row = [str(number), str(len(attempts)), str(len(attempts) - len(fitness))]
+        row = [str(round), str(len(attempts)), str(len(attempts) - len(fitness))]
         row += ["" if level is None else _fixed(level, digits)]
         row += [ranked[0].name, _fixed(ranked[0].fitness, digits)] if ranked else ["", ""]
         row += [above_reference(archive, ranked[0], digits) if ranked else ""]
         row += [_fixed(statistics.median(fitness), digits) if fitness else ""]
         if usage:
-            used = usage.get(number)
+            used = usage.get(round)
             row += [f"{_tokens(used):,}", _cost([used.get("cost")])] if used else ["", ""]
         rows.append([shorten(cell, 40) for cell in row])
     versus = f"vs {archive.reference}"
@@ -195,6 +185,24 @@ def _cost(costs: Sequence[float | None]) -> str:
     if not dollars:
         return "unknown"
     return f"${sum(dollars):.2f}" if len(dollars) == len(costs) else f"${sum(dollars):.2f} and unknown costs"
+
+
+def best_facts(archive: Archive, search: str, meta: Mapping[str, Any]) -> dict[str, str]:
+    """Return what best.py begins with, by title; empty without a best candidate. ``meta`` as of ``write_report``."""
+    best = archive.best()
+    if best is None:
+        return {}
+    merit, seeds = archive.merits().get(best.name), counted(len(best.by_seed), "seed")
+    fitness = f"{_fixed(best.fitness, _digits(archive))}, mean of {seeds}: {meta.get('fitness_meaning') or 'unknown'}"
+    facts = {
+        "task": str(meta.get("task") or "unknown"),
+        "candidate": f"{best.name} of the search {search}, written in round {best.round}",
+        "origin": without_folders(best.origin),
+        "fitness": fitness,
+        "score": "" if merit is None else f"{number(merit.score, 3, '+')}, above the baseline {archive.reference}",
+        "final evaluation": without_folders(str(meta.get("final_note") or "")),
+    }
+    return {title: visible(text) for title, text in facts.items() if text}
 
 
 # parts that the report shares with the page of a run
@@ -244,7 +252,7 @@ def _candidates(archive: Archive) -> list[PageCandidate]:
             "origin": without_folders(attempt.origin),
             "left out": f"{listed(attempt.left_out)}: not functions of this search" if attempt.left_out else "",
         }
-        against = None if parent is None else (parent.name, without_untouched(parent, attempt))
+        against = None if parent is None else (parent.name, parent.source)
         file = f"{attempt.name}.py" if attempt.source else ""
         candidates.append(PageCandidate(attempt.name, file, attempt.source or None, facts, against))
     return candidates
@@ -263,25 +271,6 @@ def _together(paths: Sequence[Path]) -> pd.DataFrame | None:
     return pd.concat(tables, ignore_index=True) if tables else None
 
 
-# sources
-
-
-def without_untouched(parent: Attempt, child: Attempt) -> str:
-    """Return a parent's source without the shaping functions that its child does not define."""
-    try:
-        source = Source(parent.source)
-        untouched = set(SHAPER_TYPES) - set(defined_types(child.source))
-        return source.without(name for name in untouched if source.function(name)).text.rstrip("\n")
-    except (UnsupportedCode, RecursionError):
-        return parent.source.rstrip("\n")
-
-
-def diff(parent: Attempt, child: Attempt) -> list[str]:
-    """Return the unified diff of two sources, without the parent's functions that the child does not define."""
-    before = without_untouched(parent, child).splitlines()
-    return list(difflib.unified_diff(before, child.source.splitlines(), parent.name, child.name, lineterm=""))
-
-
 # fitness as text
 
 
@@ -291,7 +280,7 @@ def above_reference(archive: Archive, attempt: Attempt, digits: int) -> str:
     if reference is None or attempt.name == reference.name:
         return ""
     above = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
-    return f"{math.fsum(above) / len(above):+.{digits}f}" if above else ""
+    return fixed(math.fsum(above) / len(above), digits, "+") if above else ""
 
 
 def scored(archive: Archive, attempt: Attempt, digits: int) -> str:
@@ -305,7 +294,7 @@ def _digits(archive: Archive) -> int:
 
 
 def _fixed(value: float | None, digits: int) -> str:
-    return "none" if value is None else f"{value:.{digits}f}"
+    return "none" if value is None else fixed(value, digits)
 
 
 # parents and variants

@@ -19,8 +19,8 @@ from envcoder_bench.report.figures import (
     spread,
 )
 from envcoder_bench.report.page.shell import visible
-from envcoder_bench.report.ranking import decimal_places
 from envcoder_bench.report.table import shorten
+from envcoder_bench.report.words import decimal_places, fixed
 from envcoder_bench.tasks.base import HUMAN, UNTRAINED
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
         line = [(k, None if a is None else value(a, a.round)) for k, a in until]
         labels += [(y, best.name, BEST, True) for y in _steps(axes, line, color=BEST, linewidth=2.0, zorder=3)[-1:]]
     low, high = min(values, default=0.0), max(values, default=1.0)
-    margin = 0.06 * max(high - low, 0.1 * abs(high), 1e-3)
+    margin = 0.06 * (max(high - low, 0.1 * abs(high)) or 1e-3)
     axes.set_ylim(0.0 if 0 < low < high / 2 else low - margin, high + margin)
     axes.set_xlim(0.5, rounds + 0.5)
     if not values:
@@ -141,7 +141,6 @@ def _label(axes: Any, labels: Sequence[tuple[float, str, str, bool]]) -> None:
     heights = spread([(y - low) / (high - low) for y, *_ in labels], 0.2 / inches, 1.0)
     decimals = decimal_places([y for y, *_ in labels])
     for (y, name, colour, bold), height in zip(labels, heights):
-        value = round(y, decimals) + 0.0  # without -0.0
-        words = escape(f"{shorten(visible(name), NAME_WIDTH - 8)}  {value:.{decimals}f}")
+        words = escape(f"{shorten(visible(name), NAME_WIDTH - 8)}  {fixed(y, decimals)}")
         style: Any = {"color": colour, "fontweight": "bold" if bold else "normal", "fontsize": 10}
         axes.text(1.012, height, words, transform=axes.transAxes, va="center", **style)

@@ -10,7 +10,7 @@ from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
-from envcoder_bench.report.words import counted, cut, listed, without_folders
+from envcoder_bench.report.words import counted, cut, listed, number, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.search import report
@@ -119,16 +119,20 @@ def best_so_far(archive: Archive) -> str:
         return "no candidate has a fitness yet"
     compared = [_against(best, reference.name, reference) for reference in archive.references]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
-    text = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
+    text = f"best so far: {best.name}, fitness {number(best.fitness or 0.0)}{seeds}{''.join(compared)}"
     rivals = _rivals(archive, best)
     text = f"{text} ({'; '.join(rivals)})" if rivals else text
     warning = nothing_learnt(report.ranking(archive), LONGER)
     return f"{text}\n{warning}" if warning else text
 
 
+def _signed(value: float) -> str:
+    return number(value, 3, "+")
+
+
 def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
     mean = difference(attempt, baseline)
-    return "" if mean is None else f"; {mean:+.3g} against {name}"
+    return "" if mean is None else f"; {_signed(mean)} against {name}"
 
 
 def _rivals(archive: Archive, best: Attempt) -> list[str]:
@@ -141,14 +145,14 @@ def _rivals(archive: Archive, best: Attempt) -> list[str]:
     if against.get(further, 0.0) > against.get(best.name, math.inf):
         merit, seeds = merits[further], len(archive.find(further).by_seed)
         by_seeds = merit.mean <= merits[best.name].mean
-        reason = f"{merit.mean:+.3g} without seed effects" if by_seeds else f"on {counted(seeds, 'seed')} only"
-        lines.append(f"{further} is {against[further]:+.3g} against {archive.reference}, but {reason}")
+        reason = f"{_signed(merit.mean)} without seed effects" if by_seeds else f"on {counted(seeds, 'seed')} only"
+        lines.append(f"{further} is {_signed(against[further])} against {archive.reference}, but {reason}")
     highest = best_of(ranked)
     if highest is not None and highest is not best and highest.name != further:
         only = f"on {counted(len(highest.by_seed), 'seed')} only"
         if highest.name in against:
-            only = f"is only {against[highest.name]:+.3g} against {archive.reference}"
-        lines.append(f"{highest.name} has {highest.fitness:.4g}, but {only}")
+            only = f"is only {_signed(against[highest.name])} against {archive.reference}"
+        lines.append(f"{highest.name} has {number(highest.fitness or 0.0)}, but {only}")
     return lines
 
 
@@ -166,15 +170,16 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
         reason = without_folders(best.error) if best else "it is not in it"
         return f"{name} has no fitness in the final evaluation: {reason}"
     if human is None or human.rank is None or math.isnan(best.vs_human):
-        return f"{name}: fitness {best.fitness:.4g}; the human baseline has none to compare it with"
+        return f"{name}: fitness {number(best.fitness)}; the human baseline has none to compare it with"
     low, high = best.vs_human_ci_low, best.vs_human_ci_high
     seeds = counted(len(best.seeds), "new seed")
     lost = [f"{row.lost_seeds} of {row.candidate}" for row in (best, human) if row.lost_seeds]
     failed = f"; seeds that failed: {listed(lost)}" if lost else ""
     if math.isnan(low):
-        return f"{name} against human: {best.vs_human:+.3g} on {seeds}, too few for a confidence interval{failed}"
+        return f"{name} against human: {_signed(best.vs_human)} on {seeds}, too few for a confidence interval{failed}"
     result = "better than human" if low > 0 else "worse than human" if high < 0 else "not clearly different from human"
-    return f"{name} is {result} on {seeds}: {best.vs_human:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}{failed}"
+    interval = f"95 % interval {_signed(low)} to {_signed(high)}"
+    return f"{name} is {result} on {seeds}: {_signed(best.vs_human)}, {interval}{failed}"
 
 
 def paths(files: Iterable[Path]) -> str:

@@ -9,21 +9,20 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.core.settings import Count, Expected, Keys, Number, as_tuple, fields
+from envcoder_bench.core.settings import Count, Expected, Keys, Number, as_tuple, fields, key
 from envcoder_bench.core.yaml_files import overridden, read_yaml
 
+# of a resumed search: settings that may be raised, and arguments and settings that may be replaced
+LIMITS = ("max_tokens", "max_cost", "num_iters")
+MODEL = ("llm", "base_url", "temperature", "max_output_tokens", "reply_timeout")
 # far above what can be trained; greater ones would keep lists of that length busy for hours
 Rounds = Annotated[int, Field(ge=1, le=10_000)]
 Amount = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
 
 
 class PromptSettings(Keys):
-    dir: str | None = Field(
-        default=None, description="a folder with templates of your own in place of those in cfg/prompt"
-    )
-    max_chars: Count = Field(
-        default=60_000, description="of one request; what does not fit is left out, the oldest and least useful first"
-    )
+    dir: str | None = key(None, "a folder with templates of your own in place of those in cfg/prompt")
+    max_chars: Count = key(60_000, "of one request; what does not fit is left out, the oldest and least useful first")
 
     @field_validator("dir")
     @classmethod
@@ -38,38 +37,31 @@ class SearchSettings(Keys):
 
     file: ClassVar[str] = "cfg/auto_shape.yaml"
 
-    num_iters: Rounds = Field(default=5, description="rounds")
-    shapers_per_iter: Rounds = Field(default=10, description="candidates that are sampled in each round")
-    repair: Annotated[int, Field(ge=0, le=1_000)] = Field(
-        default=1, description="attempts to mend a candidate that fails its check"
+    num_iters: Rounds = key(5, "rounds")
+    shapers_per_iter: Rounds = key(10, "candidates that are sampled in each round")
+    repair: Annotated[int, Field(ge=0, le=1_000)] = key(1, "attempts to mend a candidate that fails its check")
+    temperature: Amount | None = key(None, "temperature of sampling; null: the model's own")
+    max_output_tokens: Count | None = key(
+        None, "tokens of one reply, hidden reasoning included; null: the provider's default"
     )
-    temperature: Amount | None = Field(default=None, description="temperature of sampling; null: the model's own")
-    max_output_tokens: Count | None = Field(
-        default=None, description="tokens of one reply, hidden reasoning included; null: the provider's default"
+    max_tokens: Count | None = key(
+        None, "tokens of all requests and replies together; then the search ends with what it has"
     )
-    max_tokens: Count | None = Field(
-        default=None, description="tokens of all requests and replies together; then the search ends with what it has"
+    max_cost: Amount | None = key(None, "US dollars for all requests together; then the search ends with what it has")
+    reply_timeout: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = key(
+        600, "seconds until a request without a complete reply is given up and sent again, three times in all"
     )
-    max_cost: Amount | None = Field(
-        default=None, description="US dollars for all requests together; then the search ends with what it has"
+    concurrency: Count = key(8, "requests at once")
+    replies_per_request: Count = key(
+        16, "most replies to one prompt that a request asks for (OpenAI's n); 1: a request for each"
     )
-    reply_timeout: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = Field(
-        default=600,
-        description="seconds until a request without a complete reply is given up and sent again, three times in all",
-    )
-    concurrency: Count = Field(default=8, description="requests at once")
-    replies_per_request: Count = Field(
-        default=16, description="most replies to one prompt that a request asks for (OpenAI's n); 1: a request for each"
-    )
-    show_baseline: bool = Field(default=True, description="whether the model reads the source of the baseline")
+    show_baseline: bool = key(True, "whether the model reads the source of the baseline")
     parents: Annotated[
         tuple[Literal["human", "unshaped"], ...], BeforeValidator(as_tuple), Expected("a list of human and unshaped")
-    ] = Field(default=("human", "unshaped"), description="of evolve and random: baselines from which they start")
-    final_seeds: Rounds = Field(
-        default=5, description="new seeds, with which the best is trained again and held against both baselines"
-    )
-    final_episodes: Count = Field(default=256, description="of each of them in the final evaluation")
-    prompt: PromptSettings = Field(default=PromptSettings(), description="what a request says")
+    ] = key(("human", "unshaped"), "of evolve and random: baselines from which they start")
+    final_seeds: Rounds = key(5, "new seeds, with which the best is trained again and held against both baselines")
+    final_episodes: Count = key(256, "of each of them in the final evaluation")
+    prompt: PromptSettings = key(PromptSettings(), "what a request says")
 
 
 def compose_settings(words: Sequence[str]) -> tuple[SearchSettings, list[str]]:

@@ -31,6 +31,7 @@ from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
+from envcoder_bench.trainers.base import widest
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,7 @@ class SearchSpec:
         stack.callback(planner.close)
         trusted = replace(spec.changed(untrusted=False), sources=tuple(baseline_sources(spec.task)), fitness=None)
         groups, _ = prepare(trusted, planner.take_probe())
-        obs, act = zip(*(group.widths for group in groups))
-        widths = dict.fromkeys(names, (max(obs), max(act)))
+        widths = dict.fromkeys(names, widest(group.widths for group in groups))
         return lambda seeds: planner.load(widths, seeds, devices)
 
     def provider(self, view: View) -> Provider | None:

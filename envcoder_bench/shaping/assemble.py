@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from envcoder_bench.shaping.contract import Candidate, CandidateError, Shaping, nothing_asked
-from envcoder_bench.shaping.kinds import ALIASES, KINDS, SHAPER_TYPES, STAGES, near_type, of_stage
+from envcoder_bench.shaping.kinds import ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, STAGES, near_type, of_stage
 
 __all__ = ["Shaping", "assemble"]
 
@@ -36,4 +36,5 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[s
             raise CandidateError(message, candidate.file)
     stages = dict.fromkeys(KINDS[name].stage for name in SHAPER_TYPES)
     functions = {stage: combined[stage] for stage in stages if stage in combined}
-    return Shaping(candidate.name, candidate.file, functions)
+    patches = {section: own for section, own in candidate.patches.items() if SECTION_TYPES[section] in asked}
+    return Shaping(candidate.name, candidate.file, functions, patches=patches)

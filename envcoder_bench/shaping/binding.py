@@ -7,7 +7,7 @@ from inspect import Parameter
 from torch import Tensor
 
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
-from envcoder_bench.shaping.state import StateDict, instead
+from envcoder_bench.shaping.state import DICTS, StateDict, entries_of, instead
 
 STATE_NAMES = ("state_dict", "state")
 ACTION_NAMES = ("action", "actions")
@@ -17,13 +17,14 @@ def bind(function: CandidateFunction, state: StateDict, action: Tensor | None = 
     """Bind the inputs of ``function``; the returned callable takes no arguments.
 
     A parameter is ``state_dict`` (or ``state``), ``action`` / ``actions`` (``action`` if given, else the state's
-    ``actions``) or a key of the state. Other parameters keep their defaults. ``**kwargs`` receives the keys that no
-    parameter names; ``*args`` is empty.
+    ``actions``), a key of the state, or a dict of several keys (``DICTS``). Other parameters keep their defaults.
+    ``**kwargs`` receives the keys that no parameter names; ``*args`` is empty.
 
     Raises:
         CandidateError: a parameter without a default has another name.
     """
     by_name: dict[str, object] = {**state, **{name: state for name in STATE_NAMES}}
+    by_name.update({name: entries for name in DICTS if (entries := entries_of(state, name))})
     by_name.update({name: state["actions"] if action is None else action for name in ACTION_NAMES})
     positional: list[object] = []
     named: dict[str, object] = {}

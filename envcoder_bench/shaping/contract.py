@@ -92,13 +92,19 @@ class CandidateFunction:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One loaded candidate file; ``action_dim`` is its ``ACTION_DIM``, if it has one."""
+    """One loaded candidate file.
+
+    Attributes:
+        action_dim: its ``ACTION_DIM``, if it has one.
+        patches: its changes of the task's config, by section, for tasks that have such.
+    """
 
     name: str
     file: str
     source: str
     functions: dict[str, CandidateFunction]
     action_dim: int | None = None
+    patches: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,7 @@ class Shaping:
         action_dim, effort, widths, components: filled in by ``checking.check``: the width of the action, whether it
             commands effort, the widths of results ``(n, width)`` by stage, and the names of the components.
         programs: filled in by ``trace``: programs by stage; the functions of other stages are called.
+        patches: the candidate's changes of the task's config, by section.
     """
 
     name: str
@@ -121,8 +128,14 @@ class Shaping:
     widths: Mapping[str, int] = field(default_factory=dict)
     components: tuple[str, ...] = ()
     programs: Mapping[str, Program] = field(default_factory=dict)
+    patches: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def obs_dim(self) -> int:
         """The width of the observation."""
         return self.widths["observation"]
+
+    @property
+    def critic_dim(self) -> int:
+        """The width of the critic's observation; 0 if it sees the policy's."""
+        return self.widths["critic_observation"] if "critic_observation" in self.functions else 0

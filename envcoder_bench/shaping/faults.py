@@ -90,6 +90,12 @@ def from_exception(
     return CandidateError(f"raised {one_line(error)}{when}{hint}", function.file, line, function.type)
 
 
+def of_patch(error: BaseException, file: str, step: int | None = None) -> CandidateError:
+    """Tell what a function of a file did wrong that the task calls, such as a reward term."""
+    cause = error.__cause__ or error
+    return CandidateError(f"{error}{at_step(step)}{_device_hint(cause)}", file, line_in(cause, file))
+
+
 def return_line(function: CandidateFunction) -> int:
     """Return the line of a function's return statement, or of its ``def`` if it has several."""
     lines = _return_lines(_code(function))

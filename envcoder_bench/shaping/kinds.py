@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 REWARD = "compute_reward"
 OBSERVATION = "compute_observation"
+CRITIC_OBSERVATION = "compute_critic_observation"
 TORQUE = "compute_torque"
 DOF_TARGET = "compute_dof_target"
 INITIAL_STATE = "compute_initial_state"
@@ -41,6 +42,7 @@ BEFORE_PHYSICS, AFTER_PHYSICS, NEW_EPISODE, BEFORE_POLICY, IN_EVALUATION = CALLE
 )
 # the origin of the function that evaluations use
 CANDIDATE, UNSHAPED, RUN = ("the candidate's", "the unshaped task's", "the run's")
+TRAINING_ALONE = "not called"
 
 
 class Part(NamedTuple):
@@ -60,8 +62,8 @@ class Kind:
             only in ``name``, ``returns`` and ``effort``.
         purpose: purpose of its random numbers, from 1 to 15, unique for the stage; tasks have some, see ``core.noise``.
         called: when it is called, one of ``CALLED``.
-        judged_with: origin of the function in evaluations: ``CANDIDATE``, ``UNSHAPED`` or ``RUN`` (the ``--fitness``
-            file).
+        judged_with: origin of the function in evaluations: ``CANDIDATE``, ``UNSHAPED``, ``RUN`` (the ``--fitness``
+            file) or ``TRAINING_ALONE``.
         returns: description of the result for n environments. ``$joints`` stands for the shape of a tensor with one
             number per joint, ``$keys`` for the keys that the task allows.
         absent: description of the default if neither the candidate nor the baseline defines it.
@@ -161,6 +163,17 @@ _ROWS = (
         untrusted_width=1_024,
     ),
     Kind(
+        name=CRITIC_OBSERVATION,
+        stage="critic_observation",
+        purpose=12,
+        called=BEFORE_POLICY,
+        judged_with=TRAINING_ALONE,
+        returns="(n, k) float, any k, what the value function sees in training",
+        absent="the critic sees the policy's observation",
+        shape=lambda task: (ANY,),
+        untrusted_width=1_024,
+    ),
+    Kind(
         name=TORQUE,
         returns="$joints joint torques, N m (forces, N), held for the control step",
         effort=True,
@@ -225,6 +238,15 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 STAGES: dict[str, Kind] = {kind.stage: kind for kind in sorted(_ROWS, key=lambda kind: CALLED.index(kind.called))}
 SHAPER_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.shaper)
 ACTION_TYPES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.acts)
+# sections of a manager-based task's config that candidates patch, and the kind of function that each is in the place of
+SECTION_TYPES: dict[str, str] = {
+    "rewards": REWARD,
+    "observations": OBSERVATION,
+    "terminations": TERMINAL,
+    "commands": GOAL,
+    "events": INITIAL_STATE,
+    "curriculum": GOAL,
+}
 ALIASES: dict[str, str] = {alias: name for name, kind in KINDS.items() for alias in kind.aliases}
 
 

@@ -8,7 +8,7 @@ import math
 import sys
 import warnings
 import weakref
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
@@ -20,8 +20,8 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
-from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
-from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SHAPER_TYPES, near_type
+from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, shared_settings
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.scan import parse as parse_tree
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
@@ -33,6 +33,7 @@ GIVEN: dict[str, object] = {
 }  # fmt: skip
 _SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
 _loaded = itertools.count()
+Complete = Callable[[Mapping[str, Any]], tuple[str, Mapping[str, Any]]]
 
 
 def load_source(path: Path) -> str:
@@ -58,13 +59,15 @@ def load_candidate(
     types: Sequence[str] = (*SHAPER_TYPES, *ALIASES),
     namespace: Mapping[str, object] = GIVEN,
     keeping: Container[str] = (),
+    complete: Complete | None = None,
 ) -> Candidate:
     """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
 
     Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
     ``namespace`` the names that it can use without importing them, ``keeping`` the functions that are known to store
-    something for their next call.
+    something for their next call. ``complete`` is a task's: it returns the text of functions for what else a module
+    has, and these values by name.
 
     Raises:
         CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.
@@ -80,6 +83,11 @@ def load_candidate(
     if setter is not None:
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
         raise CandidateError(message, file, setter[0])
+    patches: Mapping[str, Any] = {}
+    last_line = source.count("\n") + 1
+    if complete is not None:
+        whole, patches = _completed(complete, module, source, scan, file)
+        scan = Scan(parse(whole, file), redirect.helper_names(), sys.modules)
     action_dim = _action_dim(module, scan, file)
     functions: dict[str, CandidateFunction] = {}
     for name_in_file in types:
@@ -88,6 +96,8 @@ def load_candidate(
             continue
         shaper_type = ALIASES.get(name_in_file, name_in_file)
         line, random_line = scan.line(name_in_file), scan.random_line(name_in_file)
+        if line > last_line:  # of ``complete``
+            line = min(scan.line(section) for section in patches)
         if shaper_type in functions:
             first = functions[shaper_type].line
             message = f"{name_in_file} and {shaper_type} (line {first}) are one function: keep one"
@@ -106,7 +116,23 @@ def load_candidate(
         )
     _refuse_bad_sets(functions, action_dim, scan, file, types)
     _unload_after(functions.values(), str(module["__name__"]))
-    return Candidate(name, file, source, functions, action_dim)
+    return Candidate(name, file, source, functions, action_dim, patches)
+
+
+def _completed(
+    complete: Complete, module: dict[str, object], source: str, scan: Scan, file: str
+) -> tuple[str, Mapping[str, Any]]:
+    """Add the functions that a task makes of the module's other values; return the longer text, and these values."""
+    try:
+        text, patches = complete(module)
+    except ValueError as error:
+        section, key = getattr(error, "section", ""), getattr(error, "key", "")
+        line = line_in(error.__cause__ or error, file) or scan.key_line(section, key)
+        raise CandidateError(str(error), file, line) from error
+    if text:  # not as code of the file, so that faults do not point behind its end
+        exec(compile(text, f"<terms of {file}>", "exec", dont_inherit=True), module)
+        source = f"{source}\n\n\n{text}"
+    return source, patches
 
 
 def parse(source: str, file: str) -> ast.Module:
@@ -224,6 +250,9 @@ def _refuse_bad_sets(
         defined = [name for name, nodes in scan.definitions.items() if isinstance(nodes[-1], ast.FunctionDef)]
         hints = [f"{name} (line {scan.line(name)}){near_type(name, types)}" for name in defined]
         has = f"; it has {', '.join(hints)}" if hints else ""
+        sections = [name for name in SECTION_TYPES if name in scan.definitions]
+        if sections:
+            has += f"; the dict {sections[0]} is for tasks of mjlab, and not for untrusted candidates"
         wanted = ", ".join(kind for kind in types if kind not in ALIASES)
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
     by_stage: dict[str, CandidateFunction] = {}

@@ -80,6 +80,13 @@ class Scan:
         """Return the line that defines a top-level name; 1 if there is none."""
         return self.definitions[name][-1].lineno if name in self.definitions else 1
 
+    def key_line(self, name: str, key: str) -> int:
+        """Return the line of a key in the dict that a top-level name is bound to, or else of the name."""
+        for node in self._walk(self.definitions[name][-1]) if name in self.definitions else ():
+            if isinstance(node, ast.Constant) and node.value == key:
+                return node.lineno
+        return self.line(name)
+
     def random_line(self, name: str) -> int | None:
         """Return the first line that may draw random numbers in the code that function ``name`` reaches."""
         return self._first_line(name, self._sounds_random)

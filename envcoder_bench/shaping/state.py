@@ -1,6 +1,6 @@
 """The ``state_dict`` of candidate functions, and its constants."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
 import torch
@@ -20,6 +20,8 @@ _COMPUTED = {
     **{name: _NO_LAST for name in ("prev_actions", "last_actions", "previous_actions")},
     "obs_buf": "it is the result of compute_observation: use the keys that it is computed from",
 }
+# of tasks whose reward is a sum of terms: the terms, and their scales; keys of the state are <name>_<term>
+DICTS = ("reward_terms", "reward_scales", "rew_scales")
 
 
 def instead(key: str, keys: Collection[str]) -> str:
@@ -31,13 +33,23 @@ def instead(key: str, keys: Collection[str]) -> str:
     return near_matches(key, keys) or "; eval-shapers --task TASK --describe lists the keys"
 
 
+def entries_of(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Return the keys ``<name>_<entry>`` of a state by their entries, for the names in ``DICTS``; else nothing."""
+    if name not in DICTS:
+        return {}
+    return {key.removeprefix(f"{name}_"): x for key, x in state.items() if key.startswith(f"{name}_")}
+
+
 class StateDict(dict[str, Tensor]):
     """A read-only dict of one group's tensors, whose KeyError names near matches.
 
-    It is a subclass of dict, so that TorchScript accepts it as ``Dict[str, Tensor]``.
+    It is a subclass of dict, so that TorchScript accepts it as ``Dict[str, Tensor]``. Names of ``DICTS`` give dicts.
     """
 
-    def __missing__(self, key: str) -> NoReturn:
+    def __missing__(self, key: str) -> dict[str, Tensor]:
+        entries = entries_of(self, key)
+        if entries:
+            return entries
         raise KeyError(f"state_dict has no key {key!r}{instead(str(key), self.keys())}")
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:

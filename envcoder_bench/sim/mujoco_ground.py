@@ -9,10 +9,9 @@ import mujoco
 import numpy as np
 
 from envcoder_bench.sim.ground import Ground
+from isaacgym_mujoco.physics.height_field import add_height_field
 
-DEPTH = 1.0  # m, of the solid ground below the lowest point of a height field
 LEAST_FRICTION = 1e-3  # MuJoCo Warp's single precision fails with less
-MOST_FIELDS_AT_ONCE = 4  # that one geom can touch: where the corners of four meet
 _PLANE = mujoco.mjtGeom.mjGEOM_PLANE
 
 
@@ -43,27 +42,6 @@ def put_ground(spec: mujoco.MjSpec, ground: Ground) -> None:
             quat=[np.cos(0.5 * box.yaw), 0.0, 0.0, np.sin(0.5 * box.yaw)],
         )
         _set_surface(geom, like, priority, box.friction, rolling)
-
-
-def add_height_field(
-    spec: mujoco.MjSpec, name: str, heights: np.ndarray, spacing: tuple[float, float], corner: np.ndarray
-) -> Any:
-    """Add an hfield, parallel to the world's axes, to the world's body; return its geom.
-
-    MuJoCo's rows are along y, its heights between 0 and 1 above the geom, which is at the centre of the field.
-
-    Args:
-        heights: ``(nx, ny)``, m; spacing: along x and y, m; corner: position of node ``[0, 0]`` at height 0.
-    """
-    lowest, highest = float(heights.min()), float(heights.max())
-    relief = max(highest - lowest, 1e-3)
-    nx, ny = heights.shape
-    half = 0.5 * (nx - 1) * spacing[0], 0.5 * (ny - 1) * spacing[1]
-    added = spec.add_hfield(name=name, nrow=ny, ncol=nx, size=[*half, relief, DEPTH])
-    added.userdata = ((heights - lowest) / relief).T.ravel()
-    geom = spec.worldbody.add_geom(name=name, type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname=name)
-    geom.pos = np.asarray(corner) + np.array([*half, lowest])
-    return geom
 
 
 def _set_surface(geom: Any, like: dict[str, Any], priority: int, friction: float, rolling: Any) -> None:

@@ -21,10 +21,7 @@ import warp as wp
 from torch import Tensor
 
 from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
-from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.core.torch_settings import is_deterministic
-from envcoder_bench.core.warp_streams import TorchStream
-from envcoder_bench.sim.base import PoseSource, restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import (
@@ -35,10 +32,13 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
     to_body_frame,
     write,
 )
-from envcoder_bench.sim.mujoco_warp_loading import Loading, is_in_background
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
-from envcoder_bench.sim.warp_contacts import ContactForces
-from envcoder_bench.sim.warp_device import DROPPING, captured, put_model
+from isaacgym_mujoco.compat.warp_start import start_warp
+from isaacgym_mujoco.physics.live_tensors import PoseSource, restore, save
+from isaacgym_mujoco.physics.warp_contacts import ContactForces
+from isaacgym_mujoco.physics.warp_device import DROPPING, captured, put_model
+from isaacgym_mujoco.physics.warp_loading import Loading, is_in_background
+from isaacgym_mujoco.physics.warp_streams import TorchStream
 
 
 class MujocoWarp(MujocoTensors):

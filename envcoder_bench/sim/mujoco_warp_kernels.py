@@ -7,8 +7,8 @@
 import warp as wp
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
-from envcoder_bench.sim.warp_contacts import CONTACT
-from envcoder_bench.sim.warp_functions import as_vec4, conjugate, is_within, reset_motion, rotate, set_state_row
+from isaacgym_mujoco.physics.warp_contacts import CONTACT
+from isaacgym_mujoco.physics.warp_functions import as_vec4, conjugate, is_within, reset_motion, rotate, set_state_row
 
 
 @wp.func

@@ -9,7 +9,7 @@ import torch
 import warp as wp
 
 from envcoder_bench.sim.mujoco_model import RobotModel
-from envcoder_bench.sim.warp_functions import as_vec4, multiply, set_state_row, velocity_at
+from isaacgym_mujoco.physics.warp_functions import as_vec4, multiply, set_state_row, velocity_at
 
 
 class WarpSites:

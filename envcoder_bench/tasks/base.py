@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from envcoder_bench.sim.base import PoseSource
+    from isaacgym_mujoco.physics.live_tensors import PoseSource
 
 HUMAN, UNSHAPED = BASELINE_FILES = ("human", "unshaped")  # every task's folder has a candidate file of each name
 UNTRAINED = "untrained"  # the initial policy with the human baseline's observation and action functions
@@ -51,6 +51,8 @@ class EnvGroups:
         actions: the policies' actions, clipped, live, as wide as the widest group's.
         commands, initial_states, goals: bool, whether a function of the group computes commands, initial states, goals;
             otherwise the task's own do.
+        patches: changes of the task's config by each group's candidate, as ``Shaping`` has them; empty without any.
+        keys: the keys of the state that the groups' functions may read; None for all.
     """
 
     seeds: Tensor
@@ -59,6 +61,8 @@ class EnvGroups:
     commands: Tensor
     initial_states: Tensor
     goals: Tensor
+    patches: Sequence[Mapping[str, Any]] = ()
+    keys: Collection[str] | None = None
 
 
 class Task(ABC):
@@ -101,6 +105,7 @@ class Task(ABC):
             ``randomize_observations``.
         first_progress: ``(num_envs,)`` int64, refreshed by ``prepare_reset``: the value of ``progress_buf`` with which
             episodes begin, so that those of a new training do not all end at once; None for 0.
+        faults: what functions of candidates raised inside the task, by group; such a group is stopped.
         step_count: the environment's counter, which it sets before it calls any of the task's methods: random numbers
             of the task's own depend on it, on the seed and on the lane.
     """
@@ -133,6 +138,7 @@ class Task(ABC):
     regroups: bool = True
     randomizes: bool = False
     first_progress: Tensor | None = None
+    faults: Mapping[int, Exception] = {}
     step_count: int = 0
 
     @property
@@ -155,6 +161,12 @@ class Task(ABC):
 
     def restart(self) -> None:  # noqa: B027
         """Reset state that outlives episodes, such as a curriculum; a reset of all environments follows."""
+
+    def settle(self) -> None:  # noqa: B027
+        """Update what observations read, after the resets of a control step; by default it does nothing."""
+
+    def refresh_state(self) -> None:  # noqa: B027
+        """Update all keys of ``state``, also those that no function of the groups reads."""
 
     def randomize_actions(self, actions: Tensor, rows: slice) -> Tensor:
         """Return policies' actions ``(n, width)`` of the environments ``rows`` as the task randomizes them."""

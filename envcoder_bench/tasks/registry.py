@@ -74,12 +74,15 @@ def find_spec(task: str) -> TaskSpec:
         raise ValueError(_unknown(task))
     from envcoder_bench.tasks import outside
     from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
+    from envcoder_bench.tasks.mjlab_tasks import is_mjlab_address
     from envcoder_bench.tasks.spec import digest
 
     # outside tasks: by address, as found before, by entry point, folder or module
     with outside.restored_on_error():
         if is_isaac_address(task):
             return _isaac(task)
+        if is_mjlab_address(task):
+            return _mjlab(task)
         for spec in outside_tasks().values():
             if spec.source in (task, os.path.abspath(task)) and spec.digest == digest(
                 spec.folder, spec.task_class.model
@@ -112,6 +115,18 @@ def _isaac(task: str) -> TaskSpec:
     mount_isaac(spec)  # of several configs of one class the last one that was asked for has the name
     _found[spec.name] = spec
     _by_address[task] = _by_address[spec.address] = spec
+    YAML_FILES[spec.name] = str(spec.config)
+    return spec
+
+
+def _mjlab(task: str) -> TaskSpec:
+    from envcoder_bench.tasks.mjlab_tasks.spec import mjlab_spec
+    from envcoder_bench.tasks.outside import mount
+    from envcoder_bench.tasks.sim_task import YAML_FILES
+
+    spec = _checked(mjlab_spec(task))
+    mount(spec.name, spec.folder)
+    _found[spec.name] = spec
     YAML_FILES[spec.name] = str(spec.config)
     return spec
 

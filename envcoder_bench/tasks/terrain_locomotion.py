@@ -99,7 +99,8 @@ class TerrainLocomotion(LeggedTask):
         self.first_progress = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         zeros = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         lanes = torch.arange(self.num_envs, device=self.device)
-        self._groups = EnvGroups(zeros, lanes, self._acted, *[zeros.bool()] * 3)
+        none = zeros.bool()
+        self._groups = EnvGroups(zeros, lanes, self._acted, none, none, none)
         self._place()
         self._scan()
 

@@ -11,12 +11,16 @@ from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.check import FAILED, SKIPPED, CandidateCheck, render_check
 from envcoder_bench.run.inputs import Candidates, read_candidates, resolve, with_candidates
-from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.environments import brings_its_simulation, build_env
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
+from envcoder_bench.run.prepare.rollouts import rollout
 from envcoder_bench.run.prepare.run_files import load
 from envcoder_bench.run.prepare.slow import SlowFiles
-from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.run.spec import CandidateSource, RunSpec
+from envcoder_bench.shaping.combination import NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
+from envcoder_bench.shaping.kinds import REWARD
+from envcoder_bench.shaping.lint import term_remarks
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import BASELINES
 
@@ -103,6 +107,9 @@ def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCh
             error.__traceback__ = None  # its frames keep tensors alive
             continue
         row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
+        if REWARD in taken and shaping.components and not row.baseline:
+            row.form, remarks = _divided(spec, context, source, shaping)
+            row.notes += remarks
         refused = [one for one in context.tracer.untraced if one.function.file == source.file]
         row.not_compiled = [str(one) for one in refused]
         for kind in taken:
@@ -114,6 +121,22 @@ def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCh
         own = make_group(source, shaping, context.unshaped, context.files, cfg.seed)
         shapings[source.name] = replace(own.shaping, programs={})
     return rows, shapings
+
+
+def _divided(
+    spec: RunSpec, context: PrepareContext, source: CandidateSource, shaping: Shaping
+) -> tuple[str, list[str]]:
+    """Return how a reward is made of its components, and remarks on these; empty if the candidate fails."""
+    if not brings_its_simulation(spec.task):
+        spec = spec.changed(sim="mujoco_cpu", device="cpu")
+    try:
+        reward, terms = rollout(spec, context, source, shaping)
+        how = find_combination(reward, terms)
+    except NotDivisible as error:
+        return str(error), []
+    except CandidateError:  # the step shows it
+        return "", []
+    return str(how), term_remarks(how, terms)
 
 
 def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:

@@ -20,10 +20,11 @@ from envcoder_bench.report.logs import Evaluation, read_curves
 from envcoder_bench.report.page.content import PageCandidate, RunPage
 from envcoder_bench.report.page.run import render_page
 from envcoder_bench.report.page.shell import Section, parts
-from envcoder_bench.report.ranking import Ranked, decimal_places
+from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import NAN
 from envcoder_bench.report.statistics import Difference, FitnessModel, spearman
 from envcoder_bench.report.table import numbers, render_table, wrap
+from envcoder_bench.report.words import aligned, decimal_places
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
 from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
@@ -154,7 +155,9 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
     """Return one ranking, in the order of each run's own; equal fitness shares a place."""
     rows = [
-        replace(row, candidate=full_name(label, row.candidate), p_best=NAN, contender=False, steps_to_tie=NAN)
+        replace(
+            row, candidate=full_name(label, row.candidate), run=label, p_best=NAN, contender=False, steps_to_tie=NAN
+        )
         for label, of_run in ranked.items()
         for row in of_run
     ]
@@ -280,9 +283,7 @@ def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
     parts += [wrap(f"{label}: {words}", width) for label, words in unlearnt(comparison).items()]
     if comparison.shared:
         header, rows = shared_table(comparison)
-        widths = [max(map(len, column)) for column in zip(header, *rows)]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in (header, *rows)]
-        parts.append("\n".join(["in several runs", "", lines[0], "-" * max(map(len, lines)), *lines[1:]]))
+        parts.append("\n".join(["in several runs", "", *aligned([header, *rows])]))
         parts.append("\n".join(notes(comparison)))
     if comparison.settings:
         lines = [f"  {key}: {' | '.join(values)}" for key, values in comparison.settings.items()]

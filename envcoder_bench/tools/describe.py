@@ -2,7 +2,7 @@
 
 import inspect
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from string import Template
 
@@ -13,6 +13,7 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.shaping.loading import load_candidate, load_source
+from envcoder_bench.shaping.state import DICTS
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.sim_task import SimTask
@@ -41,6 +42,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         *_functions(spec.task, facts, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
+        *(_wrap(line, width, indent="    ") for line in _dicts(task)),
         *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in _names(facts)),
     ]
     return "\n\n".join(sections)
@@ -113,6 +115,14 @@ def _names(facts: TaskContract) -> list[tuple[str, tuple[str, ...]]]:
     """Return the names along the state's axes: joints, bodies, sensors and sites."""
     axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     return [(what, names) for what, names in axes.items() if names]
+
+
+def _dicts(task: type[SimTask]) -> Iterator[str]:
+    """Yield a line for each name by which functions get several keys of the state as a dict."""
+    for name in DICTS:
+        entries = [key.removeprefix(f"{name}_") for key in task.fields if key.startswith(f"{name}_")]
+        if entries:
+            yield f'  {name} is also a dict: {name}["{entries[0]}"]'
 
 
 def _state(task: type[SimTask], width: int, values: Mapping[str, str]) -> str:

@@ -82,6 +82,8 @@ def _first_difference(alone: GroupedVecTask, among: GroupedVecTask, steps: int) 
             (one.reward, all_of_them.reward[own]),
             (one.terminated, all_of_them.terminated[own]),
         ]
+        if alone.critic_obs is not None and among.critic_obs is not None:
+            pairs.append((alone.critic_obs, among.critic_obs[own, : alone.critic_dims[0]]))
         if not all(torch.equal(x, y) for x, y in pairs):
             return step + 1, ended
     return None, ended

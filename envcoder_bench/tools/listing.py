@@ -11,9 +11,9 @@ import yaml
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import shown
-from envcoder_bench.report.ranking import Ranked, decimal_places, rank, read_ranking
+from envcoder_bench.report.ranking import Ranked, rank, read_ranking
 from envcoder_bench.report.results import read_results
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.words import aligned, alone
 from envcoder_bench.run.folder.provenance import read_provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
 
@@ -103,17 +103,16 @@ def render_runs(runs: Sequence[ListedRun]) -> str:
     """Return the list as a table, or a sentence if there is no run."""
     if not runs:
         return "no runs found"
-    fitness = ["" if run.fitness is None else fixed(run.fitness, decimal_places([run.fitness])) for run in runs]
-    columns = [
-        ["run", *(shown(run.path) for run in runs)],
-        ["task", *(run.task for run in runs)],
-        ["date", *(run.date[:16] for run in runs)],
-        ["best", *(run.best for run in runs)],
-        ["fitness", *fitness],
-        ["status", *(run.status for run in runs)],
+    header = ("run", "task", "date", "best", "fitness", "status")
+    rows = [
+        (
+            shown(run.path),
+            run.task,
+            run.date[:16],
+            run.best,
+            "" if run.fitness is None else alone(run.fitness),
+            run.status,
+        )
+        for run in runs
     ]
-    width = max(map(len, columns[4]))
-    columns[4] = [cell.rjust(width) for cell in columns[4]]
-    widths = [max(map(len, column)) for column in columns]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in zip(*columns)]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+    return "\n".join(aligned([header, *rows], right=(4,)))

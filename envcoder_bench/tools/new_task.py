@@ -13,11 +13,11 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.isaacgym.api.params import AssetOptions
-from envcoder_bench.isaacgym.assets import urdf_spec
 from envcoder_bench.sim.importing.robot_file import RobotFile, convert, read_mjcf
 from envcoder_bench.sim.mujoco_model import RobotModel, load_robot
 from envcoder_bench.tasks.registry import task_names
+from isaacgym_mujoco.api.params import AssetOptions
+from isaacgym_mujoco.assets import urdf_spec
 
 CONTROL_STEP = 0.02  # s, about: a whole number of the model's time steps
 MODEL = "model.xml"

@@ -1,7 +1,8 @@
 """The interface of trainers, and the training loop."""
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,14 +13,22 @@ from envcoder_bench.core.profiling import span
 from envcoder_bench.env.base import Env, EnvStep
 
 Params = Mapping[str, Any]
-Widths = tuple[int, int]  # widths of a group's observation and action
+# widths of a group's observation and action, and of its critic's observation, if it has one of its own
+Widths = tuple[int, ...]
 MemoryEstimate = Callable[[Sequence[Widths]], int]  # from the widths of groups to bytes
 Stats = Mapping[str, Tensor]  # by name: (num_groups,), NaN for groups that have failed
 
 
-def padded_widths(obs_dim: int, action_dim: int) -> Widths:
+def widest(groups: Iterable[Sequence[int]]) -> Widths:
+    """Return the greatest widths of groups; with three numbers if a critic has observations of its own."""
+    return tuple(map(max, itertools.zip_longest(*groups, fillvalue=0)))
+
+
+def padded_widths(obs_dim: int, action_dim: int, *critic_dim: int) -> Widths:
     """Return the widths to which a deterministic run pads a group, whatever the other groups are."""
-    return -(-obs_dim // 32) * 32, -(-action_dim // 8) * 8
+    return tuple(
+        -(-dim // multiple) * multiple for dim, multiple in zip((obs_dim, action_dim, *critic_dim), (32, 8, 32))
+    )
 
 
 class Trainer(ABC):
@@ -27,6 +36,10 @@ class Trainer(ABC):
 
     Observations ``(num_envs, max(obs_dims))`` and actions ``(num_envs, max(action_dims))`` are padded with zeros to the
     widest group. On CUDA ``act``, ``record`` and ``learn`` must not wait for the device.
+
+    A trainer with critic observations (``critic_refusal``) gets, if groups have them, their widths as one more argument
+    ``critic_dims``, 0 for the other groups, and ``(num_envs, max(critic_dims))`` tensors as a second argument of
+    ``act`` and ``learn``. The policy must not depend on them.
 
     Args:
         layout, obs_dims, action_dims, seeds: the groups and their widths and seeds.
@@ -53,6 +66,11 @@ class Trainer(ABC):
     @abstractmethod
     def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> MemoryEstimate:
         """Return a function that estimates the memory of groups by their widths, before anything is allocated."""
+
+    @classmethod
+    def critic_refusal(cls, params: Params) -> str | None:
+        """Return why groups cannot have critic observations with ``params``, and the remedy; None if they can."""
+        return f"the trainer {cls.__name__} has no critic observations; use --trainer ppo, or leave the function out"
 
     @classmethod
     def depends_on_length(cls, params: Params) -> bool:
@@ -123,13 +141,17 @@ class Trainer(ABC):
 
 def train_iteration(trainer: Trainer, env: Env, obs: Tensor) -> tuple[Tensor, Stats]:
     """Run one rollout from ``obs`` and learn from it; return the last observations and statistics."""
+
+    def seen() -> tuple[Tensor, ...]:
+        return (obs,) if env.critic_obs is None else (obs, env.critic_obs)
+
     for _ in range(trainer.horizon):
         trainer.set_alive(env.alive)
         with span("policy"):
-            actions = trainer.act(obs)
+            actions = trainer.act(*seen())
         step = env.step(actions, trainer.wants_final_obs)
         trainer.record(step)
         obs = step.obs
     trainer.set_alive(env.alive)  # a group that failed on the last step does not learn from it
     with span("update"):
-        return obs, trainer.learn(obs)
+        return obs, trainer.learn(*seen())

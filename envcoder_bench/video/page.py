@@ -12,20 +12,26 @@ import numpy as np
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import read_json, write_atomic
-from envcoder_bench.core.settings import dotted, select
+from envcoder_bench.core.settings import dotted, plain, select
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.logs import read_curves
 from envcoder_bench.report.page.content import PageCandidate, PageEpisode, PageVideos, RunPage
 from envcoder_bench.report.page.run import render_page
-from envcoder_bench.report.page.shell import PAGE
-from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.page.shell import PAGE, Section
+from envcoder_bench.report.progress import duration
+from envcoder_bench.report.ranking import Ranked, entrants
+from envcoder_bench.report.terms.page import study_sections
+from envcoder_bench.report.words import alone, counted, number
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.folder.variants import picture, run_studies, variants_in
 from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.definitions import definitions, shown_definitions
-from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.kinds import ALIASES
+from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 from envcoder_bench.video.models import model_bytes
 from envcoder_bench.video.record import Player, record
@@ -38,7 +44,6 @@ RECORDING = "recording.npz"  # the recorded states, in that folder
 DEFAULT_VIDEOS = 3
 CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True)
 MOST_TIMES = 300  # of an episode's lines on the page
-_DEFINITION = re.compile(r"^def\s+(\w+)\s*\(", re.MULTILINE)
 _UNCOMPILED = re.compile(r"(?P<file>[^\s:]+\.py):\d+: in (?P<function>\w+): (?P<why>.*): it is not compiled")
 log = logging.getLogger(__name__)
 
@@ -107,13 +112,25 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
     )
     try:
         seconds = render(recording, model_bytes(run.spec, recording), files, CLIP)
-        note += f" Videos show the first {seconds:.0f} s."
+        note += _shown_part(seconds, max(episode.steps for episode in recording.episodes) * recording.dt)
     except NoVideo as error:
         seconds, files = 0.0, []
         note += f" There are no videos: {error}."
     note += "".join(f" {name} could not be played: {error}." for name, error in recording.failed.items())
     write_atomic(folder / VIDEOS_NOTE, json.dumps({"seconds": seconds, "note": note}) + "\n")
     return _as_videos(recording, files, seconds, note)
+
+
+def _shown_part(seconds: float, longest: float) -> str:
+    """Return which part of the episodes videos show, empty for all of the longest; arguments in seconds."""
+    if seconds >= longest:
+        return ""
+    if seconds >= (CLIP.seconds or longest):
+        return f" Videos show the first {number(CLIP.seconds or longest)} s."
+    return (
+        f" Drawing is slow on this machine, so videos show only the first {number(seconds, 2)} s; envcoder-bench play"
+        " draws whole episodes."
+    )
 
 
 def _as_videos(recording: Recording, files: Sequence[Path], seconds: float, note: str) -> PageVideos:
@@ -156,15 +173,14 @@ def _episode(recording: Recording, episode: Episode, mp4: bytes | None) -> PageE
     parts = episode.components or {"reward": episode.reward}
     lines.update({name: values[at].tolist() for name, values in parts.items()})
     ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
-    summary = f"fitness {recording.episode_fitness(episode):.3f}{ended}"
+    summary = f"fitness {alone(recording.episode_fitness(episode))}{ended}"
     return PageEpisode(episode.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
 
 
 def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPage:
     cfg, folder = run.cfg, run.folder
-    candidates = sum(not row.baseline for row in ranked)
     return RunPage(
-        title=f"{cfg.task.name}: {candidates} candidate{'s' * (candidates != 1)}",
+        title=f"{cfg.task.name}: {entrants(row.candidate for row in ranked)}",
         fitness_meaning=fitness_meaning(run.spec),
         ranked=ranked,
         candidates=_candidates(run),
@@ -174,8 +190,17 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
         videos=videos,
         how=_how(run),
         command=_command(run),
+        sections=_sections(run),
         folder=shown(folder.path),
     )
+
+
+def _sections(run: OpenedRun) -> list[Section]:
+    """Return the sections on variants."""
+    found = run_studies(run.folder, run.cfg, run.spec.sources, run.rows)
+    files = {study.original: run.folder.path / picture(study) for study in found}
+    pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
+    return study_sections(found, pictures, shown(run.folder.path))
 
 
 def _summary(folder: RunFolder) -> dict[str, Any]:
@@ -195,23 +220,18 @@ def _facts(run: OpenedRun) -> list[str]:
     begun = run.folder.provenance.begun if run.folder.provenance is not None else None
     facts = [begun[:16].replace("T", " ")] if begun else []
     facts += [str(_software(run.folder).get("device") or cfg.device)]
-    facts += [f"{cfg.seeds} seed{'s' * (cfg.seeds != 1)}", f"{cfg.num_envs_per_candidate:,} environments each"]
+    facts += [counted(seed_count(cfg), "seed"), f"{counted(cfg.num_envs_per_candidate, 'environment')} each"]
     facts += [f"{cfg.learning_iterations:,} iterations"]
     if summary.get("wall_time"):
-        facts += [f"trained for {_duration(summary['wall_time'])}"]
+        facts += [f"trained for {duration(summary['wall_time'])}"]
     if summary.get("env_steps"):
         facts += [f"{summary['env_steps']:,} env-steps"]
     return facts
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def _candidates(run: OpenedRun) -> list[PageCandidate]:
     uncompiled = _uncompiled(run.folder.path / "run.log")
+    variants = variants_in(run.spec.sources)
     human = run.sources.get(HUMAN)
     candidates = []
     for name, source in run.sources.items():
@@ -230,8 +250,11 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
         else:
             facts["compiled"] = "nothing: compile_shapers=false"
         against = None
-        if human is not None and name not in BASELINES:
-            against = (HUMAN, _functions_of(human.source, kinds))
+        original = run.sources.get(variants[name].original) if name in variants else None
+        if original is not None:
+            against = (original.name, original.source)
+        elif human is not None and name not in BASELINES:
+            against = (HUMAN, human.source)
         candidates.append(PageCandidate(name, source.file, source.source, facts, against))
     if any(row.candidate == UNTRAINED for row in run.rows):
         facts = {"policy": f"before the first iteration, with the observation and action of the {HUMAN} baseline"}
@@ -251,20 +274,6 @@ def _uncompiled(path: Path) -> dict[str, dict[str, str]]:
         if match:
             reasons.setdefault(Path(match["file"]).name, {})[match["function"]] = match["why"]
     return reasons
-
-
-def _functions_of(source: str, kinds: Sequence[str]) -> str:
-    """Return a baseline's source without shaping functions that are not in ``kinds``."""
-    kept, skipping = [], False
-    for line in source.splitlines():
-        head = _DEFINITION.match(line)
-        if head:
-            skipping = head[1] in (*SHAPER_TYPES, *ALIASES) and head[1] not in kinds
-        elif line[:1] not in ("", " ", "\t", "#", ")"):
-            skipping = False
-        if not skipping:
-            kept.append(line)
-    return "\n".join(kept).rstrip()
 
 
 def _how(run: OpenedRun) -> dict[str, str]:
@@ -291,8 +300,10 @@ def _command(run: OpenedRun) -> str:
     """Return a command that repeats the run, from the values that differ from the defaults."""
     cfg = run.cfg
     words = ["eval-shapers", "--task", cfg.address]
-    files = [source.file for name, source in run.sources.items() if name not in BASELINES]
+    variants = variants_in(run.spec.sources)
+    files = [source.file for name, source in run.sources.items() if name not in (*BASELINES, *variants)]
     words += ["--candidates", *files] if files else []
+    words += asking_words(variants)
     try:
         usual = dotted(resolve(cfg.address).config.plain())
     except (UserError, ValueError, KeyError):
@@ -302,14 +313,6 @@ def _command(run: OpenedRun) -> str:
     for key, value in own.items():
         if key in hidden or key.startswith("candidates.") or usual.get(key, None) == value:
             continue
-        words.append(f"{key}={_value(value)}")
+        words.append(f"{key}={value if isinstance(value, str) else json.dumps(plain(value))}")
     words += [f"sim={cfg.sim}", f"device={cfg.device}"]
     return " ".join(shlex.quote(word) for word in words)
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "null"
-    return (
-        str(value).lower() if isinstance(value, bool) else json.dumps(value) if isinstance(value, list) else str(value)
-    )

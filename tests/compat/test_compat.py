@@ -11,17 +11,10 @@ import pytest
 import torch
 import warp as wp
 
-from envcoder_bench.compat import (
-    difference,
-    torch_draws,
-    torch_fuser,
-    warn_once,
-    warp_modules,
-    warp_solvers,
-    warp_start,
-)
+from envcoder_bench.compat import torch_draws
 from envcoder_bench.core import stream
-from envcoder_bench.sim.mujoco_warp_loading import load_kernels
+from isaacgym_mujoco.compat import difference, torch_fuser, warn_once, warp_modules, warp_solvers, warp_start
+from isaacgym_mujoco.physics.warp_loading import load_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +37,20 @@ def test_a_difference_is_told_once(caplog):
     assert caplog.text.count("the library is not as expected (gone): slower") == 1
 
 
-@pytest.mark.parametrize("name", ["mujoco_warp_contacts", "mujoco_warp_memory", "mujoco_warp_order"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "isaacgym_mujoco.compat.mujoco_warp_contacts",
+        "envcoder_bench.compat.mujoco_warp_memory",
+        "envcoder_bench.compat.mujoco_warp_order",
+    ],
+)
 def test_import_replaces_nothing(name):
     import mujoco_warp._src as private
 
     modules = [private.collision_driver, private.solver, private.derivative, private.smooth, private.passive]
     before = [dict(vars(module)) for module in modules]
-    importlib.reload(importlib.import_module(f"envcoder_bench.compat.{name}"))
+    importlib.reload(importlib.import_module(name))
     assert [dict(vars(module)) for module in modules] == before
 
 
@@ -76,7 +76,7 @@ def test_folder_of_headers(cache, tmp_path, monkeypatch, caplog):
     from warp._src.context import runtime
 
     (tmp_path / "file").touch()
-    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / cache))
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / cache))
     usual = runtime.get_clang_pch_dir
     monkeypatch.setattr(runtime, "get_clang_pch_dir", usual)  # restored afterwards
     warp_start._share_headers()
@@ -141,7 +141,7 @@ print(table.numpy().tolist())
 def test_headers_are_compiled_once_and_a_damaged_file_is_replaced(tmp_path):
     cache, temporary = tmp_path / "cache", tmp_path / "tmp"
     temporary.mkdir()
-    env = {**os.environ, "ENVCODER_BENCH_CACHE": str(cache), "WARP_CACHE_PATH": str(tmp_path), "TMPDIR": str(temporary)}
+    env = {**os.environ, "WARP_CACHE_PATH": str(cache), "TMPDIR": str(temporary)}
 
     def build(factor):
         done = subprocess.run([sys.executable, "-c", BUILD, str(factor)], env=env, capture_output=True, text=True)
@@ -149,7 +149,7 @@ def test_headers_are_compiled_once_and_a_damaged_file_is_replaced(tmp_path):
         assert done.stdout.split("\n")[-2] == f"[0, {factor}, {2 * factor}]"
 
     build(2)
-    (header,) = cache.glob("headers/*/*.pch")
+    (header,) = cache.glob("*/headers/*/*.pch")
     written = header.stat().st_mtime_ns
     build(3)
     assert header.stat().st_mtime_ns == written

@@ -4,12 +4,13 @@ import pytest
 import torch
 import warp as wp
 
-from envcoder_bench.compat import mujoco_warp_memory, warn_once
+from envcoder_bench.compat import mujoco_warp_memory
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import mujoco_warp
 from envcoder_bench.sim.mujoco_model import INTEGRATORS
+from isaacgym_mujoco.compat import warn_once
 
 pytestmark = pytest.mark.slow
 KINDS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "sensor_forces", "site_states")

@@ -191,6 +191,7 @@ def played(env):
     return run_episodes(env, policy, 1, first_step=0, steps=12).fitness
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task, name, spelling",
     [

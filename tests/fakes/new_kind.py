@@ -16,8 +16,8 @@ from envcoder_bench.report.breakdown import LABELS
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
-from envcoder_bench.search.source import shaping_source
 from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.source import shaping_source
 from envcoder_bench.tools.describe import describe
 
 BONUS = "def compute_bonus(state_dict):\n    return 2.0 * state_dict['dof_pos'][:, 0]\n"

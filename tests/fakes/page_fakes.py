@@ -25,7 +25,7 @@ LIMIT = 0.5  # </pre><script>window.hacked=1</script>
 
 def compute_reward(state_dict):
     text = "<img src=x onerror=window.hacked=1>"
-    return state_dict["pole_angle"].cos()
+    return LIMIT * state_dict["pole_angle"].cos()
 '''
 
 

@@ -45,7 +45,7 @@ def _folder() -> str:
 
 def _finders() -> list[Any]:
     """Those of the package; a library that is imported first in a test may add its own."""
-    return [x for x in sys.meta_path if type(x).__module__.startswith("envcoder_bench.isaacgym")]
+    return [x for x in sys.meta_path if type(x).__module__.startswith("isaacgym_mujoco")]
 
 
 def _import_places() -> dict[str, list[Any]]:
@@ -77,7 +77,7 @@ def _put_torch(old: dict[str, Any]) -> None:
 
 def _loggers() -> list[logging.Logger]:
     known = logging.root.manager.loggerDict
-    own = [known[name] for name in sorted(known) if name.split(".")[0] == "envcoder_bench"]
+    own = [known[name] for name in sorted(known) if name.split(".")[0] in ("envcoder_bench", "isaacgym_mujoco")]
     return [logging.root, *(logger for logger in own if isinstance(logger, logging.Logger))]
 
 

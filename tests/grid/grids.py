@@ -4,7 +4,6 @@ from pathlib import Path
 
 import torch
 
-from envcoder_bench.core.settings import plain
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs
 from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
@@ -22,7 +21,7 @@ STAND = [-0.93, -0.03, 1.46, 0.93, -0.03, 1.46, -0.64, -0.49, 0.78, 0.64, -0.49,
 
 
 def layouts() -> dict[str, Layout]:
-    given = plain(compose_settings())["layouts"]
+    given = compose_settings().layouts
     return {name: read_layout(name, own, SPOT.dof_names, POINTS) for name, own in given.items()}
 
 
@@ -45,7 +44,7 @@ def grid(policies, arenas, *words: str) -> Inputs:
     """Return inputs; ``arenas`` are names or Arena objects."""
     cfg = compose_settings(words)
     found = tuple(arena if isinstance(arena, Arena) else find_arenas([arena], cfg)[0] for arena in arenas)
-    return Inputs(SPOT, plain(cfg), tuple(policies), found)
+    return Inputs(SPOT, cfg, tuple(policies), found)
 
 
 def part(inputs: Inputs, specs=None, folder: Path = Path("nowhere")) -> Part:

@@ -47,6 +47,7 @@ def test_every_step_is_counted_on_cuda(inputs, device) -> None:
     assert own._graph is not None
 
 
+@pytest.mark.slow
 def test_episodes_are_independent_of_other_episodes(inputs, complete, tmp_path) -> None:
     lines = complete.splitlines()
     assert len(lines) == 18
@@ -80,6 +81,7 @@ def test_policies_have_separate_action_scales() -> None:
     assert torch.allclose(moved[:3], 0.4 * actions[:3]) and torch.allclose(moved[3:], 0.2 * actions[3:])
 
 
+@pytest.mark.slow
 def test_solver_converges_on_ice() -> None:
     """Motion on ice is equal for 40 and 200 solver iterations, and differs for the model's six."""
     ice = Arena("ice", (Zone("flat", 6.0, friction=0.02),), 6.0)
@@ -93,6 +95,7 @@ def test_solver_converges_on_ice() -> None:
     assert torch.equal(moved[40], moved[200]) and not torch.equal(moved[6], moved[200])
 
 
+@pytest.mark.slow
 def test_part_stopped_between_waves_resumes(inputs, complete, tmp_path) -> None:
     waves = grid(inputs.policies, inputs.arenas, *SHORT, "max_robots=7")
     calls = []
@@ -142,6 +145,7 @@ def test_start_yaw_covers_the_whole_spread() -> None:
     torch.testing.assert_close(quat.norm(dim=1), torch.ones(64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drag", [0.5, 5.0, 20.0])
 def test_drag_decays_speed_by_the_formula(drag) -> None:
     """Without other forces vx becomes vx / (1 + 0.1 drag) in each control step."""

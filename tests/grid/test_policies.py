@@ -1,5 +1,6 @@
 """Policies from files of four kinds, their widths, and layouts."""
 
+import json
 import warnings
 import zipfile
 from dataclasses import replace
@@ -10,7 +11,6 @@ import torch
 from grids import POINTS, SPOT, layouts, network
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.settings import plain
 from envcoder_bench.grid.layouts import observe, read_layout
 from envcoder_bench.grid.policies import _action_scale, _layout_of_run, in_blocks, load_policy_file
 from envcoder_bench.grid.policy_files import RunPolicy, read_policy
@@ -136,7 +136,7 @@ def _of_run(task="SpotTerrain", width=235, observes=False, **control):
 
 
 def _chosen(module, wanted=None):
-    settings, width = plain(compose_settings()), module.policy[0].in_features
+    settings, width = compose_settings(), module.policy[0].in_features
     return _layout_of_run("mine", module, width, layouts(), wanted, SPOT, settings)
 
 
@@ -153,6 +153,7 @@ def test_policy_of_a_run_has_the_layout_of_its_task(module, wanted, layout) -> N
     assert _chosen(module, wanted) == layout
 
 
+@pytest.mark.slow
 def test_policy_of_another_robot_or_observation_is_refused_and_other_drives_are_logged(caplog) -> None:
     with pytest.raises(UserError, match="it is of the task Anymal, and the robot is spot"):
         _chosen(_of_run("Anymal", 48))
@@ -208,30 +209,37 @@ def test_isaac_lab_layout_sorts_joints_by_kind() -> None:
 
 def test_order_scales_and_joints_are_configurable() -> None:
     given = {"parts": ["commands", "joint_vel"], "scales": {"joint_vel": 0.1}, "joints": SPOT.dof_names[::-1]}
-    observed = observe(read_layout("mine", given, SPOT.dof_names, POINTS), _values())[0]
+    observed = observe(_layout_of(given), _values())[0]
     assert observed.tolist() == pytest.approx([9.0, 10.0, 11.0, *(0.1 * k for k in range(35, 23, -1))])
+
+
+def _layout_of(given):
+    settings = compose_settings([f"layouts.mine={json.dumps(given)}"])
+    return read_layout("mine", settings.layouts["mine"], SPOT.dof_names, POINTS)
 
 
 @pytest.mark.parametrize(
     "given, message",
     [
-        ({"parts": ["lin_vl"]}, "layouts.mine.parts: unknown part 'lin_vl' (did you mean lin_vel"),
-        ({"part": ["lin_vel"]}, "layouts.mine: unknown key 'part' (did you mean parts?)"),
-        ({"parts": []}, "layouts.mine.parts is empty"),
+        ({"parts": ["lin_vl"]}, r"layouts.mine.parts must be a list of .*, got \['lin_vl'\] \(did you mean lin_vel"),
+        ({"parts": ["scan"], "part": 1}, r"unknown key 'layouts.mine.part' \(did you mean layouts\.\*\.parts"),
+        ({"scales": {}}, "layouts.mine.parts is missing"),
+        ({"parts": []}, "layouts.mine.parts must be a list of some of lin_vel"),
         (5, "layouts.mine must be a mapping with the keys parts, scales, joints, scan, action_scale, got 5"),
-        ({"parts": ["scan"], "action_scale": 0}, "layouts.mine.action_scale must be a number over 0, rad, got 0"),
-        ({"parts": 5}, "layouts.mine.parts must be a list of lin_vel"),
-        ({"parts": ["scan"], "scales": 5}, "layouts.mine.scales must be a mapping"),
-        ({"parts": ["scan"], "scan": {"x": ["a"], "y": [1]}}, "layouts.mine.scan must have x and y, lists of numbers"),
-        ({"parts": ["scan"], "joints": 5}, "layouts.mine.joints must be by_leg, by_kind or a list of all of"),
-        ({"parts": ["scan"], "scales": {"gravity": 1.0}}, "layouts.mine.scales: 'gravity' is not one of its parts"),
+        ({"parts": ["scan"], "action_scale": 0}, "layouts.mine.action_scale must be a number above 0, or null, got 0"),
+        ({"parts": 5}, "layouts.mine.parts must be a list of some of lin_vel"),
+        ({"parts": ["scan"], "scales": 5}, "layouts.mine.scales must be factors of its parts"),
+        ({"parts": ["scan"], "scales": {"scan": [1, 2, 3]}}, "layouts.mine.scales must be factors of its parts"),
+        ({"parts": ["scan"], "scan": {"x": ["a"], "y": [1]}}, "layouts.mine.scan.x must be a list of numbers"),
+        ({"parts": ["scan"], "scan": {"x": [1]}}, "layouts.mine.scan.y is missing"),
+        ({"parts": ["scan"], "joints": 5}, "layouts.mine.joints must be by_leg, by_kind or a list of names"),
+        ({"parts": ["scan"], "scales": {"gravity": 1.0}}, "layouts.mine.scales must be factors of its parts"),
         ({"parts": ["scan"], "joints": ["fl_hx"]}, "layouts.mine.joints must be by_leg, by_kind or a list of all of"),
     ],
 )
 def test_invalid_layout_is_refused_by_name(given, message) -> None:
-    with pytest.raises(UserError) as error:
-        read_layout("mine", given, SPOT.dof_names, POINTS)
-    assert str(error.value).startswith(message)
+    with pytest.raises(UserError, match=f"^{message}"):
+        _layout_of(given)
 
 
 class _Writes(torch.nn.Module):

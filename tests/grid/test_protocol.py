@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from envcoder_bench.core.settings import plain
 from envcoder_bench.grid.protocol import ENDS, Episodes, Protocol, result
 from envcoder_bench.grid.settings import compose_settings
 
@@ -13,7 +12,7 @@ STARTS = [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
 
 
 def _protocol(*words: str) -> Protocol:
-    return Protocol.of(plain(compose_settings(words)))
+    return Protocol.of(compose_settings(words))
 
 
 def _episodes(n: int = 1, *words: str) -> Episodes:

@@ -5,7 +5,6 @@ import importlib
 import pytest
 import torch
 
-from envcoder_bench.core.settings import plain
 from envcoder_bench.grid.batch import Batch
 from envcoder_bench.grid.inputs import Inputs, known_layouts
 from envcoder_bench.grid.layouts import observe
@@ -39,7 +38,7 @@ def test_layout_matches_the_human_baselines_observation(robot, task, folder) -> 
     layout = known_layouts(ROBOTS[robot], cfg)[cfg.task_layouts[task]]
     seen = _Seen()
     policy = LoadedPolicy("p", "p", "torchscript", seen, layout, True, 64)
-    inputs = Inputs(ROBOTS[robot], plain(cfg), (policy,), tuple(find_arenas(["stairs"], cfg)))
+    inputs = Inputs(ROBOTS[robot], cfg, (policy,), tuple(find_arenas(["stairs"], cfg)))
     batch = Batch(Part(inputs, inputs.specs, None, "mujoco_cpu", "cpu").scene, inputs.specs)  # type: ignore[arg-type]
     batch.advance(12)
     sim, actions = batch.sim, batch._actions.clone()

@@ -155,6 +155,7 @@ def test_page_shows_the_probability_of_being_best():
     shares = [dataclasses.replace(row, p_best=0.75 if k == 0 else 0.25) for k, row in enumerate(run.ranked)]
     known = render_page(dataclasses.replace(run, ranked=shares))
     assert ">75%</td>" in known and "probability that it is the best" in known
+    assert " human is the best with a probability of 75 %" in known, "a name is not capitalised"
     unknown = [dataclasses.replace(row, p_best=float("nan")) for row in run.ranked]
     assert "probability that it is the best" not in render_page(dataclasses.replace(run, ranked=unknown))
 
@@ -162,10 +163,12 @@ def test_page_shows_the_probability_of_being_best():
 def test_components_are_means_of_the_seeds_in_the_order_of_the_ranking():
     table = fake_page(names=("first", "second"), seeds=2, points=3).components
     found = components(table, ["second", "no rows", "human"])
-    assert [chart["name"] for chart in found] == ["human"]  # the last candidate failed, and has no rows either
+    assert [chart["name"] for chart in found["candidates"]] == ["human"]  # the last candidate failed, and has no rows
+    assert found["shared"] == []
     means = table[table["candidate"] == "human"].groupby(["component", "env_steps"])["mean"].mean()
-    for series in found[0]["series"]:
+    for series in found["candidates"][0]["series"]:
         assert series["values"] == pytest.approx(means.loc[series["name"]].tolist(), rel=1e-4)
         assert len(series["values"]) == 3
-    names = [chart["name"] for chart in components(table, ["first", "unshaped", "human"])]
-    assert names == ["first", "unshaped", "human"]
+    found = components(table, ["first", "unshaped", "human"])
+    assert [chart["name"] for chart in found["candidates"]] == ["first", "unshaped", "human"]
+    assert found["shared"] == ["part 0", "part 1", "part 2"], "first and human have these, unshaped has others"

@@ -9,7 +9,7 @@ from envcoder_bench.report import curves_plot, ranking_plot
 from envcoder_bench.report.curves_plot import plot_learning_curves
 from envcoder_bench.report.figures import BETTER, DARK, WORSE, renderer, spread
 from envcoder_bench.report.logs import CurveLog, read_curves
-from envcoder_bench.report.ranking import rank
+from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.ranking_plot import plot_ranking
 from envcoder_bench.report.results import FAILED, Result
 
@@ -201,3 +201,13 @@ def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
         lines = plot_ranking(rank(rows, bounds), "", "Anymal", "m").axes[0].lines
         ends = [line.get_xdata() for line in lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2]
         assert len(ends) == 2 and all((high <= 1.0) == within for _, high in ends)
+
+
+def test_axes_fit_small_numbers():
+    """A fitness of 1e-5 fills its axis, as one of 1 does."""
+    for scale in (1.0, 1e-5):
+        low, high = curves_plot._limits(scale * np.array([0.2, 0.9]), [0.1 * scale, 1.0 * scale])
+        assert 0.0 <= low < 0.2 * scale and 1.0 * scale < high < 1.2 * scale
+        rows = [Ranked(1, name, "ok", fitness * scale) for name, fitness in (("a", 0.9), ("b", 0.2))]
+        low, high = ranking_plot._range(rows)
+        assert 0.0 <= low < 0.2 * scale and 0.9 * scale < high < 1.0 * scale

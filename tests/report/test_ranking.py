@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from envcoder_bench.report.ranking import RunInfo, rank, summary, write_summary
+from envcoder_bench.report.ranking import RunInfo, entrants, rank, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
 
 
@@ -155,3 +155,15 @@ def test_stopped_candidates_rank_last_and_are_not_compared():
     assert (late.status, late.stopped_at, late.reason) == ("stopped at 50", 50, "rank 4 at 50")
     assert late.fitness == pytest.approx(0.3) and math.isnan(late.vs_human)
     assert ranked[1].vs_human == pytest.approx(-0.4)
+
+
+def test_counts_name_candidates_and_baselines():
+    """The untrained policy is not trained, so that it is none of them."""
+    for names, words in (
+        (["a", "b", "human", "unshaped", "untrained"], "2 candidates and 2 baselines"),
+        (["a", "human"], "1 candidate and 1 baseline"),
+        (["human", "untrained"], "1 baseline"),
+        (["a", "b"], "2 candidates"),
+        ([], "0 candidates"),
+    ):
+        assert entrants(names) == words

@@ -54,7 +54,7 @@ n/m seeds: the others failed; the numbers are of those that finished, and rank
 steps: mean length of an evaluation episode, control steps
 training episodes that ended because the physics blew up: 004_torque 12 %
 
-failed (3 of 5 candidates):
+failed (3 of 3 candidates and 2 baselines):
   004_torque (2/3 seeds)
     out of memory: 93 GiB asked for
   005_shape
@@ -136,7 +136,7 @@ def test_skipped_candidates_are_listed_separately():
     rows = [ok("human", 0, 0.7), Result("x", 0, SKIPPED, error="x.py: defines none"), Result("y", 0, SKIPPED)]
     text = render_table(rank([*rows, Result("z", 0, FAILED, error="z.py:1: no")]), "m", 100)
     assert "skipped, because they define none of the functions asked for (2): x, y\n" in text
-    assert "failed (1 of 2 candidates):\n  z\n" in text
+    assert "failed (1 of 1 candidate and 1 baseline):\n  z\n" in text
     assert "\n-  x" not in text and "\n-  z" in text
 
 
@@ -230,8 +230,10 @@ def test_numbers_and_names_are_short():
         rank([Result("a", 0, "ok", 1234.56, 1169.56, 1299.56), Result("b", 0, "ok", -3.5, -4.0, -3.0)]), "m"
     )
     assert "1235 ± 65" in large and "-4 ±  " in large
-    small = render_table(rank([ok("human", 0, 0.0), ok("a", 0, -0.0003), ok("b", 0, -0.0006)]), "m")
-    assert "-0.000" not in small and "+0.000" in small and "-0.001" in small
+    near = render_table(rank([ok("human", 0, 0.5), ok("a", 0, 0.4997), ok("b", 0, 0.4994)]), "m")
+    assert "-0.000" not in near and "+0.000" in near and "-0.001" in near
+    small = render_table(rank([ok("human", 0, 0.0), ok("a", 0, -1.72e-5), ok("b", 0, -6e-6)]), "m")
+    assert " -1.72e-5 ± " in small and " -0.60e-5 ± " in small and "  0.00e-5 ± " in small
     assert [fixed(x, 1, "+") for x in (-0.04, 0.04, -0.06)] == ["+0.0", "+0.0", "-0.1"]
     assert [shorten("001_forward_velocity", n) for n in (20, 11)] == ["001_forward_velocity", "001_f…ocity"]
     assert [len(shorten("abcdefgh", n)) for n in range(8)] == list(range(8))

@@ -1,10 +1,10 @@
-"""Counted nouns, and messages without folders."""
+"""Counted nouns, numbers, and messages without folders."""
 
 import time
 
 import pytest
 
-from envcoder_bench.report.words import counted, without_folders
+from envcoder_bench.report.words import alone, counted, decimal_places, fixed, number, without_folders
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,30 @@ from envcoder_bench.report.words import counted, without_folders
 )
 def test_counted_nouns_agree_with_their_number(number, told):
     assert counted(number, "round") == told
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1.72e-5, "1.72e-5"), (-1.7e-5, "-1.7e-5"), (0.00099999, "1e-3"), (0.001, "0.001"), (0.03121, "0.03121"),
+        (0.0, "0"), (-0.0, "0"), (2.5, "2.5"), (999.94, "999.9"), (1234.5, "1,234"), (1234567.0, "1,234,567"),
+        (3.2e20, "3.2e20"), (float("nan"), "nan"), (float("inf"), "inf"),
+    ],
+)  # fmt: skip
+def test_numbers_have_four_digits_and_no_rows_of_zeros(value, shown):
+    assert number(value) == shown
+    assert number(value, sign="+").lstrip("+-") == shown.lstrip("+-")
+
+
+def test_digits_of_a_fitness_follow_from_its_size():
+    for values, places in (
+        ([0.5, 3e-9], 3), ([12.0], 2), ([120.0], 1), ([5000.0], 0), ([0.01], 3), ([0.0052, 0.001], 5), ([1.7e-5], 7),
+        ([0.0], 3), ([1e-17, float("nan")], 3), ([], 3),
+    ):  # fmt: skip
+        assert decimal_places(values) == places
+    texts = [fixed(x, 7, "+") for x in (1.72e-5, -3.1e-6, 4e-8, 0.0, 4e-9)]
+    assert texts == ["+1.72e-5", "-0.31e-5", "+0.00e-5", "+0.00e-5", "+0.00e-5"]
+    assert [alone(x) for x in (0.91234, 1.7e-5, 0.0052, 1234.5)] == ["0.912", "1.70e-5", "0.00520", "1234"]
 
 
 def test_irregular_plural():

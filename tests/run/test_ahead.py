@@ -9,7 +9,6 @@ import warp as wp
 from test_library import SETTINGS
 
 from envcoder_bench import evaluate
-from envcoder_bench.compat.warp_start import start_warp
 from envcoder_bench.compile import building, kernels, trace
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
@@ -17,6 +16,7 @@ from envcoder_bench.run.prepare import ahead
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping import checking
 from envcoder_bench.tasks.registry import get_spec
+from isaacgym_mujoco.compat.warp_start import start_warp
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="waits for processes")
 TEXTS = {

@@ -159,3 +159,17 @@ def test_check_table_has_expected_columns_and_width():
         "reward 0.5 [0, 1]", "reward 12.5 [-3, 1e+06]", "1 [0, 2]", "-0.25 [-1, 0]",
     ]  # fmt: skip
     assert "off" in render_check(rows[:1], 80, False, 5)
+
+
+def test_terms_that_hardly_count_are_named_and_the_form_of_a_reward(capfd):
+    texts = {
+        "alive": 'def compute_reward(pole_angle):\n    x = {"up": pole_angle.cos(), "alive": 1.0}\n'
+        "    return (x['up'] + 1.0).clamp(max=1.9), x\n",
+        "plain": 'def compute_reward(pole_angle):\n    return pole_angle * pole_angle, {"angle": pole_angle}\n',
+    }
+    result = check_candidates("Cartpole", SMALL, texts)
+    rows = by_name(result)
+    assert rows["alive"].form == "the sum of its terms, at most 1.9" and "not the sum" in rows["plain"].form
+    assert len(rows["alive"].notes) == 1 and "alive is 1 in all" in rows["alive"].notes[0]
+    assert not rows["plain"].notes and not rows["human"].form
+    assert "alive: the sum of its terms, at most 1.9" in str(result)

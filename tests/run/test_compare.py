@@ -4,11 +4,13 @@ import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.page.charts import candidates
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results, write_results
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
@@ -149,6 +151,25 @@ def test_compare_command_writes_a_page_unless_output_is_none(two, tmp_path, caps
     assert main(["compare", "one", "two", "one/../two/", "--output", "none"]) == 2
     assert main(["compare", "one", "two", "--output", "none"]) == 0
     assert not list(tmp_path.glob("*.html"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["compare", "../one", "../two"]) == 0  # the page is beside the first run
+    assert (tmp_path / "compare.html").is_file() and not list(Path.cwd().iterdir())
+
+
+@pytest.mark.slow
+def test_comparison_marks_baselines_and_gives_a_candidate_one_colour(two):
+    comparison = compare(two)
+    baselines = [row.candidate for row in comparison.ranked if row.baseline]
+    assert sorted(baselines) == ["one: human", "two: human"]
+    rows = candidates(comparison.ranked, set())
+    colors: dict[str, set] = {}
+    for row, line in zip(comparison.ranked, rows):
+        colors.setdefault(row.name, set()).add(line["color"])
+    assert all(len(own) == 1 for own in colors.values()), "the same in both runs"
+    assert len(set.union(*colors.values())) == len(colors), "and no other candidate's"
+    assert {row.run: line["dash"] for row, line in zip(comparison.ranked, rows)} == {"one": (), "two": (8, 4)}
+    assert comparison_page(comparison).count('<span class="tag">baseline</span>') == 2 * len(baselines)
 
 
 @pytest.mark.slow

@@ -7,46 +7,56 @@ from pathlib import Path
 import pytest
 
 from envcoder_bench.cli.auto_shape import build_parser as auto_shape
+from envcoder_bench.cli.eval_policies import build_parser as eval_policies
 from envcoder_bench.cli.flags import build_parser as eval_shapers
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import Keys, dotted, fields, plain, select
 from envcoder_bench.core.yaml_files import read_leaves
+from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.search.settings import SearchSettings, compose_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = [RunConfig, SearchSettings]
+MODELS = [RunConfig, SearchSettings, GridSettings]
 
 
 def comments(text):
     """Return the comment behind each key, by dotted keys, in their order."""
-    words, outer = {}, ""
+    words, outer = {}, []
     for indent, key, rest in re.findall(r"^( *)(\w+):(.*)$", text, re.MULTILINE):
-        outer = outer if indent else key
-        words[f"{outer}.{key}" if indent else key] = rest.partition("#")[2].strip()
+        outer = [*outer[: len(indent) // 2], key]
+        words[".".join(outer)] = rest.partition("#")[2].strip()
     return words
+
+
+def in_code(model, tree):
+    """Return the part of a file's keys by dotted keys whose defaults are in the model, not in the file alone."""
+    in_file = {key for key, info in model.model_fields.items() if info.is_required()} | {"defaults"}
+    return {key: value for key, value in tree.items() if key.split(".")[0] not in in_file}
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_defaults_order_and_comments_of_the_file_are_those_of_the_model(model):
-    keys = {key: info for key, info in fields(model).items() if key not in ("task", "train")}
+    keys = in_code(model, fields(model))
     defaults = {key: info.default for key, info in keys.items() if not isinstance(info.default, Keys)}
-    leaves = read_leaves(ROOT / model.file)
-    assert {key: value for key, value in leaves.items() if key != "defaults"} == {
-        k: plain(v) for k, v in defaults.items()
-    }
-    words = {key: text for key, text in comments((ROOT / model.file).read_text()).items() if key != "defaults"}
+    leaves = in_code(model, read_leaves(ROOT / model.file))
+    assert {key: plain(value) for key, value in leaves.items()} == {k: plain(v) for k, v in defaults.items()}
+    words = in_code(model, comments((ROOT / model.file).read_text()))
     assert [*words] == [*keys]
     described = {key: info.description for key, info in keys.items()}
     assert {key: text for key, text in words.items() if text and text != described[key]} == {}
 
 
-@pytest.mark.parametrize("model, parser", [(RunConfig, eval_shapers), (SearchSettings, auto_shape)])
-def test_help_has_the_descriptions_of_the_keys(model, parser):
+@pytest.mark.parametrize(
+    "model, parser, least",
+    [(RunConfig, eval_shapers, 10), (SearchSettings, auto_shape, 10), (GridSettings, eval_policies, 3)],
+)
+def test_help_has_the_descriptions_of_the_keys(model, parser, least):
     helps = {action.dest: action.help for action in parser()._actions if action.help != argparse.SUPPRESS}
-    flags = {key: info for key, info in fields(model).items() if key in helps and key not in ("task", "shaper_types")}
-    assert len(flags) >= 10
+    apart = ("task", "shaper_types", "video", "layouts")  # flags of other meanings
+    flags = {key: info for key, info in fields(model).items() if key in helps and key not in apart}
+    assert len(flags) >= least
     for key, info in flags.items():
         assert helps[key].startswith(info.description.split(";")[0])
 

@@ -174,8 +174,8 @@ def test_resume_of_an_unusable_run_reports_the_damage_and_keeps_files(tmp_path, 
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("eval-shapers: ")]
     assert len(told) == 1 and re.search(message, told[0]), told
     after = files(folder)
-    for name in before:  # logs are cut to the checkpoint, as at every resumption, and run.log has the error
-        assert after[name] == before[name] or name.suffix in (".csv", ".log"), name
+    for name in before:  # logs are cut to the checkpoint, as at every resumption; run.log and the status have the error
+        assert after[name] == before[name] or name.suffix in (".csv", ".log", ".html"), name
 
 
 LOST = r"\.csv: \d+ rows from before are lost; the run continues"

@@ -67,7 +67,7 @@ def test_profile_shows_all_parts_and_does_not_change_results(tmp_path, capsys):
         assert part in out
     assert "iterations 3 to 7" in out
     assert "% of the speed of its bare physics" in out
-    assert out.index("vs human") < out.index("slowest 4 of 4 candidates")
+    assert out.index("vs human") < out.index("slowest 4 of 2 candidates and 2 baselines")
     read = json.loads((profiled / "profile" / "breakdown.json").read_text())
     by_name = {candidate["name"]: candidate for candidate in read["candidates"]}
     assert set(by_name) == {"human", "unshaped", *CANDIDATES}

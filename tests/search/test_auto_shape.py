@@ -72,7 +72,7 @@ def texts(folder):
     """What a search found; what it keeps of its own is the same to the byte whatever folder it is in."""
     runs = ["final/results.csv", *(f"rounds/{k}/run/results.csv" for k in (1, 2, 3))]
     own = ["archive.json", "best.py", *(f"rounds/{k}/round.json" for k in (1, 2, 3))]
-    found = {name: (folder / name).read_text() for name in own}
+    found = {name: (folder / name).read_text().replace(f"of the search {folder.name},", "") for name in own}
     return {**found, **{name: (folder / name).read_text().replace(str(folder), "") for name in runs}}
 
 
@@ -120,7 +120,11 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     best_of_first = max(archive.of_round(1), key=lambda a: a.by_seed[0])
     assert {0, 1} <= set(best_of_first.by_seed)
     best = archive.best()
-    assert (folder / "best.py").read_text() == best.source
+    head, source = (folder / "best.py").read_text()[: -len(best.source)], (folder / "best.py").read_text()
+    assert source.endswith(best.source) and all(line.startswith("# ") for line in head.splitlines())
+    for words in ("# task: Cartpole\n", f"# candidate: {best.name} of the search", "# fitness: ", "# score: "):
+        assert words in head
+    assert "# final evaluation: " in head
     final = (folder / "final" / "results.csv").read_text().splitlines()[1:]
     names = ("human", "unshaped", "untrained", best.name)
     assert [line.split(",")[:2] for line in final] == [[name, seed] for name in names for seed in "34"]

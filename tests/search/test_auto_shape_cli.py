@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench.cli import auto_shape
 from envcoder_bench.cli.auto_shape import build_parser, main, overrides
-from envcoder_bench.search import launch, loop
 from envcoder_bench.search.settings import compose_settings
 
 EVOLVE = "--task Cartpole --llm evolve --sim mujoco_cpu --num_envs_per_candidate 2"
@@ -149,11 +147,6 @@ def test_api_key_is_not_required_before_checks_and_never_shown(capsys, monkeypat
     captured = capsys.readouterr()
     assert "sk-secret" not in captured.out + captured.err
     assert not any("sk-secret" in path.read_text() for path in Path().rglob("*") if path.is_file())
-
-
-def test_flags_of_a_resumed_search_are_those_that_it_can_change():
-    """They are written twice, because the help of the command must not import omegaconf."""
-    assert auto_shape.RAISED == launch.LIMITS and auto_shape.CHANGED == loop.MODEL
 
 
 @pytest.mark.parametrize("name", ["a ${b} c", "it's", 'with "quotes"', "a: b # c", "{d}", "ü"])

@@ -22,9 +22,9 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import evolve
 from envcoder_bench.search.archive import Archive, Attempt, Proposal
 from envcoder_bench.search.evolve import EvolveProposer, add_term, draw_term, numbers, quantities
-from envcoder_bench.search.source import shaping_source
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.shaping.source import shaping_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.contract import Key, task_contract
 from envcoder_bench.tasks.registry import get_spec, task_names
@@ -251,6 +251,7 @@ def test_every_term_has_the_value_computed_by_hand():
     assert seen == set(range(len(expected)))  # every form of every quantity is drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task, some, none",
     [
@@ -267,6 +268,7 @@ def test_quantities_of_shipped_tasks(task, some, none):
     assert some <= names and not none & names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", task_names())
 def test_terms_are_finite_on_every_task(task):
     keys = state_of(task)
@@ -398,6 +400,7 @@ def described(archive, seed=0, round=4, count=12):
     return [(p.name, p.source, p.parents, p.origin) for p in EvolveProposer(seed=seed).propose(archive, round, count)]
 
 
+@pytest.mark.slow
 def test_proposals_depend_only_on_archive_round_and_seed():
     archive = with_shipped("Ant")
     first = described(archive)

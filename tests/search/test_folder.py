@@ -10,6 +10,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.search.archive import FAILED_AT_LOAD, Archive, Attempt, Proposal
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.report import best_facts
 
 
 def make(tmp_path, **files):
@@ -44,11 +45,18 @@ def test_round_file_round_trips(tmp_path):
 @pytest.mark.slow
 def test_best_is_written_to_a_file(tmp_path):
     folder = make(tmp_path)
-    folder.write_archive(Archive([Attempt("r1_00", 1, "bad", status=FAILED_AT_LOAD)]))
+    folder.write_best(Archive([Attempt("r1_00", 1, "bad", status=FAILED_AT_LOAD)]), {"task": "none"})
     assert not folder.best.exists()
-    archive = Archive([Attempt("r1_00", 1, "good", fitness=0.1, by_seed={0: 0.1})])
+    archive = Archive([Attempt("r1_00", 1, "good = 1\n", fitness=0.1, by_seed={0: 0.1})])
     folder.write_archive(archive)
-    assert folder.best.read_text() == "good"
+    meta = {"task": "Cartpole", "fitness_meaning": "how far\nimport os; os.abort()\u2028" + "and wide " * 20}
+    folder.write_best(archive, best_facts(archive, "a search\n1/0", {**meta, "final_note": "clear of chance"}))
+    *comments, source = folder.best.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    assert source == "good = 1" and len(comments) > 4 and all(line.startswith("# ") for line in [*comments, "# "])
+    assert comments[0] == "# task: Cartpole" and comments[-1] == "# final evaluation: clear of chance"
+    assert comments[1].startswith("# candidate: r1_00 of the search a search 1/0, written in round 1")
+    assert comments[2].startswith("# fitness: 0.100, mean of 1 seed: how far import os; os.abort()")
+    exec(compile(folder.best.read_text(encoding="utf-8"), "best.py", "exec"))
     assert folder.read_archive() == archive
     folder.archive.write_text("[]")
     with pytest.raises(UserError, match=r"archive\.json: not a search's archive"):

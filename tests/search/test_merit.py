@@ -58,9 +58,10 @@ def test_easy_round_does_not_determine_the_best(tmp_path):
     assert told.split("## The best so far\n")[1].startswith("r1_00, of round 1: fitness 0.206 ")
     assert "human: fitness 0.128 ± 0.14 over 3 seeds: 0.043 in round 1, 0.095 in round 2, 0.247 in round 3\n" in told
     assert best_so_far(archive).startswith("best so far: r1_00, fitness 0.206; +0.163 against human")
-    assert best_so_far(archive).endswith("(r3_01 has 0.2471, but is only +0.0001 against human)")
+    assert best_so_far(archive).endswith("(r3_01 has 0.2471, but is only +1e-4 against human)")
     folder = SearchFolder.create(tmp_path / "search", {"llm": "evolve"}, {})
     folder.write_archive(archive)
+    folder.write_best(archive, {})
     assert folder.best.read_text() == archive.find("r1_00").source
     assert folder.read_archive() == archive
 

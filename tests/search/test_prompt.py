@@ -13,8 +13,8 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search.archive import Archive
 from envcoder_bench.search.prompt import prompts as prompt
 from envcoder_bench.search.prompt.prompts import Prompts, fill, helper_lines, load_templates, system_prompt
-from envcoder_bench.search.source import reduced
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
+from envcoder_bench.shaping.source import reduced
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 

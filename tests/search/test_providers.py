@@ -198,7 +198,7 @@ def test_time_limit_is_that_of_headers_and_redirects_too(endless, monkeypatch, t
 
 
 @both
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("encoding", ["gzip", pytest.param("deflate", marks=pytest.mark.slow)])
 def test_packed_replies_are_read_and_limited_as_unpacked(llm, encoding, server, tmp_path, monkeypatch):
     pack = gzip.compress if encoding == "gzip" else zlib.compress
 

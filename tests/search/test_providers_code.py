@@ -133,7 +133,7 @@ import sys
 sys.path[:0] = ["tests/search", "tests/fakes"]
 from test_providers_code import bombs
 from envcoder_bench.search.providers.code import extract_code
-from envcoder_bench.search.source import reduced, without_script
+from envcoder_bench.shaping.source import reduced, without_script
 for name, text in bombs():
     for cut_off in (False, True):
         print(name, flush=True)

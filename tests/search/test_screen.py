@@ -38,7 +38,7 @@ def test_ranking_table_of_a_round():
     ranked = [row("a", (0.2, 0.1, 0.3)), row("human", rank=2), row("b", rank=None, error=("b.py:3: wrong",))]
     shown = screen.ranking(ranked).splitlines()
     assert [line.split()[:2] for line in shown[2:5]] == [["1", "a"], ["2", "human"], ["-", "b"]]
-    assert "failed (1 of 3 candidates):" in shown and "      wrong" in shown
+    assert "failed (1 of 2 candidates and 1 baseline):" in shown and "      wrong" in shown
     assert not any(line.startswith(("fitness:", "±", "vs human:")) for line in shown)
 
 

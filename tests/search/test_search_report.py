@@ -9,7 +9,7 @@ import pytest
 
 from envcoder_bench.report.page.shell import visible
 from envcoder_bench.search.archive import Archive, Attempt
-from envcoder_bench.search.report import ancestry, diff, family, write_report
+from envcoder_bench.search.report import ancestry, family, write_report
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(
@@ -130,13 +130,6 @@ def test_report_ranks_by_the_difference_to_the_baseline(tmp_path):
     assert struct.unpack(">II", (tmp_path / "fitness.png").read_bytes()[16:24]) == (1500, 1230)  # two panels
 
 
-@NO_WARNINGS
-def test_long_sources_are_not_compared(tmp_path):
-    child = Attempt("r1_00", 1, "x = 1\n" * 1001, ("human",), fitness=1.0)
-    write_report(tmp_path, archive(child), {})
-    assert "too long for a comparison: one has more than 1,000 lines" in read(tmp_path)[1]
-
-
 def test_errors_are_shown_without_folders(tmp_path):
     write_report(tmp_path, archive(failed("r1_00", 1, "/home/me/a b/r1_00.py: is too long")), {})
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -242,21 +235,6 @@ def test_family_tree_of_a_cycle_is_finite():
     a, b = Attempt("a", 1, "", ("b",), fitness=1.0), Attempt("b", 1, "", ("a",), fitness=1.0)
     lines = family(archive(a, b)).splitlines()
     assert len(lines) <= 4
-
-
-def test_diff_omits_functions_only_in_the_baseline():
-    lines = diff(Attempt("human", 0, HUMAN), Attempt("r1_00", 1, CHILD))
-    changed = [line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]
-    assert changed == ["-    return 1.0 - pole_angle**2", "+    return 2.0 - pole_angle**2"]
-
-
-def test_diff_shows_functions_that_an_import_replaces():
-    child = f"from envcoder_bench.tasks.Pendulum.unshaped import compute_terminal\n{CHILD}"
-    assert "-def compute_terminal(pole_angle):" in diff(Attempt("human", 0, HUMAN), Attempt("r1_00", 1, child))
-
-
-def test_invalid_source_is_compared_as_text():
-    assert diff(Attempt("a", 1, "def f("), Attempt("b", 1, "def g("))[-2:] == ["-def f(", "+def g("]
 
 
 def test_report_of_a_loaded_archive_is_identical(tmp_path):

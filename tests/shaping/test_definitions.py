@@ -1,10 +1,10 @@
 """The shaping functions of a file, found in its text: as loading finds them."""
 
 import sys
-import time
 from types import ModuleType
 
 import pytest
+from helpers import instructions
 
 from envcoder_bench.shaping.definitions import defined_types, definitions, shown_definitions
 from envcoder_bench.shaping.loading import load_candidate
@@ -66,12 +66,7 @@ def test_text_that_is_not_python_has_what_precedes_the_fault(text):
     assert defined_types(f"def compute_reward(a):\n    return a\n\n\n{text}") == ["compute_reward"]
 
 
-@pytest.mark.parametrize("text", ["a;", "a=", "b,", pytest.param("if a:b=c;", marks=pytest.mark.slow), "(", "'a"])
-def test_time_is_linear_in_the_length(text):
-    def seconds(count):
-        start = time.process_time()
-        defined_types(text * count)
-        return time.process_time() - start
-
-    seconds(1000)
-    assert seconds(80_000) < 40 * max(seconds(8_000), 0.01)  # if it were quadratic, 100
+@pytest.mark.parametrize("text", ["a;", "a=", "b,", "if a:b=c;", "(", "'a"])
+def test_work_is_linear_in_the_length(text):
+    short, long = (instructions(defined_types, text * count) for count in (500, 2000))
+    assert long < 5 * short + 1000  # if it were quadratic, 16

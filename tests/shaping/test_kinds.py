@@ -26,6 +26,7 @@ from envcoder_bench.shaping.kinds import (
     RUN,
     SHAPER_TYPES,
     STAGES,
+    TRAINING_ALONE,
     UNSHAPED,
     VALUE,
     of_stage,
@@ -40,7 +41,7 @@ def test_random_purposes_are_unchanged():
     """A changed purpose changes the random numbers of every run, and checkpoints would not resume."""
     known = {
         **{"initial_state": 1, "goal": 2, "reward": 3, "observation": 4},
-        **{"terminal": 5, "command": 6, "fitness": 8},
+        **{"terminal": 5, "command": 6, "fitness": 8, "critic_observation": 12},
     }
     assert {stage: kind.purpose for stage, kind in STAGES.items()} == known
     assert STAGES["command"].purpose == noise.CONTROL
@@ -61,9 +62,11 @@ def test_kinds_of_one_stage_have_equal_rules():
 
 
 def test_stages_are_in_the_order_of_a_control_step():
-    assert list(STAGES) == ["command", "reward", "terminal", "initial_state", "goal", "observation", "fitness"]
+    assert list(STAGES) == [
+        "command", "reward", "terminal", "initial_state", "goal", "observation", "critic_observation", "fitness"
+    ]  # fmt: skip
     for kind in KINDS.values():
-        assert kind.called in CALLED and kind.judged_with in (CANDIDATE, UNSHAPED, RUN)
+        assert kind.called in CALLED and kind.judged_with in (CANDIDATE, UNSHAPED, RUN, TRAINING_ALONE)
         assert (kind.shape is None) == (kind.keys is not None) == (kind.rest is not None)
     assert sum(kind.components for kind in KINDS.values()) == 1
 

@@ -10,7 +10,7 @@ from shaping_fakes import load
 from envcoder_bench import torch_utils
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.shaping.text import MAX_BYTES
 
 
@@ -164,8 +164,8 @@ def test_torchscript_compile_error_says_what_was_expected(value, message):
 
 def test_file_without_a_known_function_is_refused():
     everything = (
-        "compute_reward, compute_observation, compute_torque, compute_dof_target, compute_initial_state, compute_goal, "
-        "compute_terminal"
+        "compute_reward, compute_observation, compute_critic_observation, compute_torque, compute_dof_target, "
+        "compute_initial_state, compute_goal, compute_terminal"
     )
     assert fault("x = 1\n") == f"mine.py: defines none of {everything}"
     code = "def helper(): pass\ndef compute_rewards(state): return 1\n"
@@ -334,3 +334,28 @@ def test_assemble_refuses_missing_and_unknown_functions():
     assert str(caught.value) == "mine.py: needs compute_reward: neither it nor the baseline mine defines one"
     with pytest.raises(ValueError, match=r"there is no shaper type 'compute_rewrd' \(did you mean compute_reward\?\)"):
         assemble(candidate, candidate, ["compute_rewrd"])
+
+
+def test_dicts_of_terms_are_named_where_they_are_not_read():
+    with pytest.raises(CandidateError, match="the dict rewards is for tasks of mjlab, and not for untrusted"):
+        load_candidate("mine", 'rewards = {"upright": 1.0}\n', "mine.py")
+
+
+def test_functions_that_a_task_adds_are_of_the_dict_that_they_stand_for():
+    def complete(module):
+        return "def compute_reward(reward_buf):\n    return 2.0 * reward_buf\n", {"rewards": module["rewards"]}
+
+    candidate = load_candidate("mine", '\nrewards = {"upright": 1.0}\n', "mine.py", complete=complete)
+    function = candidate.functions["compute_reward"]
+    assert function.line == 2 and function.call(3.0) == 6.0 and candidate.patches == {"rewards": {"upright": 1.0}}
+
+
+def test_a_dict_that_a_task_refuses_has_its_line():
+    def complete(module):
+        error = ValueError("there is no 'upright'")
+        error.section, error.key = "rewards", "upright"
+        raise error
+
+    with pytest.raises(CandidateError, match="there is no 'upright'") as error:
+        load_candidate("mine", 'rewards = {\n    "a": 1.0,\n    "upright": 1.0,\n}\n', "mine.py", complete=complete)
+    assert error.value.line == 3

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-import envcoder_bench.isaacgym.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+import isaacgym_mujoco.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.environments import build_env

@@ -11,7 +11,6 @@ from isaac_helpers import FOLDER, config
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.isaacgym.old_code import Missing
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
@@ -22,6 +21,7 @@ from envcoder_bench.tasks.isaacgym_tasks.probe import probe
 from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
 from envcoder_bench.tasks.registry import find_spec, get_spec
 from envcoder_bench.tools.describe import describe
+from isaacgym_mujoco.old_code import Missing
 
 CHECKOUT = FOLDER / "checkout"
 WALKER = "legged_gym:walker"
@@ -116,6 +116,7 @@ def test_config_values_keep_their_types_unless_overridden(fork):
     assert list(own.signs) == [1, 1] and isinstance(own.spread, np.ndarray)
 
 
+@pytest.mark.slow
 def test_lists_of_a_config_can_get_another_length(fork):
     cfg = config(WALKER, "task.init_state.signs=[1,1,-1]")
     check_task(find_spec(WALKER), cfg.task)
@@ -139,6 +140,7 @@ def test_reset_does_not_change_histories_of_other_environments(fork):
     assert torch.equal(after[2][mask, 0], env.task.state["dof_pos"][mask, 0])
 
 
+@pytest.mark.slow
 def test_robot_with_a_custom_step_method_is_stepped_by_it(fork):
     env = environment("legged_gym:courser")
     env.reset()
@@ -163,6 +165,7 @@ def test_time_out_set_by_the_task_is_a_truncation_and_is_visible_to_its_reset(fo
     assert env.task.isaac.levels.tolist() == [16, 1, 16, 1]  # 99 // 6, and the environment's own time-out
 
 
+@pytest.mark.slow
 def test_time_out_that_the_task_never_clears_does_not_reach_the_next_episode(fork):
     env = environment("legged_gym:keeper")
     env.reset()
@@ -176,12 +179,14 @@ def test_time_out_that_the_task_never_clears_does_not_reach_the_next_episode(for
     assert step.terminated.tolist() == [True, True, False, False] and not bool(step.truncated.any())
 
 
+@pytest.mark.slow
 def test_evaluation_continues_after_time_outs_set_by_the_task(fork):
     env = environment("legged_gym:courser")
     played = run_episodes(env, lambda obs: torch.zeros(env.actions.shape), 1, 0)
     assert played.length.flatten().tolist() == [99.0] * 4 and env.task.isaac.levels[0] - env.task.isaac.levels[1] == 16
 
 
+@pytest.mark.slow
 def test_properties_changed_by_resets_are_in_checkpoints(fork):
     env = environment("legged_gym:courser")
     env.reset()
@@ -210,6 +215,7 @@ def _properties(env):
     return [(drag, (body.mass, body.inertia.x.x)) for drag, body in zip(damping, bodies)]
 
 
+@pytest.mark.slow
 def test_simulating_reset_does_not_advance_other_environments(fork):
     env = environment("legged_gym:settler")
     env.reset()
@@ -247,6 +253,7 @@ def test_groups_of_one_seed_get_equal_delays_frictions_and_centres_of_mass(fork)
         assert drawn[:4] == drawn[4:] and len(set(drawn)) == 4
 
 
+@pytest.mark.slow
 def test_candidates_with_different_initial_states_are_logged(fork, caplog, monkeypatch):
     monkeypatch.setattr(groups, "_told", set())
     environment(WALKER, groups=2).reset()
@@ -257,12 +264,14 @@ def test_candidates_with_different_initial_states_are_logged(fork, caplog, monke
     assert "--isolate process" in caplog.text
 
 
+@pytest.mark.slow
 def test_rows_drawn_after_an_environment_loop_are_independent_of_other_groups(fork):
     alone, beside = environment("legged_gym:courser"), environment("legged_gym:courser", groups=3)
     strength = alone.task.state["strength"]
     assert torch.equal(beside.task.state["strength"], strength.repeat(3, 1)) and len(set(strength[:, 0].tolist())) == 4
 
 
+@pytest.mark.slow
 def test_tensor_that_the_first_step_replaces_by_one_of_another_shape_is_in_the_state(fork):
     env = environment("legged_gym:stepper")
     assert env.task.state["heights"].shape == (4, 2) and not bool(env.task.isaac.episode_length_buf.any())
@@ -273,6 +282,7 @@ def test_tensor_that_the_first_step_replaces_by_one_of_another_shape_is_in_the_s
         assert torch.equal(env.task.state["heights"], torch.cat((angles, angles + 1.0), dim=1))
 
 
+@pytest.mark.slow
 def test_task_with_its_reward_in_step_is_stepped_by_its_own_step():
     env = environment(f"{FOLDER}/flyer.py:Flyer")
     assert env.task.dt == pytest.approx(4 * 0.02) and env.task.num_dofs == 0
@@ -286,10 +296,12 @@ def test_task_with_its_reward_in_step_is_stepped_by_its_own_step():
     assert bool(step.truncated.all()) and not bool(step.terminated.any())
 
 
+@pytest.mark.slow
 def test_simulating_reset_is_not_counted_in_the_control_step():
     assert environment(f"{FOLDER}/flyer.py:Dropped@{FOLDER}/flyer.yaml").task.dt == pytest.approx(4 * 0.02)
 
 
+@pytest.mark.slow
 def test_controller_called_between_simulation_steps_is_applied():
     env = environment(f"{FOLDER}/flyer.py:Controlled@{FOLDER}/pendulum.yaml")
     assert env.task.dt == pytest.approx(3 * 0.02)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import envcoder_bench.isaacgym.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+import isaacgym_mujoco.api.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.yaml_files import read_yaml
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask

@@ -98,6 +98,7 @@ def test_groups_of_one_seed_get_equal_randomization_independent_of_terminations(
     assert bool((first == first[0]).all())  # one gravity for a group
 
 
+@pytest.mark.slow
 def test_acceleration_follows_the_gravity_of_each_group(config):
     """Without an effort the rod's first acceleration is m g l sin(angle) / I."""
     params = {"frequency": 1000, "sim_params": {"gravity": {"range": [0.0, 3.0], **NORMAL}}, "actor_params": {}}
@@ -114,6 +115,7 @@ def test_acceleration_follows_the_gravity_of_each_group(config):
     assert len(set(own[:, 2].tolist())) == 3
 
 
+@pytest.mark.slow
 def test_properties_change_only_at_resets_after_the_frequency(config):
     cfg = config("task.env.episodeLength=8")  # 7 steps: every second reset is due
     env = environment(cfg, groups(cfg))
@@ -128,6 +130,7 @@ def test_properties_change_only_at_resets_after_the_frequency(config):
         seen.append(now)
 
 
+@pytest.mark.slow
 def test_properties_are_the_original_values_with_the_samples_applied(config):
     cfg = config("task.env.episodeLength=8")
     env = environment(cfg, groups(cfg))
@@ -152,6 +155,7 @@ def test_properties_are_the_original_values_with_the_samples_applied(config):
         list(played(env, 14))
 
 
+@pytest.mark.slow
 def test_randomization_resumes_bitwise_from_a_checkpoint(config):
     cfg = config("task.env.episodeLength=8")
     human, falls = groups(cfg, falls=FALLS)
@@ -171,6 +175,7 @@ def test_randomization_resumes_bitwise_from_a_checkpoint(config):
         assert torch.equal(one.obs, two.obs)
 
 
+@pytest.mark.slow
 def test_evaluation_randomization_is_independent_of_group_and_history(config):
     cfg = config("task.env.episodeLength=25")
     human, falls = groups(cfg, falls=FALLS)
@@ -197,6 +202,7 @@ def test_evaluation_randomization_is_independent_of_group_and_history(config):
     assert not torch.equal(third, one[0])
 
 
+@pytest.mark.slow
 def test_schedule_grows_in_training_and_is_complete_in_evaluation(config):
     own = {"range": [1.0, 1.0], "operation": "additive", "distribution": "uniform"}
     params = {"frequency": 10, "sim_params": {"gravity": {**own, "schedule": "linear", "schedule_steps": 40}}}
@@ -220,6 +226,7 @@ def compute_observation(dof_pos):
 """
 
 
+@pytest.mark.slow
 def test_noise_is_applied_to_observations_and_actions(config):
     noise = {"range": [0.5, 0.1], "range_correlated": [0.0, 2.0], **NORMAL}
     params = {"frequency": 20, "observations": noise, "actions": {"range": [0.0, 0.1], **NORMAL}}
@@ -241,6 +248,7 @@ def test_noise_is_applied_to_observations_and_actions(config):
     assert not bool((noise[0] == noise[1]).any())
 
 
+@pytest.mark.slow
 def test_batched_noise_equals_noise_per_group(config, monkeypatch):
     """As on CUDA; padding stays 0."""
     cfg = config()
@@ -253,6 +261,7 @@ def test_batched_noise_equals_noise_per_group(config, monkeypatch):
     assert bool((by_group[:4, 4:] == 0.0).all()) and bool((by_group[4:] != 0.0).all())
 
 
+@pytest.mark.slow
 def test_task_reward_uses_the_noisy_action(config):
     cfg = config(params={"frequency": 20, "actions": {"range": [0.0, 0.3], **NORMAL}})
     env = environment(cfg, groups(cfg))
@@ -266,6 +275,7 @@ def test_task_reward_uses_the_noisy_action(config):
 TORQUE = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return 0.0 * dof_pos\n"
 
 
+@pytest.mark.slow
 def test_candidate_with_torques_keeps_its_drives_without_stiffness(config):
     strong = {"range": [400.0, 500.0], "operation": "additive", "distribution": "uniform"}
     params = {"frequency": 5, "actor_params": {"pendulum": {"dof_properties": {"stiffness": strong}}}}
@@ -299,6 +309,7 @@ def changed(path, value):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
@@ -321,6 +332,7 @@ def test_invalid_parameters_raise_one_line_errors(config, path, value, told):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_custom_apply_randomizations_is_refused(config):
     told = r"Own, VecTask defines apply_randomizations\(dr_params, more\).*randomize=false"
     with pytest.raises(UserError, match=told):

@@ -36,6 +36,7 @@ def test_state_has_the_named_tensors_of_the_task():
     assert "last_angle" in describe(PENDULUM)
 
 
+@pytest.mark.slow
 def test_a_reward_that_requires_a_gradient_keeps_no_graph_of_all_steps():
     cfg = config(f"{FOLDER}/pendulum.py:Differentiable")
     env = environment(cfg, groups(cfg)[0])
@@ -150,6 +151,7 @@ def test_task_that_mixes_environments_is_detected():
     assert "differs from step 1" in str(measured)
 
 
+@pytest.mark.slow
 def test_instances_do_not_share_class_containers():
     cfg = config(f"{FOLDER}/pendulum.py:Shared@{FOLDER}/pendulum.yaml")
     (human,) = groups(cfg)[0]
@@ -227,6 +229,7 @@ def test_task_error_in_a_step_is_reported_in_one_line():
         list(played(env, 1))
 
 
+@pytest.mark.slow
 def test_environment_resumes_bitwise_from_a_checkpoint():
     cfg = config()
     made = groups(
@@ -246,6 +249,7 @@ TORQUE = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return {}\n"
 TARGET = "ACTION_DIM = 1\ndef compute_dof_target(action, dof_pos):\n    return 0.7 + 0.0 * dof_pos\n"
 
 
+@pytest.mark.slow
 def test_torque_of_a_candidate_acts_only_on_its_own_environments():
     cfg = config()
     made, faults = groups(cfg, push=TORQUE.format("3.0 + 0.0 * dof_pos"), rest=TORQUE.format("0.0 * dof_pos"))
@@ -268,6 +272,7 @@ def test_unsupported_function_is_refused_with_the_reason():
     assert error.function == "compute_dof_target" and "no position drives" in str(error)
 
 
+@pytest.mark.slow
 def test_candidates_may_command_or_replace_position_drives(tmp_path):
     file = tmp_path / "driven.yaml"
     own = (FOLDER / "pendulum.yaml").read_text()
@@ -359,6 +364,7 @@ def task(tmp_path):
     return f"{FOLDER}/pendulum.py:Rod@{tmp_path}/plain.yaml"
 
 
+@pytest.mark.slow
 def test_describe_lists_the_state_that_overrides_add(task, capsys):
     assert main(["--task", task, "--describe"]) == 0
     assert "ball_state" not in capsys.readouterr().out
@@ -370,6 +376,7 @@ def test_describe_lists_the_state_that_overrides_add(task, capsys):
     assert "ball_state" not in told and "= 5" in told
 
 
+@pytest.mark.slow
 def test_check_binds_candidates_to_the_state_that_overrides_add(task, tmp_path, capsys):
     (tmp_path / "high.py").write_text("def compute_reward(ball_state):\n    return ball_state[:, 2]\n")
     (tmp_path / "fitness.py").write_text('"""Height"""\ndef compute_fitness(dof_pos):\n    return dof_pos[:, 0]\n')
@@ -380,6 +387,7 @@ def test_check_binds_candidates_to_the_state_that_overrides_add(task, tmp_path, 
     assert main([*words, "task.env.ball=true"]) == 0
 
 
+@pytest.mark.slow
 def test_override_can_repair_a_config_that_the_task_refuses(task, tmp_path, capsys):
     file = tmp_path / "plain.yaml"
     file.write_text(file.read_text().replace("pendulum.urdf", "absent.urdf"))
@@ -398,6 +406,7 @@ def test_override_that_the_task_refuses_is_reported_in_one_line(task, capsys):
         assert "absent.urdf" in lines[-1] and not any("Traceback" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_tasks_of_two_configs_have_their_own_states(task):
     plain, with_ball = (compose_config(task, [*SETTINGS, f"task.env.ball={own}"]) for own in ("false", "true"))
     get_spec(task, with_ball.task)

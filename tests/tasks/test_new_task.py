@@ -228,6 +228,7 @@ def test_robot_that_cannot_touch_the_plane_lacks_a_ground():
     assert not lacks_ground(model("", gravity="0 0 0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("a-b", "a_b"), ("1&quot;x", "a\\b"), ("class", "a b")])
 def test_objects_of_any_names_have_keys_of_their_own(names):
     bodies = "".join(

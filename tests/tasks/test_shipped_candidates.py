@@ -23,6 +23,15 @@ ONE_TERM = ("000_height", "001_cosine", "002_sparse", "004_only_penalties", "005
 ALL = [(name, path) for name, paths in FILES.items() for path in paths]
 
 
+def cases(files):
+    """One file of each task is tried by the fast tests."""
+    first = {name: path for name, path in reversed(files)}
+    return [
+        pytest.param(name, path, id=f"{name}-{path.stem}", marks=() if path is first[name] else pytest.mark.slow)
+        for name, path in files
+    ]
+
+
 def candidate(task: str, stem: str) -> Functions:
     return Functions(FOLDER / task / f"{stem}.py")
 
@@ -51,7 +60,7 @@ def test_candidate_files_are_numbered_consecutively():
         assert [path.name[:4] for path in paths] == [f"{k:03d}_" for k in range(len(paths))]
 
 
-@pytest.mark.parametrize(("name", "path"), ALL + SPARSE, ids=[f"{name}-{path.stem}" for name, path in ALL + SPARSE])
+@pytest.mark.parametrize(("name", "path"), cases(ALL + SPARSE))
 @pytest.mark.parametrize("filler", ["human", "unshaped"])
 def test_candidate_passes_the_check_with_either_baseline(name, path, filler):
     task = on_the_move(name)
@@ -82,7 +91,7 @@ class WaitsForDevice(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("name", "path"), ALL + BASELINES, ids=[f"{n}-{path.stem}" for n, path in ALL + BASELINES])
+@pytest.mark.parametrize(("name", "path"), cases(ALL + BASELINES))
 def test_candidate_does_not_synchronize_with_the_device(name, path):
     task, functions = on_the_move(name), Functions(path)
     state = whole_state(task, functions.candidate.action_dim or 0)

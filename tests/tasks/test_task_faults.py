@@ -20,6 +20,7 @@ DEFAULT = '{"dof_pos": self.per_env([3.14159]), "dof_vel": self.per_env([0.0])}'
 CHECK = ["--task", "pendulum", "--check", "--candidates", "mine.py", *SMALL]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "told"),
     [

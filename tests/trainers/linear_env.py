@@ -20,7 +20,10 @@ class LinearEnv:
 
     Args:
         fails_at: for some groups, the step at which they fail: from then on they yield NaN.
+        critic_dims: for each group, how many columns of (progress, x, x^2) its critic sees; 0: none of its own.
     """
+
+    critic_dims: Sequence[int] = ()
 
     def __init__(
         self,
@@ -30,7 +33,9 @@ class LinearEnv:
         envs_per_group: int,
         fails_at: Mapping[int, int] = {},
         device: str = "cpu",
+        critic_dims: Sequence[int] = (),
     ) -> None:
+        self.critic_dims = critic_dims
         self.layout = GroupLayout(len(obs_dims), envs_per_group)
         self.num_envs = self.layout.num_envs
         self.obs_dims, self.action_dims, self.group_seeds = list(obs_dims), list(action_dims), list(seeds)
@@ -50,6 +55,16 @@ class LinearEnv:
         width = max(self.obs_dims)
         obs = [x if alive else x * float("nan") for x, alive in zip(self.x, self.alive)]
         return torch.cat([torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in obs])
+
+    @property
+    def critic_obs(self) -> Tensor | None:
+        if not any(self.critic_dims):
+            return None
+        seen = []
+        for g, (x, dim) in enumerate(zip(self.x, self.critic_dims)):
+            own = torch.cat([self.progress[g].unsqueeze(1) - 3.0, x, x.square()], dim=1)[:, :dim]
+            seen.append(torch.nn.functional.pad(own, (0, max(self.critic_dims) - dim)))
+        return torch.cat(seen)
 
     def reset(self) -> Tensor:
         self.x = [self._start(g) for g in range(len(self.x))]

@@ -24,6 +24,7 @@ class Diary:
     def __init__(self, wants_final_obs: bool) -> None:
         self.wants_final_obs, self.told, self.t = wants_final_obs, [], 0
         self.alive = [True, True]
+        self.critic_obs: torch.Tensor | None = None
 
     def set_alive(self, alive: Any) -> None:
         self.told.append(("alive", list(alive)))

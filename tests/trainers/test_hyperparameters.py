@@ -70,7 +70,7 @@ REFUSED = [
     ({"central_value_config": {}}, "params.config.central_value_config: .* delete it"),
     ({"normalize_rms_advantage": True}, "params.config.normalize_rms_advantage: True"),
     ({"epochs_between_resets": 5}, "params.config.epochs_between_resets: 5 .* set it to 0"),
-    ({"schedule_type": "standard_epoch"}, "params.config.schedule_type: standard_epoch .* use legacy or standard"),
+    ({"schedule_type": "standard_epoch"}, "params.config.schedule_type: standard_epoch .* use legacy, standard or"),
     ({"network__name": "resnet_actor_critic"}, "params.network.name: resnet_actor_critic .* use actor_critic"),
     ({"network__rnn": {"name": "lstm"}}, "params.network.rnn: .* delete it"),
     ({"network__cnn": {"type": "conv2d"}}, "params.network.cnn: .* delete it"),

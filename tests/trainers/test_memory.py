@@ -17,26 +17,30 @@ def params(**overrides: Any) -> Any:
     return make_params(network__mlp=mlp, horizon_length=24, num_minibatches=3, **overrides)
 
 
-def nbytes(*tensors: torch.Tensor) -> int:
-    return sum(t.numel() * t.element_size() for t in tensors)
+def nbytes(*tensors: torch.Tensor | None) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors if t is not None)
 
 
-@pytest.mark.parametrize("obs_dim, action_dim, separate", [(48, 12, False), (45, 7, True)])
-def test_group_memory_counts_weights_moments_and_rollout(obs_dim: int, action_dim: int, separate: bool) -> None:
-    config = params(network__separate=separate)
-    learner = GroupedLearner([obs_dim] * 2, [action_dim] * 2, [0, 1], config, 64)
+@pytest.mark.parametrize("obs_dim, action_dim, critic_dim, separate", [
+    (48, 12, 0, False), (45, 7, 0, True), (45, 7, 90, True),
+])  # fmt: skip
+def test_group_memory_counts_weights_moments_and_rollout(
+    obs_dim: int, action_dim: int, critic_dim: int, separate: bool
+) -> None:
+    config, critic_dims = params(network__separate=separate), [critic_dim] * 2 if critic_dim else []
+    learner = GroupedLearner([obs_dim] * 2, [action_dim] * 2, [0, 1], config, 64, critic_dims=critic_dims)
     rollout = learner.new_rollout()
     kept = nbytes(learner.network.flat, learner.adam.exp_avg, learner.adam.exp_avg_sq, *vars(rollout).values()) // 2
-    seen_and_done = 64 * (obs_dim + action_dim) * 4
-    computed = learner_bytes(obs_dim, action_dim, 64, config, CPU)
+    seen_and_done = 64 * (obs_dim + critic_dim + action_dim) * 4
+    computed = learner_bytes(obs_dim, action_dim, 64, config, CPU, critic_dim)
     assert computed.per_group == kept + seen_and_done
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_workspace_estimate_bounds_the_carved_memory(separate: bool) -> None:
-    config = params(network__separate=separate)
-    learner = GroupedLearner([48] * 3, [12] * 3, [0, 1, 2], config, 64)
-    carved, computed = learner.workspace_size() * 4, learner_bytes(48, 12, 64, config, CPU)
+@pytest.mark.parametrize("separate, critic_dim", [(False, 0), (True, 0), (True, 100)])
+def test_workspace_estimate_bounds_the_carved_memory(separate: bool, critic_dim: int) -> None:
+    config, critic_dims = params(network__separate=separate), [critic_dim] * 3 if critic_dim else []
+    learner = GroupedLearner([48] * 3, [12] * 3, [0, 1, 2], config, 64, critic_dims=critic_dims)
+    carved, computed = learner.workspace_size() * 4, learner_bytes(48, 12, 64, config, CPU, critic_dim)
     # the rest is for temporary tensors, a fifth of the whole at most
     assert 0.8 * 3 * computed.workspace < carved < 3 * computed.workspace
 

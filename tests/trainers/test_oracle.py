@@ -109,7 +109,9 @@ def _history_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dic
     )
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case in ("shared", "separate") else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_training_matches_stock_agents(case: str, history_of: Any) -> None:
     history = history_of(case)
     if case != "no surrogate":
@@ -121,6 +123,7 @@ def test_training_matches_stock_agents(case: str, history_of: Any) -> None:
         assert not torch.allclose(history_of("shared")["value_loss"], history["value_loss"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_entropy_bonus_raises_the_noise_only_to_its_bound(history_of: Any) -> None:
     bounded, free = history_of("bounded noise"), history_of("free noise")
     most = torch.tensor(ACTION_DIMS) * (0.5 + 0.5 * math.log(2.0 * math.pi) + math.log(MAX_SIGMA))

@@ -16,7 +16,7 @@ from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import Stats, train_iteration
+from envcoder_bench.trainers.base import Stats, padded_widths, train_iteration
 from envcoder_bench.trainers.ppo import memory, trainer
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equal_blocks, draw_noise, new_noise
@@ -114,7 +114,7 @@ def test_failed_group_in_a_larger_block_takes_zero_actions() -> None:
     draw_noise([block], 0, noise)
     obs, actions = env.layout.split(env.reset()), torch.ones(3, 6, 5)
     block.set_alive([True, False, True])
-    block.act(0, obs, noise[block.noise_key], actions)
+    block.act(0, obs, None, noise[block.noise_key], actions)
     assert (actions[1] == 0).all() and (actions[0, :, :2] != 0).all()
     block.act_deterministically(obs, actions.fill_(1.0))
     assert (actions[1] == 0).all() and (actions[0, :, :2] != 0).all() and (actions[0, :, 2:] == 0).all()
@@ -184,8 +184,9 @@ def test_blocks_cover_all_groups_with_balanced_sizes(num_groups: int, largest: i
 
 def test_blocks_of_equal_widths_contain_only_adjacent_groups() -> None:
     widths = [(4, 1), (31, 8), (4, 1), (33, 8), (32, 9)]  # padded to 32 and 8, 64 and 8, 32 and 16
-    assert cut_equal_blocks(widths, 2) == [slice(0, 1), slice(1, 3), slice(3, 4), slice(4, 5)]
-    assert cut_equal_blocks(widths, 9) == [slice(0, 3), slice(3, 4), slice(4, 5)]
+    keys = [padded_widths(*each) for each in widths]
+    assert cut_equal_blocks(keys, 2) == [slice(0, 1), slice(1, 3), slice(3, 4), slice(4, 5)]
+    assert cut_equal_blocks(keys, 9) == [slice(0, 3), slice(3, 4), slice(4, 5)]
 
 
 def test_restoring_a_run_with_other_groups_fails() -> None:
@@ -458,9 +459,7 @@ def test_states_are_split_and_joined_across_blocks_of_any_size(monkeypatch, befo
     """On CUDA a block has many groups, and a wave of other groups has other blocks."""
 
     def blocks_of(size: int) -> None:
-        monkeypatch.setattr(
-            "envcoder_bench.trainers.ppo.trainer.cut_blocks", lambda groups, _: cut_blocks(groups, size)
-        )
+        monkeypatch.setattr("envcoder_bench.trainers.ppo.block.cut_blocks", lambda groups, _: cut_blocks(groups, size))
 
     blocks_of(before)
     first = Run(make_env(list(range(8))))

@@ -39,22 +39,27 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 # each combination is another kernel, which takes seconds to compile
 @pytest.mark.parametrize(
-    "bound, clip_value, smooth, ppo_loss",
-    [("bound", True, False, True), ("regularisation", False, True, True), ("none", True, True, False)],
+    "bound, clip_value, smooth, ppo_loss, schedule",
+    [
+        ("bound", True, False, True, "legacy"),
+        ("regularisation", False, True, True, "legacy"),
+        ("none", True, True, False, "legacy"),
+        ("none", True, False, True, "rollout"),
+    ],
 )
 @pytest.mark.parametrize(
     "widths, samples, minibatches",
     [([5, 3, 1], 70, 2), ([1], 33, 1), *sizes([([12, 12], 3000, 3)], [([12, 12], 300, 3)])],
 )
 def test_objective(
-    widths: list[int], samples: int, minibatches: int, bound: str, clip_value: bool, smooth: bool, ppo_loss: bool
-) -> None:
-    hp = Hyperparameters.from_params(
-        make_params(
-            bound_loss_type=bound, clip_value=clip_value, use_smooth_clamp=smooth, ppo=ppo_loss, bounds_loss_coef=0.1
-        ),
-        64,
-    )
+    widths: list[int], samples: int, minibatches: int, bound: str, clip_value: bool, smooth: bool, ppo_loss: bool,
+    schedule: str,
+) -> None:  # fmt: skip
+    params = make_params(
+        bound_loss_type=bound, clip_value=clip_value, use_smooth_clamp=smooth, ppo=ppo_loss, bounds_loss_coef=0.1,
+        schedule_type=schedule,
+    )  # fmt: skip
+    hp = Hyperparameters.from_params(params, 64)
     groups, most, size = len(widths), max(widths), samples * minibatches
     dims = torch.tensor(widths, dtype=torch.float32, device=DEVICE).unsqueeze(1)
     mask = (torch.arange(most, device=DEVICE) < dims).float().unsqueeze(1)
@@ -107,7 +112,13 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
     assert (out[..., columns + 1 : columns + tail] == 0.0).all()
 
 
-@pytest.mark.parametrize("separate, padded", [(False, True), (True, False), *sizes([(False, False), (True, True)], [])])
+@pytest.mark.parametrize(
+    "separate, padded, critic_dims, as_rsl_rl",
+    [
+        (False, True, [], False), (True, False, [], False), (True, True, [4, 33, 2, 7], False),
+        (True, False, [4, 33, 2, 7], True), *sizes([(False, False, [], False), (True, True, [], True)], []),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize(
     "normalize, seeds",
     [(False, [3, 3, 3, 3]), (True, [5, 3, 5, 4]), *sizes([(True, [3, 3, 3, 3]), (False, [5, 3, 5, 4])], [])],
@@ -116,36 +127,46 @@ def test_layers(tail: int, elu: bool, groups: int | None, rows: int, width: int,
 @pytest.mark.parametrize("precision", ["highest", ROUNDED])
 def test_acting(
     precision: str, obs_dims: list[int], action_dims: list[int], seeds: list[int], normalize: bool, separate: bool,
-    padded: bool,
+    padded: bool, critic_dims: list[int], as_rsl_rl: bool,
 ) -> None:  # fmt: skip
-    params = make_params(normalize_input=normalize, normalize_value=normalize, network__separate=separate)
+    params = make_params(
+        normalize_input=normalize, normalize_value=normalize, network__separate=separate,
+        empirical_normalization=as_rsl_rl,
+    )  # fmt: skip
+    params["network"]["space"]["continuous"]["std_type"] = "scalar" if as_rsl_rl else "log"
     backend = Backend(kernels=True, fixed_order=padded)  # then widths are beyond the environment's
     answers = torch.zeros(3, 7, 70, 8, device=DEVICE)
     with settings_kept():
         torch.set_float32_matmul_precision(precision)
-        block = LearnerBlock(backend, slice(2, 6), obs_dims, action_dims, seeds, params, 70, DEVICE, answers)
+        block = LearnerBlock(
+            backend, slice(2, 6), obs_dims, action_dims, seeds, params, 70, DEVICE, answers, critic_dims
+        )
         learner = block.learner
         learner.network.flat += 0.1 * normal(*learner.network.flat.shape)
         learner.network.weights_changed()
         if learner.obs_normalizer is not None and learner.value_normalizer is not None:
             learner.obs_normalizer.update(normal(4, 50, learner.network.architecture.inputs) * 3.0 + 1.0)
             learner.value_normalizer.update(normal(4, 50, 1) * 3.0 + 1.0)
+        if learner.critic_normalizer is not None:
+            learner.critic_normalizer.update(normal(4, 50, learner.network.architecture.critic_inputs, seed=3) + 2.0)
         numbers = new_noise([block], 8)
         draw_noise([block], 7, numbers)
         block.set_alive([True, False, True, True])
 
         def compute(backend: Backend) -> list[Tensor]:
             """Act in steps 0 and 5, with the same layers in either case."""
-            for part in (learner, learner.obs_normalizer, learner.value_normalizer):
+            for part in (learner, learner.obs_normalizer, learner.critic_normalizer, learner.value_normalizer):
                 if part is not None:
                     part.backend = replace(backend, fixed_order=padded and backend.kernels)
             step, out = torch.zeros(1, dtype=torch.int64, device=DEVICE), torch.full((2, 7, 70, 20), 7.0, device=DEVICE)
             for t in range(2):
-                block.act(step, normal(7, 70, 50, seed=t), numbers[block.noise_key], out[t, ..., :13])
+                obs, critic_obs = normal(7, 70, 50, seed=t), normal(7, 70, 40, seed=2 + t)
+                block.act(step, obs, critic_obs, numbers[block.noise_key], out[t, ..., :13])
                 step += 5
             recorded = vars(block.rollout)
-            results = [recorded[name].clone() for name in ("obs", "actions", "mus", "values")]
-            for name in ("obs", "actions", "mus", "values"):
+            names = ["obs", "actions", "mus", "values", *(["critic_obs"] if critic_dims else [])]
+            results = [recorded[name].clone() for name in names]
+            for name in names:
                 recorded[name].zero_()
             return [out, *results]
 
@@ -168,14 +189,16 @@ def test_recording() -> None:
 @pytest.mark.parametrize("alive", [None, [True, False, True]])
 @pytest.mark.parametrize("one", [None, 11])
 @pytest.mark.parametrize("dims", [[12, 12, 12], [11, 5, 3]])
-@pytest.mark.parametrize("rounds, batches, samples", [(1, 1, 50), (3, 2, 50), (2, 1, 1)])
+@pytest.mark.parametrize(
+    "rounds, batches, samples, empirical", [(1, 1, 50, False), (3, 2, 50, False), (2, 1, 1, False), (1, 1, 50, True)]
+)
 def test_statistics_and_normalization(
-    rounds: int, batches: int, samples: int, dims: list[int], one: int | None, alive: Any
+    rounds: int, batches: int, samples: int, empirical: bool, dims: list[int], one: int | None, alive: Any
 ) -> None:
     mask = None if alive is None else torch.tensor(alive, device=DEVICE)
 
     def compute(backend: Backend) -> list[Tensor]:
-        normalizer = GroupedRunningMeanStd(backend, dims, DEVICE, 12, one=one)
+        normalizer = GroupedRunningMeanStd(backend, dims, DEVICE, 12, one=one, empirical=empirical)
         factors = []
         for turn in range(2):
             data = [normal(3, samples, 12, seed=10 * turn + k) * 3.0 + 1.0 for k in range(batches)]
@@ -199,12 +222,15 @@ def test_advantages(steps: int, bootstrap: bool) -> None:
     on_both(lambda backend: [generalized_advantages(backend, hp, rollout, rewards)])
 
 
-def test_adaptive_learning_rate() -> None:
-    hp = Hyperparameters.from_params(make_params(lr_schedule="adaptive", kl_threshold=0.008), 64)
+@pytest.mark.parametrize("schedule", ["legacy", "rollout"])
+def test_adaptive_learning_rate(schedule: str) -> None:
+    params = make_params(lr_schedule="adaptive", kl_threshold=0.008, schedule_type=schedule)
+    hp = Hyperparameters.from_params(params, 64)
     rng = torch.Generator().manual_seed(0)
     kl = (0.03 * torch.rand(300, generator=rng)).to(DEVICE)
     rate = (0.02 * torch.rand(300, generator=rng, dtype=torch.float64)).to(DEVICE)
     rate[:50] *= 1e-5
+    kl[50:60] = 0.0
     want = schedules.next_learning_rate(hp, rate, kl, 1)
     schedules.update_learning_rates(Backend.choose(DEVICE), hp, rate, kl, 1)
     assert len(want.unique()) > 200

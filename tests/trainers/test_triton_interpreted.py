@@ -17,7 +17,10 @@ triton = pytest.importorskip("triton", reason="pip install 'envcoder-bench[dev]'
 
 ROOT = Path(__file__).parents[2]
 FILES = (
-    *(f"tests/trainers/test_{name}.py" for name in ("triton", "adam", "network", "trainer", "oracle")),
+    *(
+        f"tests/trainers/test_{name}.py"
+        for name in ("triton", "adam", "network", "trainer", "oracle", "critic_observations")
+    ),
     "tests/env/test_episode_stats.py",
 )
 LEAST = 80  # tests; fewer means that they are no longer selected

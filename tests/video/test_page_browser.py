@@ -155,6 +155,83 @@ def test_candidates_and_quantities_can_be_switched(page):
     assert HOSTILE[0] in page.inner_text("#components-chips")
 
 
+def test_a_component_of_several_candidates_is_one_plot(page):
+    page.select_option("#components-of", label="part 1")
+    shown = [text.strip() for text in page.locator("#components-chips button").all_inner_texts()]
+    assert shown == ["human", "first", HOSTILE[0], HOSTILE[2], HOSTILE[4].replace("\u202e", "\\u202e")]
+    colors = page.eval_on_selector_all("#components-chips .dot", "all => all.map(one => one.style.background)")
+    assert colors[0] == "var(--human)" and len(set(colors)) == 5, "those of the ranking and of the learning curves"
+    assert colors[1] == page.eval_on_selector("#ranking tr:nth-child(3) .dot", "one => one.style.background")
+
+
+def test_any_two_sources_are_compared(page):
+    page.select_option("#diff-from", label="human")
+    page.select_option("#diff-to", label="second")
+    assert page.inner_text("#diff") == "They are equal."
+    script = """([from, to]) => {
+        document.querySelector("#candidate-0 .source pre").textContent = from;
+        document.querySelector("#candidate-3 .source pre").textContent = to;
+        document.getElementById("diff-to").dispatchEvent(new Event("change"));
+    }"""
+    for before, after, lines in (
+        ("a\nb\nc\n", "a\nx\nc\ny\n", [" a", "-b", "+x", " c", "+y"]),
+        ("", "a", ["-", "+a"]),
+        ("\n".join("abcdefghi"), "\n".join("abcdefgXi"), ["…", " e", " f", " g", "-h", "+X", " i"]),
+        ("<b>1</b>", "<b>2</b>", ["-<b>1</b>", "+<b>2</b>"]),
+    ):
+        page.evaluate(script, [before, after])
+        assert page.inner_text("#diff").rstrip("\n").split("\n") == lines
+    page.select_option("#diff-to", "")
+    assert page.inner_text("#diff") == ""
+
+
+def test_dark_mode_changes_page_and_charts(page):
+    drawn = "() => document.querySelector('#curves-chart canvas').toDataURL()"
+    back = "() => getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(drawn), page.evaluate(back)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"light => ({drawn})() !== light", arg=light[0])
+    assert page.evaluate(back) == "rgb(17, 22, 29)"
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(f"light => ({drawn})() === light", arg=light[0])
+    assert page.evaluate(back) == light[1]
+
+
+# the texts that charts draw, each with its x, its width and the width of its canvas, when ACT draws them again
+DRAWN = """(argument) => new Promise((done) => {
+    const texts = [], prototype = CanvasRenderingContext2D.prototype, fill = prototype.fillText;
+    prototype.fillText = function (text, x) { texts.push([text, x, this.measureText(text).width, this.canvas.width]); };
+    ACT
+    setTimeout(() => { prototype.fillText = fill; done(texts); }, 200);
+})"""
+
+
+def test_small_numbers_have_an_exponent(page):
+    act = "const select = document.getElementById('metric'); select.value = argument;"
+    change = f"{act} select.dispatchEvent(new Event('change'));"
+    assert "3e-4" in [text for text, *_ in page.evaluate(DRAWN.replace("ACT", change), "learning_rate")]
+    page.select_option("#metric", "fitness")
+
+
+def test_labels_of_the_time_are_inside_their_charts(page):
+    """A figure's time ends at 2 s, whose label is at the right end, with room for that of 100 s."""
+    for width in (333, 400, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        resized = DRAWN.replace("ACT", "window.dispatchEvent(new Event('resize'));")
+        times = [entry for entry in page.evaluate(resized) if entry[0].endswith(" s")]
+        assert len(times) >= 3 and all(x + wide * 5 / 6 <= canvas for _, x, wide, canvas in times)
+
+
+def test_narrow_page_does_not_scroll_sideways(page):
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.wait_for_function("() => document.documentElement.scrollWidth === 400")
+    cells = page.eval_on_selector_all(
+        "#ranking tbody tr:nth-child(1) td", "all => all.map(one => one.getBoundingClientRect().right)"
+    )
+    assert cells[2] < 400, "the fitness is in sight"
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
 def test_videos_play_in_sync(page):
     assert page.evaluate("[...document.querySelectorAll('video')].length") == 3
     page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => v.readyState >= 2)")

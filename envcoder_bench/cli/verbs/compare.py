@@ -9,7 +9,7 @@ from envcoder_bench.core.shell import shown
 
 EPILOG = """\
 examples:
-  # two runs: prints the tables, writes compare.html
+  # two runs: prints the tables, writes runs/compare.html
   COMMAND runs/Anymal_20260101-120000 runs/Anymal_20260102-120000
   # only the tables
   COMMAND runs/ppo runs/mine --output none
@@ -25,7 +25,7 @@ def build_parser() -> PlainParser:
     parser = PlainParser("envcoder-bench compare", __doc__ or "", EPILOG)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs, two or more")
     parser.add_argument(
-        "--output", metavar="FILE", default="compare.html", help="the page (default: compare.html), or none"
+        "--output", metavar="FILE", help="the page, or none (default: compare.html in the folder of the first run)"
     )
     return parser
 
@@ -33,7 +33,9 @@ def build_parser() -> PlainParser:
 def main(words: list[str]) -> int:
     """Run the verb; return the exit code."""
     args = build_parser().parse_args(words)
-    output = None if args.output == "none" else Path(args.output)
+    output = (
+        None if args.output == "none" else Path(args.output or Path(args.runs[0]).absolute().parent / "compare.html")
+    )
     if output is not None and output.suffix != ".html":
         raise UserError(f"--output {output}: the file must end with .html")
     if output is not None and not output.absolute().parent.is_dir():
@@ -44,6 +46,8 @@ def main(words: list[str]) -> int:
 
     comparison = compare(args.runs)
     print(render(comparison, screen_width(), bold=sys.stdout.isatty()), end="")
+    if args.output is None:
+        output = Path(args.runs[0]).resolve().parent / "compare.html"
     if output is not None:
         write_atomic(output, comparison_page(comparison))
         print(f"\n{shown(output)}")

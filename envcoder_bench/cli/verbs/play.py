@@ -79,6 +79,7 @@ def _size(words: str) -> tuple[int, int]:
 
 
 def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) -> int:
+    from envcoder_bench.report.words import alone
     from envcoder_bench.run.folder.policies import open_run
     from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer
@@ -101,7 +102,7 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
         print(f"{name} cannot be played: {error}", file=sys.stderr)
     for episode in recording.episodes:
         ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
-        print(f"{episode.name} (seed {episode.seed}): fitness {recording.episode_fitness(episode):.3f}{ended}")
+        print(f"{episode.name} (seed {episode.seed}): fitness {alone(recording.episode_fitness(episode))}{ended}")
     model = model_bytes(run.spec, recording)
     if args.view:
         viewer.view(recording, model)

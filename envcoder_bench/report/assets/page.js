@@ -13,7 +13,14 @@
     node.append(...children);
     return node;
   };
-  const round = (x, digits = 4) => (x === null || x === undefined || Number.isNaN(x) ? "–" : Number(x.toPrecision(digits)).toLocaleString("en-US", { maximumSignificantDigits: digits }));
+  // as report/words.py's number(): 1.7e-5, 0.0312, 1,234
+  const round = (x, digits = 4) => {
+    if (x === null || x === undefined || Number.isNaN(x)) return "–";
+    const short = Number(x.toPrecision(digits));
+    return short !== 0 && Math.abs(short) < 1e-3 ? short.toExponential() : short.toLocaleString("en-US", { maximumSignificantDigits: digits });
+  };
+  // colours are variables of page.css, which dark mode changes
+  const ink = (color) => (color.startsWith("var(") ? getComputedStyle(document.documentElement).getPropertyValue(color.slice(4, -1)).trim() : color);
   const byName = new Map(data.candidates.map((own) => [own.name, own]));
   const charts = [];
 
@@ -54,10 +61,10 @@
   }
 
   // charts
-  const axis = (label, size) => ({ label, labelSize: label ? 20 : 0, size, stroke: "#5b6675", grid: { stroke: "#e9edf2", width: 1 }, ticks: { stroke: "#c9d1db", width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" });
+  const axis = (label, size) => ({ label, labelSize: label ? 20 : 0, size, stroke: () => ink("var(--soft)"), grid: { stroke: () => ink("var(--line)"), width: 1 }, ticks: { stroke: () => ink("var(--edge)"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" });
   const compact = (x) => (Math.abs(x) >= 1e6 ? `${round(x / 1e6, 3)} M` : Math.abs(x) >= 1e4 ? `${round(x / 1e3, 3)} k` : round(x, 6));
   // room for the widest tick label
-  const yAxis = (label) => ({ ...axis(label), size: (u, values) => { if (!values) return 50; u.ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`; return 16 + Math.max(24, ...values.map((v) => u.ctx.measureText(v === null ? "" : v).width / devicePixelRatio)); }, values: (u, ticks) => ticks.map((x) => (x === null ? null : Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-4) ? x.toExponential(1) : round(x, 5))) });
+  const yAxis = (label) => ({ ...axis(label), size: (u, values) => { if (!values) return 50; u.ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`; return 16 + Math.max(24, ...values.map((v) => u.ctx.measureText(v === null ? "" : v).width / devicePixelRatio)); }, values: (u, ticks) => ticks.map((x) => (x === null ? null : compact(x))) });
 
   function chart(host, { x, series, xLabel, yLabel, height, xTicks, onClick, small, xHover }) {
     host.replaceChildren();
@@ -65,13 +72,13 @@
     let focused = null;
     const width = () => Math.max(200, host.clientWidth - (small ? 6 : 0));
     const options = {
-      width: width(), height, legend: { show: false }, padding: [10, small ? 10 : 18, 0, 0],
+      width: width(), height, legend: { show: false }, padding: [10, 18, 0, 0],
       scales: { x: { time: false }, y: { range: (u, low, high) => { if (low === null || high === null) return [0, 1]; const gap = (high - low || Math.abs(high) || 1) * 0.06; return [low - gap, high + gap]; } } },
       axes: [{ ...axis(xLabel, small ? 30 : 34), values: (u, ticks) => ticks.map((t) => (t === null ? null : (xTicks || compact)(t))) }, yAxis(yLabel)],
       cursor: { drag: { x: !onClick, y: false }, focus: { prox: -1 }, points: { size: 6 }, y: false },
       focus: { alpha: 0.25 },
-      series: [{}, ...series.map((own) => ({ label: own.label, stroke: own.color, width: own.width || 1.6, dash: own.dash, show: own.show !== false, spanGaps: true, points: { show: own.values.filter((v) => v !== null).length === 1 } }))],
-      bands: series.flatMap((own, k) => (own.band ? [{ series: [k + 1, own.band + 1], fill: own.fill }] : [])),
+      series: [{}, ...series.map((own) => ({ label: own.label, stroke: () => ink(own.color), width: own.width || 1.6, dash: own.dash, show: own.show !== false, spanGaps: true, points: { show: own.values.filter((v) => v !== null).length === 1 } }))],
+      bands: series.flatMap((own, k) => (own.band ? [{ series: [k + 1, own.band + 1], fill: () => `${ink(own.fill)}22` }] : [])),
       hooks: {
         setCursor: [(u) => {
           const k = u.cursor.idx;
@@ -102,6 +109,8 @@
   let waiting = 0;
   window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(() => charts.forEach(({ plot, width, height, host }) => { if (host.isConnected && plot.root.isConnected) plot.setSize({ width: width(), height }); })); });
 
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach(({ plot }) => plot.redraw(false, true)));
+
   const chips = (host, entries, toggled) => {
     host.replaceChildren(...entries.map(({ name, color, on }) => make("button", { type: "button", "aria-pressed": String(on), title: name, onclick: (event) => {
       const button = event.currentTarget, next = button.getAttribute("aria-pressed") !== "true";
@@ -123,11 +132,11 @@
       for (const own of [...data.candidates].reverse()) {
         const line = metric[own.name];
         if (!line) continue;
-        const on = shown.has(own.name), style = { color: own.color, show: on, dash: { unshaped: [6, 4], untrained: [2, 3] }[own.name], width: own.name === "human" ? 2.6 : 1.8 };
+        const on = shown.has(own.name), style = { color: own.color, show: on, dash: own.dash, width: own.wide ? 2.6 : 1.8 };
         places.set(own.name, [series.length + 1]);
         if (line.low) {
           const at = series.length;
-          series.push({ label: own.name, values: line.high, color: "#0000", quiet: true, show: on, band: at + 1, fill: `${own.color}22` }, { label: own.name, values: line.low, color: "#0000", quiet: true, show: on });
+          series.push({ label: own.name, values: line.high, color: "#0000", quiet: true, show: on, band: at + 1, fill: own.color }, { label: own.name, values: line.low, color: "#0000", quiet: true, show: on });
           places.set(own.name, [at + 1, at + 2, at + 3]);
         }
         series.push({ label: own.name, values: line.mean, ...style });
@@ -144,16 +153,23 @@
     draw();
   }
 
-  // reward components of one candidate over its training
-  const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255", "#44AA99", "#999933"];
+  // reward components over the training: all of one candidate, or one of all candidates
+  const colorOf = (k) => `var(--c${k % 8})`;
   function components() {
     const host = $("components-chart"), select = $("components-of");
     if (!host || !data.components) return;
+    const of_candidate = ({ x, series }) => ({ x, lines: series.map((line, k) => ({ label: line.name, values: line.values, color: colorOf(k), show: true })) });
+    const of_all = (name) => {
+      const found = data.components.candidates.flatMap((own) => own.series.filter((line) => line.name === name).map((line) => ({ x: own.x, values: line.values, about: byName.get(own.name) })));
+      const [x, ...values] = uPlot.join(found.map((one) => [one.x, one.values]));
+      return { x, lines: found.map(({ about }, k) => ({ label: about.name, values: values[k].map((v) => v ?? null), color: about.color, dash: about.dash, show: about.shown })) };
+    };
     const draw = () => {
-      const own = data.components[Number(select.value)], places = new Map();
-      const series = own.series.map((line, k) => { places.set(line.name, k + 1); return { label: line.name, values: line.values, color: COLORS[k % COLORS.length] }; });
-      const plot = chart(host, { x: own.x, series, xLabel: "environment steps", yLabel: "mean per step", height: 320 });
-      chips($("components-chips"), own.series.map((line, k) => ({ name: line.name, color: COLORS[k % COLORS.length], on: true })), (name, on) => plot.setSeries(places.get(name), { show: on }));
+      const key = select.value.slice(2), places = new Map();
+      const { x, lines } = select.value[0] === "c" ? of_candidate(data.components.candidates[Number(key)]) : of_all(data.components.shared[Number(key)]);
+      lines.forEach((line, k) => places.set(line.label, k + 1));
+      const plot = chart(host, { x, series: lines, xLabel: "environment steps", yLabel: "mean per step", height: 320 });
+      chips($("components-chips"), lines.map((line) => ({ name: line.label, color: line.color, on: line.show })), (name, on) => plot.setSeries(places.get(name), { show: on }));
     };
     select.addEventListener("change", draw);
     draw();
@@ -176,9 +192,9 @@
         own.mp4 = null;
       }
       const known = byName.get(own.name), label = make("b", { text: own.name, title: own.name });
-      figure.append(video || make("div", { class: "still" }), make("figcaption", {}, make("span", {}, make("span", { class: "dot", style: `background:${known ? known.color : "#888"}` }), label), make("span", { text: own.summary })), live, holder);
+      figure.append(video || make("div", { class: "still" }), make("figcaption", {}, make("span", {}, make("span", { class: "dot", style: `background:${known ? known.color : "var(--soft)"}` }), label), make("span", { text: own.summary })), live, holder);
       host.append(figure);
-      const series = own.lines.map((line, k) => ({ label: line.name, values: line.values, color: k ? COLORS[(k - 1) % COLORS.length] : "#1b2330", width: k ? 1.2 : 2 }));
+      const series = own.lines.map((line, k) => ({ label: line.name, values: line.values, color: k ? colorOf(k - 1) : "var(--ink)", width: k ? 1.2 : 2 }));
       const plot = chart(holder, { x: own.times, series, height: 150, small: true, xTicks: (t) => `${round(t, 3)} s`, onClick: (t) => seek(t), xHover: (t) => `at ${round(t, 3)} s` });
       const head = make("div", { class: "playhead" });
       plot.over.append(head);
@@ -223,9 +239,50 @@
     show();
   }
 
+  // the differences between any two sources: the longest common subsequence of their lines
+  function differences() {
+    const from = $("diff-from"), to = $("diff-to"), host = $("diff");
+    if (!host) return;
+    const lines = (id) => {
+      const source = document.getElementById(id).querySelector(".source pre").cloneNode(true);
+      source.querySelectorAll(".linenos").forEach((number) => number.remove());
+      return source.textContent.replace(/\n+$/, "").split("\n");
+    };
+    const diff = (a, b) => {
+      let first = 0, end = 0;
+      while (first < Math.min(a.length, b.length) && a[first] === b[first]) first += 1;
+      while (end < Math.min(a.length, b.length) - first && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
+      const rows = a.length - end - first, columns = b.length - end - first;
+      const common = Array.from({ length: rows + 1 }, () => new Uint16Array(columns + 1));
+      for (let i = rows - 1; i >= 0; i -= 1) for (let j = columns - 1; j >= 0; j -= 1) common[i][j] = a[first + i] === b[first + j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+      const out = a.slice(0, first).map((text) => ["", text]);
+      let i = 0, j = 0;
+      while (i < rows || j < columns) {
+        if (i < rows && j < columns && a[first + i] === b[first + j]) { out.push(["", a[first + i]]); i += 1; j += 1; }
+        else if (i < rows && (j === columns || common[i + 1][j] >= common[i][j + 1])) { out.push(["gd", a[first + i]]); i += 1; }
+        else { out.push(["gi", b[first + j]]); j += 1; }
+      }
+      return out.concat(a.slice(a.length - end).map((text) => ["", text]));
+    };
+    const draw = () => {
+      if (!from.value || !to.value) { host.replaceChildren(); return; }
+      const all = diff(lines(from.value), lines(to.value)), pre = make("pre");
+      let hidden = false;
+      all.forEach(([kind, text], k) => {
+        const near = all.slice(Math.max(0, k - 3), k + 4).some(([other]) => other);  // three lines around each change
+        if (near) pre.append(make("span", { class: kind, text: `${{ gd: "-", gi: "+" }[kind] || " "}${text}\n` }));
+        else if (!hidden) pre.append(make("span", { class: "gu", text: "…\n" }));
+        hidden = !near;
+      });
+      host.replaceChildren(all.some(([kind]) => kind) ? pre : make("p", { class: "note", text: "They are equal." }));
+    };
+    from.addEventListener("change", draw);
+    to.addEventListener("change", draw);
+  }
+
   // links to a candidate open its details
   const open = () => { const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1))); if (target && target.tagName === "DETAILS") { target.open = true; target.scrollIntoView(); } };
   window.addEventListener("hashchange", open);
-  ranking(); curves(); components(); videos(); open();
+  ranking(); curves(); components(); videos(); differences(); open();
   document.documentElement.dataset.ready = "1";
 })();

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from envcoder_bench.report.figures import COLOURS
+from envcoder_bench.report.figures import COLOURS, further_colour
 from envcoder_bench.report.logs import over_seeds
 from envcoder_bench.report.page.content import PageVideos, RunPage
 from envcoder_bench.report.page.shell import plain_number, visible
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METRICS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
-BASELINE_COLOURS = {HUMAN: "#1b2330", UNSHAPED: "#8a94a2", UNTRAINED: "#b5a58a"}
+DASHES = {UNSHAPED: (6, 4), UNTRAINED: (2, 3)}
+RUN_DASHES = ((), (8, 4), (2, 3), (10, 3, 2, 3))  # in a comparison, of the first run and the others
 MOST_POINTS = 200  # of a curve
 MOST_NUMBERS = 25_000  # of a metric's curves of all candidates: a page of hundreds is thinned
 LEAST_POINTS = 50
@@ -40,20 +42,23 @@ def chart_data(run: RunPage) -> dict[str, Any]:
 
 
 def colours(ranked: Sequence[Ranked]) -> dict[str, str]:
-    """Return the colour of each candidate, as in the pictures; candidates behind the first ones repeat them."""
-    names = [row.candidate for row in ranked if not row.baseline]
-    return {**{name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}, **BASELINE_COLOURS}
+    """Return the colour of each row as CSS, as in the pictures; a candidate of several runs has the same in all."""
+    names = dict.fromkeys(row.name for row in ranked if not row.baseline)
+    of_names = {name: f"var(--c{k})" if k < SHOWN else further_colour(k) for k, name in enumerate(names)}
+    return {row.candidate: f"var(--{row.name})" if row.baseline else of_names[row.name] for row in ranked}
 
 
 def candidates(ranked: Sequence[Ranked], trained: set[str]) -> list[dict[str, Any]]:
     """Return name, colour and state of each candidate, best first."""
-    palette = colours(ranked)
+    palette, runs = colours(ranked), sorted({row.run for row in ranked})
     plain = [row.candidate for row in ranked if not row.baseline]
     on_at_first = set(plain[:SHOWN]) | {row.candidate for row in ranked if row.baseline}
     return [
         {
             "name": visible(row.candidate),
             "color": palette[row.candidate],
+            "dash": RUN_DASHES[runs.index(row.run) % len(RUN_DASHES)] if row.run else DASHES.get(row.name),
+            "wide": row.name == HUMAN,
             "trained": row.candidate in trained,
             "shown": row.candidate in on_at_first & trained,
         }
@@ -101,14 +106,18 @@ def add_untrained(curves: dict[str, Any] | None, ranked: Sequence[Ranked]) -> li
     fitness = {} if curves is None else curves["metrics"].get("fitness", {})
     if curves is None or not fitness:
         return []
-    rows = [row for row in ranked if row.candidate.split(": ")[-1] == UNTRAINED and row.rank is not None]
+    rows = [row for row in ranked if row.name == UNTRAINED and row.rank is not None]
     for row in rows:
         fitness[visible(row.candidate)] = {"mean": [plain_number(row.fitness)] * len(curves["x"])}
     return [row.candidate for row in rows]
 
 
-def components(table: pd.DataFrame, order: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return the reward components of each candidate over its training, mean of the seeds."""
+def components(table: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
+    """Return the reward components over the training, means of the seeds.
+
+    Returns:
+        ``candidates``: the components of each; ``shared``: the names of those that several have. None without any.
+    """
     rows = dict(iter(table.groupby("candidate", sort=False)))
     most, charts = _most_points(len(rows)), []
     for name in (name for name in order if name in rows):
@@ -121,7 +130,8 @@ def components(table: pd.DataFrame, order: Sequence[str]) -> list[dict[str, Any]
         names = list(dict.fromkeys(of_candidate["component"]))[:MOST_COMPONENTS]
         series = [{"name": visible(part), "values": _aligned(means.loc[part], x)} for part in names]
         charts.append({"name": visible(name), "x": x, "series": series})
-    return charts or None
+    counts = Counter(line["name"] for chart in charts for line in chart["series"])
+    return {"candidates": charts, "shared": [name for name, count in counts.items() if count > 1]} if charts else None
 
 
 def _aligned(column: Any, x: Sequence[int]) -> list[float | None]:

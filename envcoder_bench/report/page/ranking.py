@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
 from envcoder_bench.report.page.charts import colours
-from envcoder_bench.report.ranking import Ranked, decimal_places
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.words import decimal_places, fixed, number
+from envcoder_bench.tasks.base import HUMAN
 
 # title: kind, order of the first click; a column that is empty is left out
 COLUMNS = {
@@ -56,7 +57,7 @@ def ranking_values(
     ]
     used = {title for row in rows for title, cell in row["cells"].items() if cell} | {"candidate", "status"}
     columns = [(title, *column) for title, column in COLUMNS.items() if title in used]
-    notes = " ".join(f"{note[0].upper()}{note[1:]}." for note in _notes(ranked, axis, bool(scores), folder))
+    notes = " ".join(f"{note}." for note in _notes(ranked, axis, bool(scores), folder))
     return {"columns": columns, "rows": rows, "axis": axis, "notes": notes}
 
 
@@ -68,23 +69,23 @@ def fitness_decimals(ranked: Sequence[Ranked]) -> int:
 def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None) -> dict[str, Any]:
     """Return the cells by column; None where nothing is known."""
 
-    def number(value: float | None, text: str, kind: str = "") -> Cell | None:
+    def cell(value: float | None, text: str, kind: str = "") -> Cell | None:
         return None if value is None or math.isnan(value) else Cell(value, text, kind)
 
     sign = "" if not row.significant else "better" if row.vs_human > 0 else "worse"
     difference = fixed(row.vs_human, decimals, "+") if math.isfinite(row.vs_human) else ""
     measured = row.rank is not None
     return {
-        "#": number(row.rank, str(row.rank)),
-        "score": None if score is None else number(score, fixed(score, decimals)),
-        "fitness": number(row.fitness, fixed(row.fitness, decimals)) if measured else None,
+        "#": cell(row.rank, str(row.rank)),
+        "score": None if score is None else cell(score, fixed(score, decimals)),
+        "fitness": cell(row.fitness, fixed(row.fitness, decimals)) if measured else None,
         "95 % interval": axis.picture(row) if measured and not math.isnan(row.fitness_ci_low) else None,
-        "vs human": number(row.vs_human, difference, sign),
-        "best": number(row.p_best, f"{row.p_best:.0%}"),
-        "steps to tie": number(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
-        "episode, steps": number(row.episode_length, f"{row.episode_length:.0f}"),
-        "shaped return": number(row.shaped_return, f"{row.shaped_return:.4g}"),
-        "env-steps": number(row.env_steps or None, f"{row.env_steps:,}"),
+        "vs human": cell(row.vs_human, difference, sign),
+        "best": cell(row.p_best, f"{row.p_best:.0%}"),
+        "steps to tie": cell(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
+        "episode, steps": cell(row.episode_length, f"{row.episode_length:.0f}"),
+        "shaped return": cell(row.shaped_return, number(row.shaped_return)),
+        "env-steps": cell(row.env_steps or None, f"{row.env_steps:,}"),
     }
 
 
@@ -106,7 +107,7 @@ class Axis:
         reach = 0.75 * max(high - low, 1e-9 + 0.05 * abs(high))
         self._least = max(min([low, *ends]), low - reach)
         self._most = min(max([high, *ends]), high + reach)
-        self.human = next((self._pixel(row.fitness) for row in measured if row.candidate == "human"), None)
+        self.human = next((self._pixel(row.fitness) for row in measured if row.name == HUMAN), None)
 
     def _pixel(self, x: float) -> float:
         share = (x - self._least) / ((self._most - self._least) or 1.0)
@@ -115,7 +116,7 @@ class Axis:
     def picture(self, row: Ranked) -> dict[str, Any]:
         """Return the pixels of an interval, and its title."""
         ends = row.fitness_ci_low, row.fitness_ci_high
-        title = f"{row.fitness:.5g}, {ends[0]:.5g} to {ends[1]:.5g}"
+        title = f"{number(row.fitness, 5)}, {number(ends[0], 5)} to {number(ends[1], 5)}"
         return {"low": self._pixel(ends[0]), "high": self._pixel(ends[1]), "mean": self._pixel(row.fitness),
                 "title": title}  # fmt: skip
 
@@ -137,4 +138,5 @@ def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str) -> l
         notes += ["it is coloured where it differs from 0 (paired t-test, 5 %, corrected by Holm's method)"]
     if any(math.isfinite(row.p_best) for row in ranked):
         notes += ["best: probability that it is the best"]
-    return notes + first_place(ranked) + one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked)
+    notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked)
+    return [f"{note[0].upper()}{note[1:]}" for note in notes] + first_place(ranked)  # which begins with a name

@@ -1,13 +1,11 @@
 """The page of a run: ranking, videos, curves, candidates and how it was run."""
 
-import difflib
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from envcoder_bench.report.certainty import nothing_learnt, some
 from envcoder_bench.report.page import shell
+from envcoder_bench.report.page.changes import changes
 from envcoder_bench.report.page.charts import chart_data
 from envcoder_bench.report.page.content import PageCandidate, RunPage
 from envcoder_bench.report.page.ranking import fitness_decimals, ranking_values
@@ -16,7 +14,6 @@ from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import split_place
 from envcoder_bench.report.words import fixed
 
-MOST_DIFF_LINES = 1000  # of sources that are compared: the time grows with their square
 MOST_SOURCE = 200_000  # characters of a source on the page
 MOST_COLOURED = 40  # sources in colour, those of the first rows: the lexer takes most of the time of a long page
 
@@ -76,8 +73,8 @@ def _details(row: Ranked, candidate: PageCandidate, coloured: bool) -> dict[str,
     return {
         "facts": {**_results(row), **candidate.facts, "file": candidate.file},
         "errors": errors,
-        "against": None if source is None or candidate.against is None else candidate.against[0],
-        "difference": _difference(candidate),
+        "against": candidate.against and candidate.against[0],
+        "changes": changes(candidate.against[1], source) if source and candidate.against else None,
         "source": None if source is None else shell.code(source[:MOST_SOURCE], faults, coloured),
     }
 
@@ -94,14 +91,3 @@ def _results(row: Ranked) -> dict[str, str]:
     if row.unstable_resets:
         facts["unstable physics"] = f"{row.unstable_resets:,} of {row.training_episodes:,} training episodes"
     return facts
-
-
-def _difference(candidate: PageCandidate) -> Markup:
-    """Return the differences to the file that a candidate is compared with, or why there are none."""
-    if candidate.source is None or candidate.against is None:
-        return Markup()
-    before, after = candidate.against[1].splitlines(), candidate.source.splitlines()
-    if max(len(before), len(after)) > MOST_DIFF_LINES or len(candidate.source) > MOST_SOURCE:
-        return shell.parts().notes([f"They are not compared: one has more than {MOST_DIFF_LINES:,} lines."])
-    lines = list(difflib.unified_diff(before, after, lineterm=""))
-    return shell.difference(lines) if lines else shell.parts().notes(["There are none."])

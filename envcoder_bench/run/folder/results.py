@@ -19,6 +19,7 @@ from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.folder.variants import write_studies
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.train.no_fitness import no_fitness
@@ -140,6 +141,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
         paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
         paths.update(episodes=folder.episodes.name, tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
+        paths.update(write_studies(folder, cfg, sources, results))
     race = None
     if cfg.race.enabled and saved.decided:
         race = race_summary(results, saved.decided, cfg.learning_iterations)

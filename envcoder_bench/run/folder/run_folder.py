@@ -13,7 +13,9 @@
     episodes.csv         the fitness of every episode of the final evaluation, and of those that a race compares;
                          with evaluation.record=true of all
     learning_curves.png  ranking.png  race.png (of a race: who was alive when)
-    report.html          the page of the run, by eval-shapers
+    terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
+                         sweep_NAME.png for each candidate
+    report.html          the page of the run, by eval-shapers; until then status.html, which shows the progress
     videos/              an mp4 file for each candidate on the page, and the recorded states
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file

@@ -12,7 +12,6 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.graph_capture import collection_paused
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -34,6 +33,8 @@ from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.task_code import check_fitness_value, computed, task_code, warn_of_frozen
 from envcoder_bench.trainers.base import Widths
+from envcoder_bench.trainers.registry import trainer_class
+from isaacgym_mujoco.process import collection_paused
 
 log = logging.getLogger(__name__)
 Faults = dict[str, CandidateError]
@@ -49,9 +50,10 @@ class Group:
     evaluation: Shaping
 
     @property
-    def widths(self) -> tuple[int, int]:
-        """Of its observation and its action."""
-        return self.shaping.obs_dim, self.shaping.action_dim
+    def widths(self) -> Widths:
+        """Of its observation, its action and, if it has one of its own, its critic's observation."""
+        critic_dim = self.shaping.critic_dim
+        return self.shaping.obs_dim, self.shaping.action_dim, *([critic_dim] if critic_dim else [])
 
 
 def prepare(
@@ -121,7 +123,8 @@ def make_context(spec: RunSpec, slow: SlowFiles, probe: Task | None = None) -> P
     cfg, sources, fitness = spec.config, spec.sources, spec.fitness
     by_name = {source.name: source for source in sources}
     baselines = {shipped.name: by_name.get(shipped.name, shipped) for shipped in baseline_sources(spec.task)}
-    files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
+    complete = getattr(spec.task.task_class, "complete", None)
+    files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow, complete=complete)
     tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
     try:
         with user_input():  # of the task's own code and numbers
@@ -196,11 +199,15 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
     # the fitness programs of an evaluation were traced with actions of the candidate's width
     programs = {kinds.CANDIDATE: checked.programs, kinds.UNSHAPED: unshaped.programs, kinds.RUN: checked.programs}
 
+    def is_judged(section: str) -> bool:
+        return KINDS[kinds.SECTION_TYPES[section]].judged_with == kinds.CANDIDATE
+
     def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        by_stage = {stage: by_source[kind.judged_with] for stage, kind in STAGES.items()}
+        by_stage = {stage: by_source.get(kind.judged_with, {}) for stage, kind in STAGES.items()}
         return {stage: made[stage] for stage, made in by_stage.items() if stage in made}
 
-    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": ()}
+    own = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
+    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": own}
     training = replace(load_and_assemble(source, files, seed), **kept)
     return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}))
 
@@ -212,6 +219,10 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     """
     seed, device = spec.config.seed, torch.device(spec.config.device)
     contract = TaskContract.of(task)
+    params = spec.config.params
+    refusal = trainer_class(params).critic_refusal(params)
+    if refusal is not None:
+        contract = replace(contract, refusals={**contract.refusals, kinds.CRITIC_OBSERVATION: refusal})
     tracer.begin(task)
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
     unshaped = check(unshaped, task.state, task.constants, task)
@@ -228,6 +239,7 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     if files.fitness is None and task.fitness_meaning:
         with user_input(), task_code(spec.task.folder):
             check_fitness_value(task, env.views[0])
+    task.refresh_state()
     state = {key: x.to(device, copy=True) for key, x in env.state.items()}
     snapshot = TaskSnapshot(contract, state, task.constants, device, task.default_dof_target)
     tracer.begin(snapshot)

@@ -10,13 +10,14 @@ import psutil  # rl_games' own dependency
 import torch
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.ranking import entrants
 from envcoder_bench.run.prepare.environments import brings_its_simulation, build_task, probe_envs
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import in_background
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths
+from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths, widest
 from envcoder_bench.trainers.registry import trainer_class
 
 USABLE = 0.9  # usable share of the free memory: allocators round up, and other programs run too
@@ -67,8 +68,9 @@ class Plan:
     seeds: str = ""
 
     def __str__(self) -> str:
-        groups = _groups(sum(map(len, self.waves)))
-        what = f"memory: about {_size(self.at_once)} for {groups} (candidates and baselines times seeds)"
+        groups = [group for wave in self.waves for group in wave]
+        field = entrants(dict.fromkeys(group.name for group in groups))
+        what = f"memory: about {_size(self.at_once)} for {_groups(len(groups))} ({field}, a group for each seed)"
         what += f", {_size(self.available)} may be used: "
         if len(self.waves) == 1:
             return what + "one wave"
@@ -151,12 +153,11 @@ class MemoryPlanner:
 
     def bytes(self, widths: Sequence[Widths]) -> int:
         """Estimate the memory of groups of these widths together, in bytes."""
-        widest = max(obs for obs, _ in widths), max(act for _, act in widths)
-        return self._program + len(widths) * self._environments(*widest) + self._trainer(widths)
+        return self._program + len(widths) * self._environments(*widest(widths)) + self._trainer(widths)
 
-    def _environments(self, obs: int, act: int) -> int:
+    def _environments(self, obs: int, act: int, critic: int = 0) -> int:
         """Estimate the bytes of one group's environments, for training and evaluation."""
-        buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
+        buffers = 2 * self._state + 4 * (3 * (obs + critic) + 6 * act + 4 * self._dofs + 16)
         return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self.measure()[0] + buffers)
 
     def refuse_too_large(self) -> None:
@@ -185,7 +186,8 @@ class MemoryPlanner:
     def plan(self, groups: Sequence[Planned], begun: Sequence[Sequence[Planned]] = (), devices: int = 1) -> Plan:
         """Divide groups, in their order, into as few equal waves as fit, after the waves that have ``begun``, if any.
 
-        In deterministic runs they are sorted by their padded widths.
+        In deterministic runs they are sorted by their padded widths; in others, those with critic observations are
+        last, because they learn in blocks of their own.
 
         With several ``devices`` each gets equally many waves, if there are enough groups.
 
@@ -194,6 +196,8 @@ class MemoryPlanner:
         """
         if self._cfg.deterministic:  # adjacent groups of equal padding learn together
             groups = sorted(groups, key=lambda group: padded_widths(*_widths(group)))
+        else:
+            groups = sorted(groups, key=lambda group: len(_widths(group)))
         for group in groups:
             self._refuse_beyond(_widths(group), group.name)
         waves: list[list[Any]] = [[group] for group in groups] if self._cfg.isolate else []
@@ -218,9 +222,9 @@ class MemoryPlanner:
 
     def _wide(self, groups: Sequence[Planned]) -> Iterator[str]:
         """Name the candidates with the widest observations and actions, if the padding of the others costs much."""
-        widths = {group.name: _widths(group) for group in groups}
+        widths = {group.name: (*_widths(group), 0)[:3] for group in groups}
         needed = self._needed(groups) if groups else 0
-        for axis, what in enumerate(("observations", "actions")):
+        for axis, what in enumerate(("observations", "actions", "critic observations")):
             ordered = sorted(widths, key=lambda name: widths[name][axis])
             if len(ordered) < 2:
                 return
@@ -228,7 +232,7 @@ class MemoryPlanner:
             others = [group for group in groups if group.name != name]
             alone = self._needed([group for group in groups if group.name == name]) - self._program
             cost = needed - self._needed(others) - alone  # of the padding of the others
-            if most >= 2 * next_most and cost > WIDE_SHARE * needed:
+            if next_most and most >= 2 * next_most and cost > WIDE_SHARE * needed:
                 yield (
                     f"{name} has {most:,} {what} and the next widest candidate {next_most:,}: all are padded to the"
                     f" widest, which costs {_size(cost)} of the {_size(needed)}"

@@ -9,7 +9,7 @@ from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.shaping.assemble import Shaping, assemble
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
-from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.loading import Complete, load_candidate
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.spec import TaskSpec
 
@@ -29,6 +29,7 @@ class RunFiles:
         keeping: functions that stored something when they were checked, as (file, type).
         called: files with functions that are called, not traced. They are loaded for each group, because a call may
             store something that the check did not reach.
+        complete: the task's, see ``load_candidate``.
     """
 
     baselines: Mapping[str, CandidateSource]
@@ -40,6 +41,7 @@ class RunFiles:
     loaded: dict[tuple[str, int], Candidate] = field(default_factory=dict)
     keeping: set[tuple[str, str]] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
+    complete: Complete | None = None
 
     def note_keepers(self, functions: Iterable[CandidateFunction]) -> None:
         """Load the files of checked functions again from now on if these store something."""
@@ -79,7 +81,9 @@ def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
             if source is files.fitness:
                 candidate = load_fitness(source, seed, keeping)
             else:
-                candidate = load_candidate(source.name, source.source, source.file, seed, keeping=keeping)
+                candidate = load_candidate(
+                    source.name, source.source, source.file, seed, keeping=keeping, complete=files.complete
+                )
         keeps = any(function.stateful_line is not None for function in candidate.functions.values())
         if keeps or source.file in files.called:
             return candidate

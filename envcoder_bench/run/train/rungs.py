@@ -13,6 +13,7 @@ import numpy as np
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.logs import Evaluation
 from envcoder_bench.report.statistics import paired_table
+from envcoder_bench.report.words import number
 from envcoder_bench.run.spec import RunConfig
 
 TOP = 3  # so many of the best candidates are what a race looks for
@@ -158,7 +159,8 @@ def _out_of_reach(evaluation: Evaluation, ranked: list[tuple[str, float]], margi
         bounds = sorted(lower_bounds(episodes[: rank - 1] - episodes[rank - 1], level), reverse=True)
         if bounds[TOP - 1] > margin:
             ahead = ranked[TOP - 1][1] - fitness
-            reason = f"{ahead:.3g} behind the third best, surely {bounds[TOP - 1]:.3g}; within reach: {margin:.3g}"
+            far, surely, reach = (number(x, 3) for x in (ahead, bounds[TOP - 1], margin))
+            reason = f"{far} behind the third best, surely {surely}; within reach: {reach}"
             stops.append(Stop(name, fitness, rank, reason))
     return stops
 

@@ -25,7 +25,7 @@ from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episod
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import Point, RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.words import alone
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
@@ -74,7 +74,8 @@ def make_trainer(cfg: RunConfig, env: GroupedVecTask, layout: GroupLayout | None
     with user_input():
         make = trainer_class(params)
         shared = (env.obs_dims, env.action_dims, env.group_seeds)
-        return make(layout or env.layout, *shared, params, torch.device(cfg.device))
+        own = {"critic_dims": env.critic_dims} if any(env.critic_dims) else {}
+        return make(layout or env.layout, *shared, params, torch.device(cfg.device), **own)
 
 
 def _point_steps(cfg: RunConfig, env: GroupedVecTask) -> int:
@@ -347,7 +348,7 @@ class Session:
 
     def _note_progress(self) -> None:
         best = self._best()
-        best_text = "" if best is None else f", best {fixed(best[1], 3)} {best[0]}"
+        best_text = "" if best is None else f", best {alone(best[1])} {best[0]}"
         place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
         note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{best_text}")
 

@@ -14,7 +14,7 @@ from envcoder_bench.core.run_log import muted, note
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import FAILED, Result
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.words import alone
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.folder.results import scores
 from envcoder_bench.run.prepare.environments import build_env
@@ -60,6 +60,6 @@ def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) ->
         row = Result(UNTRAINED, seed, contact_overflows=overflows[g], **scores(spec, episodes, g))
         rows.append(row)
         logs.episodes.add(0, 0, UNTRAINED, seed, episodes.fitness[g].tolist())
-        note(f"{UNTRAINED}, seed {seed}: fitness {fixed(row.fitness, 3)}")
+        note(f"{UNTRAINED}, seed {seed}: fitness {alone(row.fitness)}")
     logs.episodes.flush()
     return rows

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.errors import user_input
 from envcoder_bench.run.prepare import ahead
 from envcoder_bench.run.prepare.groups import Faults
@@ -23,6 +22,7 @@ from envcoder_bench.run.workers.worker import code_digest
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.base import Widths
+from isaacgym_mujoco.process import usable_cpus
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from envcoder_bench.compile.cache import package_code
-from envcoder_bench.core.cpus import share_cpus
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.run_log import Prints, counted_prints, note
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
@@ -55,6 +54,7 @@ from envcoder_bench.run.workers.messages import (
 )
 from envcoder_bench.run.workers.outbox import Outbox, ProgressReporter, forward_logs
 from envcoder_bench.tasks.spec import TaskSpec
+from isaacgym_mujoco.process import share_cpus
 
 Send = Callable[[Any], None]
 

@@ -10,17 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from envcoder_bench import torch_utils
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.archive import Archive
 from envcoder_bench.search.prompt.briefing import baseline_constants, robot, training
 from envcoder_bench.search.prompt.feedback import explain, feedback, history
-from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
+from envcoder_bench.shaping.kinds import ACTION_TYPES, CRITIC_OBSERVATION, KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.sim_task import SimTask, read
+from envcoder_bench.trainers.registry import trainer_class
+from isaacgym_mujoco.api import torch_utils
 
 SYSTEM, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
     "system.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",
@@ -183,7 +184,10 @@ def system_prompt(
     fields, facts = spec.task_class.fields, task_contract(spec, cfg.task)
     numbers = {key: shown(value) for key, value in facts.values.items()}
     formula = spec.task_class.drive_formula
-    names = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
+    asked = SHAPER_TYPES if shaper_types is None else shaper_types
+    if shaper_types is None and trainer_class(cfg.params).critic_refusal(cfg.params) is not None:
+        asked = [kind for kind in asked if kind != CRITIC_OBSERVATION]
+    names = [kind for kind in SHAPER_TYPES if kind in asked]
     values = _contract_values(spec.task_class, cfg)
     keys = {name: _keys(KINDS[name], facts, fields) for name in names}
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names

@@ -4,7 +4,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from envcoder_bench.search.source import MAX_CHARACTERS, Source, UnsupportedCode, loaded
+from envcoder_bench.shaping.source import MAX_CHARACTERS, Source, UnsupportedCode, loaded
 
 MAX_CHARS = MAX_CHARACTERS  # of a reply; nothing looks at longer ones
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
+from envcoder_bench.tasks.isaacgym_tasks.reward_terms import RewardTerms
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
 _BASE = ("base_quat", "base_lin_vel", "base_ang_vel", "projected_gravity")
@@ -32,6 +33,7 @@ class Driver:
     Attributes:
         num_actions, clip_actions, clip_observations, max_episode_length: as in the task.
         dt: time of a control step, s.
+        terms: notes the terms of its reward.
         advances: whether a reset has simulated, which advances all environments.
         timed_out: ``(num_envs,)`` bool, environments whose episode the task ended as a time-out in the last step,
             such as robots that have reached the end of their course.
@@ -51,6 +53,7 @@ class Driver:
         self.timed_out = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         if not hasattr(task, "actions"):  # some tasks create it with the first action, but observe it before
             task.actions = torch.zeros(self.num_envs, self.num_actions, device=self.device)
+        self.terms = RewardTerms(task)
         self._read_numbers()
 
     def _read_numbers(self) -> None:
@@ -86,7 +89,7 @@ class Driver:
         # below its time-out the task ends an episode for its own reasons alone
         getattr(self.task, self.clock).copy_(progress.clamp(max=self.max_episode_length - 3))
         self.task.reset_buf = torch.zeros_like(self.task.reset_buf)
-        with self._without("reset_idx"):
+        with self._without("reset_idx"), self.terms.noted():
             self._judge()
         # a time-out that the task notes is a truncation
         ends = self.task.reset_buf != 0

@@ -72,7 +72,7 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
         raise ValueError(
             f"--task {path}:{name}: {name} has neither pre_physics_step nor post_physics_step: its interface is not"
             " that of IsaacGymEnvs or legged_gym (nor are HumanoidVerse's and MimicKit's); run its script by python -m"
-            " envcoder_bench.isaacgym SCRIPT. A task of EnvCoderBench is named module:Class or by its folder"
+            " isaacgym_mujoco SCRIPT. A task of EnvCoderBench is named module:Class or by its folder"
         )
     parameters = inspect.signature(task_class).parameters
     if "device_type" in parameters and not hasattr(task_class, "reset_idx") and not hasattr(task_class, "reset"):

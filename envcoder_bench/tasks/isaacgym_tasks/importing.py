@@ -17,9 +17,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import envcoder_bench
+import isaacgym_mujoco
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.isaacgym.install import install, uninstall
-from envcoder_bench.isaacgym.old_code import Placeholders, old_code
+from isaacgym_mujoco.import_hook import install, uninstall
+from isaacgym_mujoco.old_code import Placeholders, old_code
 
 log = logging.getLogger(__name__)
 # packages that exist only inside the block; candidates import this project's helpers under the first two names
@@ -64,7 +66,7 @@ def _own_modules() -> Iterator[None]:
 def _own_isaacgym() -> Iterator[None]:
     """Install this project's ``isaacgym`` unless there is another one; log once which one is used."""
     present = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "isaacgym"}
-    messages = logging.getLogger("envcoder_bench.isaacgym")
+    messages = logging.getLogger("isaacgym_mujoco")
     level = messages.level
     if _logged:
         messages.setLevel(logging.ERROR)
@@ -180,8 +182,8 @@ _REPOSITORIES = {
 def one_line(error: BaseException, folder: Path | None = None) -> str:
     """Describe an error of a task's code with its place, e.g. ``ant.py:139: NotImplementedError: ...``."""
     frames = traceback.extract_tb(error.__traceback__)
-    package = Path(__file__).resolve().parents[2]
-    outside = [f for f in frames if package not in Path(f.filename).resolve().parents]
+    packages = {Path(str(module.__file__)).resolve().parent for module in (envcoder_bench, isaacgym_mujoco)}
+    outside = [f for f in frames if packages.isdisjoint(Path(f.filename).resolve().parents)]
     inside = [f for f in outside if "site-packages" not in f.filename]
     if folder is not None:
         inside = [f for f in inside if folder in Path(f.filename).resolve().parents] or inside

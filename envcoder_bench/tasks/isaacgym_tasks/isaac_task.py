@@ -25,7 +25,7 @@ from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror, Row, Slot, Unmasked
 
 if TYPE_CHECKING:
-    from envcoder_bench.sim.base import PoseSource
+    from isaacgym_mujoco.physics.live_tensors import PoseSource
 
 SOLVED = "solved_before"  # key of the state for fitness functions that count once per episode
 ENV_BYTES = 160 * 1024  # approximate memory of one environment in the physics engine, without the task's tensors

@@ -172,7 +172,9 @@ def rsl_rl_train(train: Config) -> Config:
         config["horizon_length"] = runner["num_steps_per_env"]
     params: Config = {"config": config}
     if policy.get("actor_hidden_dims"):
-        params["network"] = {"mlp": {"units": list(policy["actor_hidden_dims"])}}
+        layers: Config = {"units": list(policy["actor_hidden_dims"])}
         if policy.get("activation"):
-            params["network"]["mlp"]["activation"] = policy["activation"]
+            name = policy["activation"]
+            layers["activation"] = "swish" if name == "silu" else name  # rl_games' name of it
+        params["network"] = {"mlp": layers}
     return {"params": params}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.driver import make_driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.reward_terms import TERMS
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, group_weights
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Row, Slot
@@ -75,6 +76,9 @@ def probe(source: Source, config: Config) -> Facts:
     for key in scene.keys:
         fields[key] = _scene_field(key, scene)
     fields.update({key: Field(rows[slot].shape, "-", texts.origin(slot)) for key, slot in keys.items()})
+    for key, slot in keys.items():
+        if slot[0] == TERMS:
+            fields[key] = replace(fields[key], meaning=f"{driver.terms.meaning}, {fields[key].meaning}")
     fields["reset_buf"] = Field((), "-", "1 where the task itself ends the episode, time-outs left out")
     fields["actions"] = actions(driver.num_actions)
     fields["progress_buf"] = PROGRESS
@@ -91,7 +95,7 @@ def _named(rows: dict[Slot, Row]) -> Iterator[tuple[str, Slot]]:
     """Yield keys of the state and their slots: names of attributes, and keys of dicts."""
     taken = {slot[0] for slot in rows if not slot[1]}
     for slot in rows:
-        name = slot[1] or slot[0]
+        name = f"{TERMS}_{slot[1]}" if slot[0] == TERMS else slot[1] or slot[0]
         if slot[0] in _NO_STATE or name.endswith(_INDICES) or not name.isidentifier():
             continue
         if not slot[1] or name not in taken:
@@ -99,7 +103,7 @@ def _named(rows: dict[Slot, Row]) -> Iterator[tuple[str, Slot]]:
 
 
 _INDICES = ("_indices", "_idxs", "_ids")  # indices of actors in the whole simulation
-_NO_STATE = ("extras", "obs_dict", "episode_sums", "randomize_buf", "timeout_buf", "time_out_buf", "states_buf")
+_NO_STATE = ("extras", "obs_dict", "episode_sums", "randomize_buf", "timeout_buf", "time_out_buf")
 
 
 def _is_goal(name: str, slot: Slot, row: Row, changed: set[Slot], task: Any) -> bool:
@@ -147,9 +151,12 @@ class _Texts:
                     self._files.append((file.name, file.read_text(encoding="utf-8", errors="replace").splitlines()))
 
     def origin(self, slot: Slot) -> str:
-        """Return where an attribute is first set, such as ``from ant.py:87``."""
+        """Return where an attribute is first set, or a term of the reward computed, such as ``from ant.py:87``."""
         name = slot[0]
-        for pattern in (rf"self\.{name}\b.*=[^=]", rf"\b{name}\b\s*=[^=]"):
+        patterns = (rf"self\.{name}\b.*=[^=]", rf"\b{name}\b\s*=[^=]")
+        if name == TERMS:
+            patterns = (rf"def _reward_{slot[1]}\b", rf"\[.{slot[1]}.\] \+=")
+        for pattern in patterns:
             for file, lines in self._files:
                 for number, line in enumerate(lines, start=1):
                     if re.search(pattern, line) and not line.lstrip().startswith("#"):

@@ -167,9 +167,11 @@ def write_folder(folder: Path, source: Source, score: Path | None) -> None:
     """Write a task's folder: both baselines and the YAML files."""
     config = {**source.config, "name": source.name}
     text = None if score is None else score.read_text(encoding="utf-8")
+    human = _HUMAN.format(address=source.address, file=source.file.name, reward=_reward(source))
+    critic = f"\n\n{_CRITIC_OBSERVATION}" if _central_value(source.train or {}) else ""
     files = {
-        f"{HUMAN}.py": _HUMAN.format(address=source.address, file=source.file.name, reward=_reward(source)),
-        f"{UNSHAPED}.py": unshaped(source, text),
+        f"{HUMAN}.py": human + critic,
+        f"{UNSHAPED}.py": unshaped(source, text) + critic,
         "task.yaml": yaml.safe_dump(config, sort_keys=False),
     }
     if source.train is not None:
@@ -193,15 +195,26 @@ def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
     network, config = params.get("network") or {}, params.get("config") or {}
     algorithm = (params.get("algo") or {}).get("name", "a2c_continuous")
     lost = [f"params.network.{key}" for key in ("rnn", "cnn") if key in network]
-    lost += [f"params.config.{key}" for key in ("central_value_config",) if key in config]
     lost += ["params.algo.name"] * (algorithm != "a2c_continuous")
     if lost:
         log.warning("%s: removed from its PPO config, not supported: %s", address, ", ".join(lost))
     kept = {key: network[key] for key in ("mlp", "space") if key in network}
+    central = _central_value(train)
+    if central:  # whose loss has no coefficient, and whose gradients are clipped by themselves
+        kept["separate"] = True
+        config = {**config, "critic_coef": 2, "grad_norm_per_network": True}
+        units = ((central.get("network") or {}).get("mlp") or {}).get("units")
+        if units != (network.get("mlp") or {}).get("units"):
+            log.warning("%s: its central value network gets the units of the policy's network, not %s", address, units)
     if config.get("lr_schedule") == "constant":
         config = {**config, "lr_schedule": "identity"}  # rl_games accepts both names
     left_out = ("central_value_config", "player", "mixed_precision", "use_diagnostics")
     return {"params": {"network": kept, "config": {k: v for k, v in config.items() if k not in left_out}}}
+
+
+def _central_value(train: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an rl_games YAML's config of a value network that sees a task's ``states_buf``; empty if it has none."""
+    return ((train.get("params") or {}).get("config") or {}).get("central_value_config") or {}
 
 
 _HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, and makes of actions."""
@@ -252,6 +265,10 @@ def unshaped(source: Source, fitness: str | None) -> str:
 _OBSERVATION = '''def compute_observation(obs_buf):
     """The task's own observation."""
     return obs_buf
+'''
+_CRITIC_OBSERVATION = '''def compute_critic_observation(states_buf):
+    """The states of the task's asymmetric observations, which its central value network sees."""
+    return states_buf
 '''
 _TERMINAL = '''def compute_terminal(reset_buf):
     """The task's own end of an episode, without time-outs."""

@@ -17,25 +17,30 @@ from envcoder_bench.trainers.ppo.rollout import Rollout, StepIndex, put, take
 
 def act(
     learner: GroupedLearner, rollout: Rollout, t: StepIndex, obs: Tensor, noise: Tensor, draw: Tensor | None,
-    dead: Tensor | None, out: Tensor,
+    dead: Tensor | None, out: Tensor, critic_obs: Tensor | None = None,
 ) -> None:  # fmt: skip
     """Sample step t's actions, and record the step but for its result.
 
     Args:
-        rollout: receives the step's ``obs``, ``actions``, ``mus`` and ``values``.
+        rollout: receives the step's ``obs``, ``critic_obs``, ``actions``, ``mus`` and ``values``.
         t: a tensor where a captured graph counts; only then there are kernels.
         obs: ``(K, n, d)``; columns beyond the rollout's are ignored, missing ones are 0.
         noise: ``(seeds, T, n, A)``, standard normal numbers of the whole rollout.
         draw: ``(K,)`` int64, the index of each group's numbers in ``noise`` (None: all have the first).
         dead: ``(K, 1, 1)`` bool, groups that do not act (None: all act).
         out: ``(K, n, W)``, receives the actions; if W is larger than A, the other columns stay.
+        critic_obs: ``(K, n, c)``, as ``obs``, if the rollout has them.
     """
     if learner.backend.kernels and isinstance(t, Tensor) and learner.network.has_plain_outputs:
-        _act_in_kernels(learner, rollout, t, obs, noise, draw, dead, out)
+        _act_in_kernels(learner, rollout, t, obs, noise, draw, dead, out, critic_obs)
         return
     put(rollout.obs[..., : obs.shape[-1]], t, obs)
+    seen = None
+    if rollout.critic_obs is not None and critic_obs is not None:
+        put(rollout.critic_obs[..., : critic_obs.shape[-1]], t, critic_obs)
+        seen = take(rollout.critic_obs, 2, t)
     numbers = take(noise, 1, t)
-    result = learner.act(take(rollout.obs, 2, t), numbers if draw is None else numbers.index_select(0, draw))
+    result = learner.act(take(rollout.obs, 2, t), numbers if draw is None else numbers.index_select(0, draw), seen)
     put(rollout.actions, t, result["actions"])
     put(rollout.mus, t, result["mus"])
     put(rollout.values, t, result["values"])
@@ -63,15 +68,16 @@ def record(kernels: bool, reward: Tensor, terminated: Tensor, truncated: Tensor,
 
 def _act_in_kernels(
     learner: GroupedLearner, rollout: Rollout, step: Tensor, obs: Tensor, noise: Tensor, draw: Tensor | None,
-    dead: Tensor | None, out: Tensor,
+    dead: Tensor | None, out: Tensor, critic_obs: Tensor | None,
 ) -> None:  # fmt: skip
-    normalizer, values = learner.obs_normalizer, learner.value_normalizer
-    factors, clip = (learner.plain_factors, 0.0) if normalizer is None else (normalizer.factors, CLIP)
-    mean, value = learner.network.plain_outputs(_observe_in_kernel(obs, rollout, step, *factors, clip))
+    network, values, own = learner.network, learner.value_normalizer, learner.critic_input
+    seen = [_observe_in_kernel(obs, rollout.obs, step, *learner.obs_input.factors, learner.obs_input.clip)]
+    if own is not None and rollout.critic_obs is not None and critic_obs is not None:
+        seen.append(_observe_in_kernel(critic_obs, rollout.critic_obs, step, *own.factors, own.clip))
+    mean, value = network.plain_outputs(*seen)
     scale = None if values is None else values.inverse_factors
-    _decide_in_kernel(
-        mean, value, learner.network.sigma, noise, draw, learner.action_dims, dead, scale, CLIP, rollout, step, out
-    )
+    log_sigma = network.log_sigma() if network.scalar_std else network.sigma
+    _decide_in_kernel(mean, value, log_sigma, noise, draw, learner.action_dims, dead, scale, CLIP, rollout, step, out)
 
 
 @jit
@@ -98,26 +104,26 @@ def _observe(
 
 
 def _observe_in_kernel(
-    obs: Tensor, rollout: Rollout, step: Tensor, scale: Tensor, shift: Tensor, clip: float
+    obs: Tensor, recorded: Tensor, step: Tensor, scale: Tensor, shift: Tensor, clip: float
 ) -> Tensor:
     """Record a step's observations, and return them normalized.
 
     Args:
-        obs: ``(K, n, d)``, contiguous rows; columns beyond the rollout's are ignored, missing ones are 0.
-        rollout: receives the step's ``obs``.
+        obs: ``(K, n, d)``, contiguous rows; columns beyond the recorded ones are ignored, missing ones are 0.
+        recorded: ``(K, n, T, D)``, of the rollout; receives those of the step.
         step: ``(1,)`` int64.
         scale, shift: ``(K, 1, D)``, factors of normalization, whose last stride is 1.
         clip: largest absolute value after normalization; 0: no limit.
 
     Returns:
-        ``(K, n, D)``, with the D of the rollout.
+        ``(K, n, D)``.
     """
-    groups, count, steps, width = rollout.obs.shape
-    out = rollout.obs.new_empty(groups, count, width)
+    groups, count, steps, width = recorded.shape
+    out = recorded.new_empty(groups, count, width)
     columns = triton.next_power_of_2(width)
     rows = max(1, 2048 // columns)
     _observe[(triton.cdiv(count, rows), groups)](
-        obs, rollout.obs, scale, shift, out, step, count, min(obs.shape[2], width), width, steps, obs.stride(0),
+        obs, recorded, scale, shift, out, step, count, min(obs.shape[2], width), width, steps, obs.stride(0),
         obs.stride(1), scale.stride(0), shift.stride(0), CLIP=clip, ROWS=rows, COLUMNS=columns, num_warps=4,
     )  # fmt: skip
     return out

@@ -92,6 +92,14 @@ class GroupedAdam:
         }
 
 
+def clip_norm(backend: Backend, parts: Sequence[Tensor], max_norm: float) -> None:
+    """Scale each group's gradient of one network, ``(K, ...)`` views, down to a norm, as ``clip_grad_norm_``."""
+    norm = torch.stack([backend.norm(part) for part in parts]).square().sum(dim=0).sqrt_()
+    factor = (max_norm / (norm + 1e-6)).clamp_(max=1.0).unsqueeze(1)
+    for part in parts:
+        part.mul_(factor)
+
+
 # the same as one kernel
 
 

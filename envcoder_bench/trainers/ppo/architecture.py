@@ -30,7 +30,8 @@ class Architecture:
     """The sizes of a stack. Widths are rounded up, because kernels load 16 bytes at a time.
 
     Attributes:
-        obs_dim: width of the observations.
+        obs_dim: width of the policy's observations.
+        critic_dim: width of the critic's observations; 0 if it sees the policy's.
         actions: number of actions.
         names: the layers of each MLP, by rl_games' keys. A shared network is one MLP, whose last layer has the columns
             of both heads; separate networks are an actor and a critic.
@@ -40,6 +41,7 @@ class Architecture:
     """
 
     obs_dim: int
+    critic_dim: int
     actions: int
     names: tuple[tuple[str, ...], ...]
     widths: tuple[tuple[int, ...], ...]
@@ -54,6 +56,7 @@ class Architecture:
         action_dim: int,
         device: torch.device,
         backend: Backend,
+        critic_dim: int = 0,
     ) -> Architecture:
         """Read the ``network`` section of an rl_games YAML."""
         network = params["network"]
@@ -67,18 +70,28 @@ class Architecture:
             names = ((*actor, "mu value"),)
             widths = ((*units, round_up(action_dim + 1, 16)),)
         activation = get_activation(network["mlp"]["activation"], device)
-        return cls(obs_dim, action_dim, names, widths, activation.keeps, is_fused(activation, backend))
+        return cls(obs_dim, critic_dim, action_dim, names, widths, activation.keeps, is_fused(activation, backend))
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Width of the observations that each MLP sees."""
+        return (self.obs_dim, self.critic_dim or self.obs_dim)[: len(self.widths)]
 
     @property
     def inputs(self) -> int:
-        """Width of the networks' input: observations, a 1 for the biases, zeros."""
-        return round_up(self.obs_dim + 1, 4)
+        """Width of the policy's input: observations, a 1 for the biases, zeros."""
+        return with_bias(self.obs_dim)
+
+    @property
+    def critic_inputs(self) -> int:
+        """Width of the critic's input; 0 if it is the policy's."""
+        return with_bias(self.critic_dim) if self.critic_dim else 0
 
     def _shapes(self) -> list[tuple[int, int]]:
         """Rows and columns of all weights, and of sigma."""
         weights = []
-        for widths in self.widths:
-            weights += list(zip([self.inputs, *map(with_one, widths)], widths))
+        for dim, widths in zip(self.dims, self.widths):
+            weights += list(zip([with_bias(dim), *map(with_one, widths)], widths))
         return [*weights, (1, self.actions)]
 
     @property
@@ -99,26 +112,41 @@ class Architecture:
         depth = len(self.widths[0])
         return [views[i : i + depth] for i in range(0, len(views) - 1, depth)], views[-1]
 
+    def of_networks(self, grad: Tensor) -> list[list[Tensor]]:
+        """Return what belongs to actor and critic, which are separate, as views of ``(K, size)``."""
+        ends = list(itertools.accumulate(rows * columns for rows, columns in self._shapes()))
+        first, second = ends[len(self.widths[0]) - 1], ends[-2]
+        return [[grad[:, :first], grad[:, second : self._used]], [grad[:, first:second]]]
+
     def workspace_shapes(self, groups: int, samples: int) -> list[Shape]:
         """Return the shapes of the tensors of ``carve_workspace``."""
         tapes = [tape_shapes(widths, self.keeps, self.fused, groups, samples) for widths in self.widths]
-        return [(groups, self.size), (groups, samples, self.inputs), *itertools.chain(*tapes)]
+        inputs = [(groups, samples, width) for width in (self.inputs, self.critic_inputs) if width]
+        return [(groups, self.size), *inputs, *itertools.chain(*tapes)]
 
     def carve_workspace(self, buffer: Tensor, groups: int, samples: int) -> Workspace:
         """Create a workspace in a flat tensor of at least ``carved_size(workspace_shapes)`` elements."""
         grad, obs, *rest = carve(buffer, self.workspace_shapes(groups, samples))
+        critic_obs = rest.pop(0) if self.critic_dim else None
         grad[:, self._used :] = 0.0  # not used by parameters
         each = len(rest) // len(self.widths)
         parts = [rest[i * each : (i + 1) * each] for i in range(len(self.widths))]
-        tapes = [make_tape(obs, part, widths, self.fused) for part, widths in zip(parts, self.widths)]
+        seen = (obs, obs if critic_obs is None else critic_obs)
+        tapes = [make_tape(x, part, widths, self.fused) for x, part, widths in zip(seen, parts, self.widths)]
         d_weights, d_sigma = self.views(grad)
-        return Workspace(obs, tapes, grad, [[matrices(w) for w in layers] for layers in d_weights], d_sigma)
+        return Workspace(obs, critic_obs, tapes, grad, [[matrices(w) for w in layers] for layers in d_weights], d_sigma)
+
+
+def with_bias(dim: int) -> int:
+    """Return the width of a network's input for observations of a width."""
+    return round_up(dim + 1, 4)
 
 
 class Workspace(NamedTuple):
     """Buffers for learning from a minibatch of K groups and N samples."""
 
     obs: Tensor  # (K, N, inputs): normalized observations, and the ones
+    critic_obs: Tensor | None  # (K, N, critic_inputs), where the critic has its own
     tapes: list[Tape]  # one for each MLP
     grad: Tensor  # (K, P), by all parameters
     d_weights: list[list[Tensor]]  # views of grad: by the weights of each MLP, in the shapes of ``matrices``

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise
-from envcoder_bench.trainers.base import padded_widths
+from envcoder_bench.trainers.base import padded_widths, widest
 from envcoder_bench.trainers.ppo import acting
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
@@ -27,6 +27,7 @@ class LearnerBlock:
         backend: how to compute.
         groups: the groups' slice of the environment's groups.
         obs_dims, action_dims, seeds: of these groups.
+        critic_dims: of these groups; empty: their critics see the policy's observations.
         params: the ``params`` of an rl_games YAML.
         num_envs: environments per group.
         device: the device of the learner.
@@ -44,12 +45,15 @@ class LearnerBlock:
         num_envs: int,
         device: torch.device,
         answers: Tensor,
+        critic_dims: Sequence[int] = (),
     ) -> None:
         self.groups = groups
-        widths = padded_widths(max(obs_dims), max(action_dims)) if backend.fixed_order else None
+        dims = zip(obs_dims, action_dims, *([critic_dims] if critic_dims else []))
+        widths = padded_widths(*widest(dims)) if backend.fixed_order else None
         self.learner = GroupedLearner(
-            obs_dims, action_dims, seeds, params, num_envs, device, widths=widths, backend=backend
-        )
+            obs_dims, action_dims, seeds, params, num_envs, device, widths=widths, backend=backend,
+            critic_dims=critic_dims,
+        )  # fmt: skip
         self.rollout = self.learner.new_rollout(answers[:, groups])
         distinct = sorted(set(seeds))
         self.noise_key: NoiseKey = (tuple(distinct), self.learner.action_dim)
@@ -69,27 +73,41 @@ class LearnerBlock:
             self._alive.copy_(torch.tensor(list(alive)))
             torch.logical_not(self._alive.view(-1, 1, 1), out=self._dead)
 
-    def act(self, t: StepIndex, obs: Tensor, numbers: Tensor, out: Tensor) -> None:
+    def count(self, obs: Tensor, critic_obs: Tensor | None) -> None:
+        """Add a step's observations to the statistics; see ``act``."""
+        seen = self._critic_rows(critic_obs)
+        self.learner.count(self._rows(obs).contiguous(), seen, self._alive)
+
+    def act(self, t: StepIndex, obs: Tensor, critic_obs: Tensor | None, numbers: Tensor, out: Tensor) -> None:
         """Sample step t's actions into ``out``; see ``acting.act``.
 
         Args:
             t: step of the rollout.
             obs: ``(G, n, obs_max)``, of all groups of the environment.
+            critic_obs: ``(G, n, critic_max)``, if any group has them.
             numbers: noise of the whole rollout, ``(distinct seeds, T, n, A)``.
             out: ``(G, n, act_max)``, of all groups.
         """
-        acting.act(self.learner, self.rollout, t, self._rows(obs), numbers, self._draw, self._dead, out[self.groups])
+        seen, rows = self._critic_rows(critic_obs), out[self.groups]
+        acting.act(self.learner, self.rollout, t, self._rows(obs), numbers, self._draw, self._dead, rows, seen)
 
     def _rows(self, obs: Tensor) -> Tensor:
         return obs[self.groups, :, : self.learner.obs_dim]
+
+    def _critic_rows(self, critic_obs: Tensor | None) -> Tensor | None:
+        if critic_obs is None or not self.learner.critic_dim:
+            return None
+        return critic_obs[self.groups, :, : self.learner.critic_dim]
 
     def act_deterministically(self, obs: Tensor, out: Tensor) -> None:
         """Write mean actions for ``obs`` ``(G, n, obs_max)`` to ``out`` ``(G, n, act_max)``, for any n."""
         acting.write_actions(self.learner.policy(self._rows(obs).contiguous()), self._dead, out[self.groups])
 
-    def update(self, last_obs: Tensor, epoch: int, buffer: Tensor) -> dict[str, Tensor]:
+    def update(self, last_obs: Tensor, last_critic_obs: Tensor | None, epoch: int, buffer: Tensor) -> dict[str, Tensor]:
         """Learn from the rollout, which ended at ``last_obs`` ``(G, n, obs_max)``; see ``GroupedLearner.update``."""
-        self.rollout.last_values.copy_(self.learner.values(self._rows(last_obs).contiguous()))
+        seen = self._critic_rows(last_critic_obs)
+        seen = self._rows(last_obs) if seen is None else seen
+        self.rollout.last_values.copy_(self.learner.values(seen.contiguous()))
         return self.learner.update(self.rollout, epoch, self._alive, buffer)
 
 
@@ -125,10 +143,10 @@ def cut_blocks(num_groups: int, largest: int) -> list[slice]:
     return [slice(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def cut_equal_blocks(widths: Sequence[tuple[int, int]], largest: int) -> list[slice]:
-    """Divide the groups into blocks as ``cut_blocks``, each of adjacent groups of equal ``padded_widths``."""
+def cut_equal_blocks(keys: Sequence[object], largest: int) -> list[slice]:
+    """Divide the groups into blocks as ``cut_blocks``, each of adjacent groups of equal keys."""
     slices: list[slice] = []
-    for _, run in itertools.groupby(range(len(widths)), key=lambda group: padded_widths(*widths[group])):
+    for _, run in itertools.groupby(range(len(keys)), key=lambda group: keys[group]):
         groups = list(run)
         parts = cut_blocks(len(groups), largest)
         slices += [slice(groups[part.start], groups[part.stop - 1] + 1) for part in parts]

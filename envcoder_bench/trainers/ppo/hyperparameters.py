@@ -17,7 +17,10 @@ ACTIVATIONS = ("relu", "tanh", "sigmoid", "elu", "selu", "swish", "gelu", "softp
 _REFUSED_CONFIG: dict[str, tuple[Callable[[Any], bool], str]] = {
     "mixed_precision": (bool, "set it to False, and matmul_precision to what may be lost in products"),
     "multi_gpu": (bool, "set it to False: all groups train on one device"),
-    "central_value_config": (lambda value: value is not None, "delete it: the critic sees the policy's observations"),
+    "central_value_config": (
+        lambda value: value is not None,
+        "delete it, set network.separate to True and define compute_critic_observation",
+    ),
     "self_play": (bool, "set it to False"),
     "self_play_config": (lambda value: value is not None, "delete it"),
     "use_action_masks": (bool, "set it to False: actions are continuous"),
@@ -45,16 +48,20 @@ class Hyperparameters:
     bounds_loss_coef: float | None
     bound_loss_type: str
     normalize_input: bool
+    empirical_normalization: bool  # of the input, as in rsl_rl. A key that rl_games lacks
     normalize_value: bool
     normalize_advantage: bool
     value_bootstrap: bool
     use_smooth_clamp: bool
     ppo: bool
     grad_norm: float | None  # None: gradients are not clipped
+    grad_norm_per_network: bool  # clip those of actor and critic each by itself, as rsl_rl. A key that rl_games lacks
     weight_decay: float
     learning_rate: float
     lr_schedule: str  # adaptive, linear or identity
-    schedule_type: str  # legacy: the rate may change after every minibatch; standard: after every mini epoch
+    # legacy: the rate may change after every minibatch; standard: after every mini epoch; rollout, not a value of
+    # rl_games: before every step, by the divergence from the policy of the rollout, as in rsl_rl
+    schedule_type: str
     kl_threshold: float
     linear_steps: int  # epochs until a linear schedule ends; 0: it stays at the start
     schedule_entropy: bool
@@ -87,12 +94,14 @@ class Hyperparameters:
             bounds_loss_coef=None if config.get("bounds_loss_coef") is None else float(config["bounds_loss_coef"]),
             bound_loss_type=config.get("bound_loss_type", "bound"),
             normalize_input=bool(config["normalize_input"]),
+            empirical_normalization=bool(config.get("empirical_normalization", False)),
             normalize_value=bool(config.get("normalize_value", False)),
             normalize_advantage=bool(config["normalize_advantage"]),
             value_bootstrap=bool(config.get("value_bootstrap", True)),
             use_smooth_clamp=bool(config.get("use_smooth_clamp", False)),
             ppo=bool(config.get("ppo", True)),
             grad_norm=float(config["grad_norm"]) if truncate else None,
+            grad_norm_per_network=bool(config.get("grad_norm_per_network", False)),
             weight_decay=float(config.get("weight_decay", 0.0)),
             learning_rate=float(config["learning_rate"]),
             lr_schedule=schedule,
@@ -112,8 +121,10 @@ def check_supported(params: Mapping[str, Any]) -> None:
     for key, (refused, remedy) in _REFUSED_CONFIG.items():
         if key in config and refused(config[key]):
             raise _unsupported(f"config.{key}", config[key], remedy)
-    if config.get("schedule_type", "legacy") not in ("legacy", "standard"):
-        raise _unsupported("config.schedule_type", config["schedule_type"], "use legacy or standard")
+    if config.get("schedule_type", "legacy") not in ("legacy", "standard", "rollout"):
+        raise _unsupported("config.schedule_type", config["schedule_type"], "use legacy, standard or rollout")
+    if config.get("grad_norm_per_network", False) and not network.get("separate", False):
+        raise _unsupported("config.grad_norm_per_network", True, "set it to False, or network.separate to True")
     precision = config.get("matmul_precision", "high")
     if precision not in ("highest", "high", "medium"):
         raise _unsupported("config.matmul_precision", precision, "use highest, high or medium")
@@ -142,9 +153,16 @@ def check_supported(params: Mapping[str, Any]) -> None:
     ):
         if name not in ACTIVATIONS:
             raise _unsupported(key, name, f"use one of {', '.join(ACTIVATIONS)}")
-    if space["continuous"].get("max_sigma") is not None and space["continuous"]["sigma_activation"] != "None":
-        key, remedy = "network.space.continuous.max_sigma", "set sigma_activation to None or delete max_sigma"
-        raise _unsupported(key, "with a sigma_activation", remedy)
+    std_type = space["continuous"].get("std_type", "log")
+    if std_type not in ("log", "scalar"):
+        raise _unsupported("network.space.continuous.std_type", std_type, "use log or scalar")
+    for key, used in (
+        ("max_sigma", space["continuous"].get("max_sigma") is not None),
+        ("std_type", std_type == "scalar"),
+    ):
+        if used and space["continuous"]["sigma_activation"] != "None":
+            key, remedy = f"network.space.continuous.{key}", f"set sigma_activation to None or delete {key}"
+            raise _unsupported(key, "with a sigma_activation", remedy)
 
 
 def _unsupported(key: str, value: Any, remedy: str) -> ValueError:
@@ -195,7 +213,8 @@ _WHOLE = ("horizon_length", "mini_epochs")
 _WHOLE_OR_NULL = ("num_minibatches", "minibatch_size", "minibatch_size_per_env")
 _SWITCHES = (
     "clip_value", "normalize_input", "normalize_value", "normalize_advantage", "value_bootstrap", "use_smooth_clamp",
-    "ppo", "truncate_grads", "schedule_entropy", "mixed_precision", "multi_gpu",
+    "ppo", "truncate_grads", "schedule_entropy", "mixed_precision", "multi_gpu", "empirical_normalization",
+    "grad_norm_per_network",
 )  # fmt: skip
 
 

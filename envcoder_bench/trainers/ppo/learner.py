@@ -5,20 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo.adam import GroupedAdam
+from envcoder_bench.trainers.base import Widths
+from envcoder_bench.trainers.ppo.adam import GroupedAdam, clip_norm
 from envcoder_bench.trainers.ppo.advantages import generalized_advantages, normalize_advantages
 from envcoder_bench.trainers.ppo.architecture import Workspace
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
-from envcoder_bench.trainers.ppo.network import StackedActorCritic
+from envcoder_bench.trainers.ppo.network import CRITIC, StackedActorCritic
 from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd
 from envcoder_bench.trainers.ppo.objective import differentiate, entropy, neglogp
+from envcoder_bench.trainers.ppo.observations import ObservationInput
 from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
 from envcoder_bench.trainers.ppo.schedules import next_entropy_coef, update_learning_rates
 
@@ -33,14 +34,15 @@ class GroupedLearner:
 
     Args:
         obs_dims, action_dims, seeds: one per group; narrower groups are padded to the widest.
+        critic_dims: widths of the critics' own observations; empty: they see those of the policies.
         params: the ``params`` of an rl_games YAML.
         num_envs: environments per group.
         device, dtype: device and dtype of weights and data.
-        widths: of observation and action to which the groups are padded; None: those of the widest groups.
+        widths: of observation, action and critic's observation to which the groups are padded; None: the greatest.
         backend: how to compute; None: as ``Backend.choose``.
 
     Attributes:
-        plain_factors: factor and summand of observations if they are not normalized.
+        obs_input, critic_input: make the inputs of the networks; the latter is None if critics see the policy's.
         action_dims: ``(K, 1)``, the groups' numbers of actions.
 
     Raises:
@@ -56,35 +58,56 @@ class GroupedLearner:
         num_envs: int,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
-        widths: tuple[int, int] | None = None,
+        widths: Widths | None = None,
         backend: Backend | None = None,
+        critic_dims: Sequence[int] = (),
     ) -> None:
         device = torch.device(device)
         self.backend = backend = backend or Backend.choose(device, dtype)
         self.hp = hp = Hyperparameters.from_params(params, num_envs)
         self.num_groups, self.num_envs = len(obs_dims), num_envs
-        self.obs_dim, self.action_dim = widths or (max(obs_dims), max(action_dims))
-        self.network = StackedActorCritic(params, obs_dims, action_dims, seeds, device, dtype, widths, backend)
+        self.network = StackedActorCritic(
+            params, obs_dims, action_dims, seeds, device, dtype, widths, backend, critic_dims
+        )
+        shape = self.network.architecture
+        self.obs_dim, self.action_dim, self.critic_dim = shape.obs_dim, shape.actions, shape.critic_dim
         self.adam = GroupedAdam(backend, self.network.flat, hp.learning_rate, hp.weight_decay)
         self.entropy_coef = hp.entropy_coef
-        width = self.network.architecture.inputs
-        self.obs_normalizer = self.value_normalizer = None
-        if hp.normalize_input:
-            self.obs_normalizer = GroupedRunningMeanStd(backend, obs_dims, device, width, dtype, one=self.obs_dim)
+        self.obs_input = ObservationInput(backend, hp, obs_dims, shape.obs_dim, shape.inputs, device, dtype)
+        self.critic_input: ObservationInput | None = None
+        if critic_dims:
+            self.critic_input = ObservationInput(
+                backend, hp, critic_dims, shape.critic_dim, shape.critic_inputs, device, dtype
+            )
+        self.value_normalizer = None
         if hp.normalize_value:
             self.value_normalizer = GroupedRunningMeanStd(backend, [1] * len(obs_dims), device, dtype=dtype)
-        used = (torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)).to(device, dtype)
-        one = (torch.arange(width) == self.obs_dim).expand_as(used).to(device, dtype)
-        self.plain_factors: Factors = used, one
         self.action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
         self._shape_rewards: Callable[[Tensor], Any] = DefaultRewardsShaper(**params["config"]["reward_shaper"])
 
     def new_rollout(self, answers: Tensor | None = None) -> Rollout:
-        """Allocate a rollout, whose observations are as wide as the network's input; see ``Rollout.empty``."""
+        """Allocate a rollout, whose observations are as wide as the networks' inputs; see ``Rollout.empty``."""
+        shape = self.network.architecture
         return Rollout.empty(
-            self.num_groups, self.num_envs, self.hp.horizon_length, self.network.architecture.inputs,
-            self.action_dim, like=self.network.flat, answers=answers,
+            self.num_groups, self.num_envs, self.hp.horizon_length, shape.inputs, self.action_dim,
+            like=self.network.flat, answers=answers, critic_dim=shape.critic_inputs,
         )  # fmt: skip
+
+    @property
+    def obs_normalizer(self) -> GroupedRunningMeanStd | None:
+        """Statistics of the policies' observations."""
+        return self.obs_input.normalizer
+
+    @property
+    def critic_normalizer(self) -> GroupedRunningMeanStd | None:
+        """Statistics of the critics' own observations."""
+        return self.critic_input and self.critic_input.normalizer
+
+    @property
+    def _normalizers(self) -> dict[str, GroupedRunningMeanStd | None]:
+        """All running statistics by their name in a checkpoint; those of critics without observations are left out."""
+        own = {} if self.critic_input is None else {"critic_normalizer": self.critic_normalizer}
+        return {"obs_normalizer": self.obs_normalizer, "value_normalizer": self.value_normalizer, **own}
 
     @property
     def minibatch_size(self) -> int:
@@ -95,34 +118,35 @@ class GroupedLearner:
         """Return the number of elements of the buffer that ``update`` needs."""
         return carved_size(self.network.architecture.workspace_shapes(self.num_groups, self.minibatch_size))
 
-    def _normalize_obs(self, obs: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
-        """Map observations to the network's input."""
-        missing = self.network.architecture.inputs - obs.shape[-1]
-        if missing:
-            obs = F.pad(obs, (0, missing))
-        if self.obs_normalizer is not None:
-            return self.obs_normalizer.normalize(obs, factors, out)
-        scale, shift = self.plain_factors
-        return torch.addcmul(shift, obs, scale, out=out)
-
     def _denormalize_values(self, values: Tensor) -> Tensor:
         if self.value_normalizer is None:
             return values
         return self.value_normalizer.denormalize(values.unsqueeze(-1)).squeeze(-1)
 
     @torch.no_grad()
-    def act(self, obs: Tensor, noise: Tensor) -> dict[str, Tensor]:
+    def count(self, obs: Tensor, critic_obs: Tensor | None = None, alive: Tensor | None = None) -> None:
+        """Add a step's observations ``(K, n, D)`` to their statistics, for ``empirical_normalization``."""
+        self.obs_input.count(obs, alive)
+        if self.critic_input is not None and critic_obs is not None:
+            self.critic_input.count(critic_obs, alive)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, noise: Tensor, critic_obs: Tensor | None = None) -> dict[str, Tensor]:
         """Sample actions.
 
         Args:
             obs: ``(K, n, D)``.
             noise: standard normal numbers ``(K, n, A)``, or ``(1, n, A)`` for all groups.
+            critic_obs: ``(K, n, C)``, where critics have their own.
 
         Returns:
             ``actions`` and their means ``mus`` ``(K, n, A)``, 0 in padded columns, and ``values`` ``(K, n)`` in units
             of the shaped reward.
         """
-        mu, values = self.network.forward(self._normalize_obs(obs))
+        seen = None
+        if self.critic_input is not None and critic_obs is not None:
+            seen = self.critic_input(critic_obs)
+        mu, values = self.network.forward(self.obs_input(obs), seen)
         sigma = torch.exp(self.network.log_sigma())
         if self.network.action_mask is not None:
             sigma = sigma * self.network.action_mask
@@ -131,12 +155,12 @@ class GroupedLearner:
     @torch.no_grad()
     def policy(self, obs: Tensor) -> Tensor:
         """Map observations ``(K, N, D)`` to mean actions ``(K, N, A)``."""
-        return self.network.policy(self._normalize_obs(obs))
+        return self.network.policy(self.obs_input(obs))
 
     @torch.no_grad()
     def values(self, obs: Tensor) -> Tensor:
-        """Map observations ``(K, N, D)`` to values ``(K, N)`` in units of the shaped reward."""
-        return self._denormalize_values(self.network.value(self._normalize_obs(obs)))
+        """Map the critics' observations ``(K, N, D)`` to values ``(K, N)`` in units of the shaped reward."""
+        return self._denormalize_values(self.network.value((self.critic_input or self.obs_input)(obs)))
 
     @torch.no_grad()
     def update(
@@ -161,7 +185,7 @@ class GroupedLearner:
         stats: defaultdict[str, list[Tensor]] = defaultdict(list)
         for mini_epoch in range(hp.mini_epochs):
             for i in range(hp.num_minibatches):
-                self._train_minibatch(batch, mini_epoch * hp.num_minibatches + i, work, alive, stats)
+                self._train_minibatch(batch, mini_epoch * hp.num_minibatches + i, work, alive, stats, epoch)
                 if hp.schedule_type == "legacy":
                     self._schedule(stats["kl"][-1], epoch)
             if hp.schedule_type == "standard":
@@ -192,6 +216,7 @@ class GroupedLearner:
         log_sigma = self.network.log_sigma()
         batch = Batch(
             obs=rollout.obs.flatten(1, 2),
+            critic_obs=None if rollout.critic_obs is None else rollout.critic_obs.flatten(1, 2),
             actions=actions,
             neglogp=neglogp(actions, mus, log_sigma, self.action_dims),
             values=values,
@@ -202,11 +227,20 @@ class GroupedLearner:
         )
 
         # statistics of the observations; as in rl_games, whose train_actor_critic begins with set_train(), they are
-        # updated with every minibatch of every mini epoch
-        if self.obs_normalizer is not None:
-            minibatches = [batch.obs[:, batch.rows(i)] for i in range(self.hp.num_minibatches)]
-            batch.obs_factors = self.obs_normalizer.update_each(minibatches, self.hp.mini_epochs, alive)
+        # updated with every minibatch of every mini epoch; empirical ones have counted the rollout's steps
+        if not self.hp.empirical_normalization:
+            batch.obs_factors = self._count_minibatches(self.obs_normalizer, batch, batch.obs, alive)
+            batch.critic_factors = self._count_minibatches(self.critic_normalizer, batch, batch.critic_obs, alive)
         return batch
+
+    def _count_minibatches(
+        self, normalizer: GroupedRunningMeanStd | None, batch: Batch, obs: Tensor | None, alive: Tensor | None
+    ) -> list[Factors]:
+        """Update statistics with all minibatches of all mini epochs; return the factors after each of them."""
+        if normalizer is None or obs is None:
+            return []
+        minibatches = [obs[:, batch.rows(i)] for i in range(self.hp.num_minibatches)]
+        return normalizer.update_each(minibatches, self.hp.mini_epochs, alive)
 
     @staticmethod
     def _update_value_normalizer(normalizer: GroupedRunningMeanStd, values: Tensor, alive: Tensor | None) -> Tensor:
@@ -214,14 +248,18 @@ class GroupedLearner:
         return normalizer.normalize(values.unsqueeze(-1)).squeeze(-1)
 
     def _train_minibatch(
-        self, batch: Batch, step: int, work: Workspace, alive: Tensor | None, stats: defaultdict[str, list[Tensor]]
-    ) -> None:
+        self, batch: Batch, step: int, work: Workspace, alive: Tensor | None, stats: defaultdict[str, list[Tensor]],
+        epoch: int,
+    ) -> None:  # fmt: skip
         """Take a gradient step; rl_games' ``calc_gradients``."""
         hp, network, index = self.hp, self.network, step % self.hp.num_minibatches
 
         # forward pass
         rows = batch.rows(index)
-        self._normalize_obs(batch.obs[:, rows], batch.obs_factors[step] if batch.obs_factors else None, work.obs)
+        self.obs_input(batch.obs[:, rows], batch.obs_factors[step] if batch.obs_factors else None, work.obs)
+        if self.critic_input is not None and batch.critic_obs is not None:
+            factors = batch.critic_factors[step] if batch.critic_factors else None
+            self.critic_input(batch.critic_obs[:, rows], factors, work.critic_obs)
         output = network.forward_for_training(work)
         log_sigma = network.log_sigma()
 
@@ -232,7 +270,14 @@ class GroupedLearner:
         grad = network.backward(work, output, terms.d_log_sigma.sub_(self.entropy_coef))
 
         # gradient clipping and Adam
-        self.adam.step(grad, hp.grad_norm, alive)
+        if hp.schedule_type == "rollout":
+            self._schedule(terms.kl, epoch)
+        if hp.grad_norm is not None and hp.grad_norm_per_network:
+            for parts in network.architecture.of_networks(grad):
+                clip_norm(self.backend, parts, hp.grad_norm)
+            self.adam.step(grad, None, alive)
+        else:
+            self.adam.step(grad, hp.grad_norm, alive)
         if hp.max_sigma is not None:
             network.bound_sigma(hp.max_sigma)
 
@@ -245,12 +290,33 @@ class GroupedLearner:
         self.entropy_coef = next_entropy_coef(self.hp, epoch)
 
     def export(self, group: int) -> dict[str, Tensor]:
-        """Return a group as the state dict of rl_games' model for its widths, on the CPU."""
+        """Return a group as the state dict of rl_games' model for its widths, on the CPU.
+
+        The model's critic is zeros if the group's sees other observations, see ``export_central_value``.
+        """
         state = self.network.export(group)
-        for name, normalizer in (("running", self.obs_normalizer), ("value", self.value_normalizer)):
-            if normalizer is not None:
-                state.update({f"{name}_mean_std.{key}": value for key, value in normalizer.export(group).items()})
-        return state
+        if self.critic_input is not None:
+            first, obs_dim = state["a2c_network.critic_mlp.0.weight"], self.obs_input.dims[group]
+            zeros = {key: torch.zeros_like(x) for key, x in state.items() if key.startswith(CRITIC)}
+            state.update(zeros | {"a2c_network.critic_mlp.0.weight": first.new_zeros(len(first), obs_dim)})
+        return {**state, **self._exported_statistics(group, self.obs_normalizer)}
+
+    def export_central_value(self, group: int) -> dict[str, Tensor] | None:
+        """Return a group's critic as the state dict of rl_games' CentralValueTrain, on the CPU.
+
+        None if it sees the policy's observations.
+        """
+        if self.critic_input is None:
+            return None
+        critic = {key: x for key, x in self.network.export(group).items() if key.startswith(CRITIC)}
+        state = {key.replace("critic_mlp", "actor_mlp"): x for key, x in critic.items()}
+        state.update(self._exported_statistics(group, self.critic_normalizer))
+        return {f"model.{key}": x for key, x in state.items()}
+
+    def _exported_statistics(self, group: int, of_obs: GroupedRunningMeanStd | None) -> dict[str, Tensor]:
+        normalizers = {"running": of_obs, "value": self.value_normalizer}
+        each = {name: {} if x is None else x.export(group) for name, x in normalizers.items()}
+        return {f"{name}_mean_std.{key}": value for name, values in each.items() for key, value in values.items()}
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that ``set_state`` needs, on the CPU."""
@@ -258,8 +324,7 @@ class GroupedLearner:
             "params": self.network.flat.cpu().clone(),
             "adam": self.adam.get_state(),
             "entropy_coef": self.entropy_coef,
-            "obs_normalizer": self.obs_normalizer and self.obs_normalizer.get_state(),
-            "value_normalizer": self.value_normalizer and self.value_normalizer.get_state(),
+            **{key: normalizer and normalizer.get_state() for key, normalizer in self._normalizers.items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -267,8 +332,7 @@ class GroupedLearner:
         self.network.weights_changed()
         self.adam.set_state(state["adam"])
         self.entropy_coef = state["entropy_coef"]
-        for key in ("obs_normalizer", "value_normalizer"):
-            normalizer = getattr(self, key)
+        for key, normalizer in self._normalizers.items():
             if normalizer is not None:
                 normalizer.set_state(state[key])
 
@@ -279,8 +343,7 @@ class GroupedLearner:
             part["params"] = params
         for part, adam in zip(parts, self.adam.split_state(state["adam"], self.network.split)):
             part["adam"] = adam
-        for key in ("obs_normalizer", "value_normalizer"):
-            normalizer = getattr(self, key)
+        for key, normalizer in self._normalizers.items():
             for k, part in enumerate(parts):
                 part[key] = normalizer and normalizer.split_state(state[key])[k]
         return parts
@@ -292,7 +355,6 @@ class GroupedLearner:
             "adam": self.adam.join_states([part["adam"] for part in parts], self.network.join),
             "entropy_coef": common(parts, "entropy_coef"),
         }
-        for key in ("obs_normalizer", "value_normalizer"):
-            normalizer = getattr(self, key)
+        for key, normalizer in self._normalizers.items():
             joined[key] = normalizer and normalizer.join_states([part[key] for part in parts])
         return joined

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from envcoder_bench.core.cpus import usable_cpus
-from envcoder_bench.trainers.base import MemoryEstimate, Params, Widths
+from envcoder_bench.trainers.base import MemoryEstimate, Params, Widths, widest
 from envcoder_bench.trainers.ppo.architecture import Architecture
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
+from isaacgym_mujoco.process import usable_cpus
 
 WORKSPACE_BYTES = 3 << 29  # of all groups, if they learn at once on CUDA
 _FLOAT = 4
@@ -51,12 +51,12 @@ class LearnerBytes:
 
 
 def learner_bytes(
-    obs_dim: int, action_dim: int, num_envs: int, params: Mapping[str, Any], device: torch.device
+    obs_dim: int, action_dim: int, num_envs: int, params: Mapping[str, Any], device: torch.device, critic_dim: int = 0
 ) -> LearnerBytes:
     """Compute the learner's memory for groups of ``num_envs`` environments.
 
     Args:
-        obs_dim, action_dim: widths of the widest group.
+        obs_dim, action_dim, critic_dim: widths of the widest group; the last one is 0 if critics see the policy's.
         num_envs: environments of one group.
         params: the ``params`` of an rl_games YAML.
         device: the device on which it learns.
@@ -65,13 +65,13 @@ def learner_bytes(
         ValueError: ``params`` has an unsupported feature; names key and remedy.
     """
     hp = Hyperparameters.from_params(params, num_envs)
-    architecture = Architecture.of(params, obs_dim, action_dim, device, Backend.choose(device))
+    architecture = Architecture.of(params, obs_dim, action_dim, device, Backend.choose(device), critic_dim)
     samples = num_envs * hp.horizon_length
     minibatch = samples // hp.num_minibatches
     copies = 3 if device.type == "cpu" else 4  # parameters, both of Adam's moments, and transposed ones
     weights = copies * architecture.size
-    rollout = samples * (architecture.inputs + 2 * action_dim + 4)
-    step = num_envs * (obs_dim + action_dim + 1)  # observations in, actions out, last values
+    rollout = samples * (architecture.inputs + architecture.critic_inputs + 2 * action_dim + 4)
+    step = num_envs * (obs_dim + critic_dim + action_dim + 1)  # observations in, actions out, last values
     carved = carved_size(architecture.workspace_shapes(1, minibatch))
     loss = minibatch * (_LOSS_PER_SAMPLE + _LOSS_PER_ACTION * action_dim)
     workspace = _FLOAT * (carved + loss + samples * _PREPARED_PER_SAMPLE)
@@ -84,16 +84,17 @@ def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device
 
     @cache
     def learner(widths: Widths) -> LearnerBytes:
-        return learner_bytes(*widths, num_envs, params, device)
+        obs_dim, action_dim, *critic_dim = widths
+        return learner_bytes(obs_dim, action_dim, num_envs, params, device, *critic_dim)
 
     def needed(widths: Sequence[Widths]) -> int:
-        widest = max(obs for obs, _ in widths), max(act for _, act in widths)
-        noise = _NOISE_BYTES * num_seeds * samples * widest[1]  # groups with equal seeds share it
+        greatest = widest(widths)
+        noise = _NOISE_BYTES * num_seeds * samples * greatest[1]  # groups with equal seeds share it
         if device.type != "cpu":
-            return learner(widest).total(len(widths)) + noise
+            return learner(greatest).total(len(widths)) + noise
         # on a CPU groups are not padded to the widest, and the number that learn at once is that of the cores
         at_once = min(len(widths), usable_cpus())
-        workspace = int(_CPU_WORKSPACE * learner(widest).workspace)
+        workspace = int(_CPU_WORKSPACE * learner(greatest).workspace)
         return sum(learner(group).per_group for group in widths) + at_once * workspace + noise
 
     return needed

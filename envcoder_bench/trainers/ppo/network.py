@@ -1,6 +1,7 @@
 """Stacked actor-critic networks of all groups, with parameters ``(K, in, out)``, equivalent to rl_games' networks."""
 
 import contextlib
+import functools
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from envcoder_bench.core import stream
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.trainers.base import Widths, widest
 from envcoder_bench.trainers.ppo.activations import NONE, get_activation
 from envcoder_bench.trainers.ppo.architecture import Architecture, Workspace
 from envcoder_bench.trainers.ppo.backend import Backend
@@ -20,6 +22,9 @@ with settings_kept():  # importing rl_games changes how torch prints
     from rl_games.algos_torch.model_builder import ModelBuilder
 
 _PREFIX = "a2c_network."
+_SIGMA = f"{_PREFIX}sigma"
+CRITIC = (f"{_PREFIX}critic_mlp.", f"{_PREFIX}value.")  # keys of a separate critic
+STD_RANGE = (1e-6, 1e6)  # of a standard deviation that is learnt as such, as in rsl_rl
 
 
 class ActorCriticOutput(NamedTuple):
@@ -37,8 +42,9 @@ class StackedActorCritic:
     """K actor-critics of one architecture, each with its own observation and action width.
 
     Group k is initialized as the network that rl_games builds for k's widths after ``torch.manual_seed(seeds[k])``.
+    If critics have observations of their own, the critic is that of the network for their width and the same seed.
     Rows and columns beyond a group's widths are padding: zero, without gradient, and without effect on the output. They
-    extend to the widest group, or to ``widths`` of observation and action.
+    extend to the widest group, or to ``widths`` of observation, action and, if there is one, critic's observation.
 
     Attributes:
         flat: ``(K, P)`` all parameters, one row per group; the layers are views of it. Call ``weights_changed`` after
@@ -56,13 +62,16 @@ class StackedActorCritic:
         seeds: Sequence[int],
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        widths: tuple[int, int] | None = None,
+        widths: Widths | None = None,
         backend: Backend | None = None,
+        critic_dims: Sequence[int] = (),
     ) -> None:
         backend = backend or Backend.choose(device, dtype)
-        widest_obs, widest_action = widths or (max(obs_dims), max(action_dims))
+        dims = list(zip(obs_dims, action_dims, *([critic_dims] if critic_dims else [])))
+        widest_obs, widest_action, *critic = widths or widest(dims)
         network, space = params["network"], params["network"]["space"]["continuous"]
-        self.architecture = Architecture.of(params, widest_obs, widest_action, device, backend)
+        self.architecture = Architecture.of(params, widest_obs, widest_action, device, backend, *critic)
+        self.scalar_std = space.get("std_type", "log") == "scalar"
         self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
         weights, self.sigma = self.architecture.views(self.flat)
         activation = get_activation(network["mlp"]["activation"], device)
@@ -73,7 +82,7 @@ class StackedActorCritic:
         self._value_column = 0 if len(weights) == 2 else widest_action
         self.parameters = self.by_key(weights, self.sigma)
 
-        stock = _build_stock(params, obs_dims, action_dims, seeds)
+        stock = _build_stock(params, dims, seeds)
         self._shapes = [{key: _stacked(key, value).shape for key, value in tensors.items()} for tensors in stock]
         for k, tensors in enumerate(stock):
             self._copy(k, tensors)
@@ -84,10 +93,11 @@ class StackedActorCritic:
 
     def by_key(self, weights: list[list[Tensor]], sigma: Tensor) -> dict[str, Tensor]:
         """Name the views of one row per group of parameters, or of gradients, by rl_games' keys."""
-        views, at = {_PREFIX + "sigma": sigma}, self._value_column
+        views, at = {_SIGMA: sigma}, self._value_column
         columns = {"mu": slice(0, self.architecture.actions), "value": slice(at, at + 1)}
-        for names, widths, layers in zip(self.architecture.names, self.architecture.widths, weights):
-            for name, rows, weight in zip(names, (self.architecture.obs_dim, *widths), layers):
+        shape = self.architecture
+        for names, dim, widths, layers in zip(shape.names, shape.dims, shape.widths, weights):
+            for name, rows, weight in zip(names, (dim, *widths), layers):
                 for part in name.split():
                     x = weight[..., columns.get(part, slice(None))]
                     views[f"{_PREFIX}{part}.weight"] = x[:, :rows]
@@ -96,19 +106,22 @@ class StackedActorCritic:
 
     @property
     def has_plain_outputs(self) -> bool:
-        """Whether means, values and the logarithm of sigma have no activation."""
+        """Whether means, values and sigma have no activation."""
         activations = self._mu_activation, self._value_activation, self._sigma_activation
         return all(activation is NONE for activation in activations)
 
     def log_sigma(self) -> Tensor:
         """Logarithm of the policy's standard deviation: ``(K, 1, A)``, 0 in padded columns."""
-        log_sigma = self.sigma.clone()
-        self._sigma_activation.forward(log_sigma, None)
+        if self.scalar_std:
+            log_sigma = self.sigma.clamp(*STD_RANGE).log_()
+        else:
+            log_sigma = self.sigma.clone()
+            self._sigma_activation.forward(log_sigma, None)
         return log_sigma if self.action_mask is None else log_sigma.mul_(self.action_mask)
 
     def bound_sigma(self, greatest: float) -> None:
         """Set standard deviations above ``greatest`` to it; there is no activation of sigma."""
-        self.sigma.clamp_(max=math.log(greatest))
+        self.sigma.clamp_(max=greatest if self.scalar_std else math.log(greatest))
 
     def _mu(self, out: Tensor, kept: Tensor | None = None) -> Tensor:
         mu = out[..., : self.architecture.actions]
@@ -137,21 +150,28 @@ class StackedActorCritic:
         return self._mu(self._mlps[0].infer(obs))
 
     def value(self, obs: Tensor) -> Tensor:
-        """Map normalized observations ``(K, N, inputs)`` to values ``(K, N)``."""
+        """Map the critic's normalized observations ``(K, N, inputs)`` to values ``(K, N)``."""
         return self._value(self._mlps[-1].infer(obs))
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)`` and values ``(K, N)``."""
-        outs = [mlp.infer(obs) for mlp in self._mlps]
+    def forward(self, obs: Tensor, critic_obs: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)`` and values ``(K, N)``.
+
+        ``critic_obs`` ``(K, N, critic_inputs)`` are those of critics that have their own.
+        """
+        outs = self._infer(obs, critic_obs)
         return self._mu(outs[0]), self._value(outs[-1])
 
-    def plain_outputs(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+    def _infer(self, obs: Tensor, critic_obs: Tensor | None) -> list[Tensor]:
+        seen = (obs, obs if critic_obs is None else critic_obs)
+        return [mlp.infer(x) for mlp, x in zip(self._mlps, seen)]
+
+    def plain_outputs(self, obs: Tensor, critic_obs: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As ``forward``, without activations of the outputs, and with any numbers in padded columns."""
-        outs = [mlp.infer(obs) for mlp in self._mlps]
+        outs = self._infer(obs, critic_obs)
         return outs[0][..., : self.architecture.actions], outs[-1][..., self._value_column]
 
     def forward_for_training(self, work: Workspace) -> ActorCriticOutput:
-        """Map ``work.obs`` as ``forward`` does, saving what ``backward`` needs."""
+        """Map ``work.obs`` and ``work.critic_obs`` as ``forward`` does, saving what ``backward`` needs."""
         for mlp, tape in zip(self._mlps, work.tapes):
             mlp.forward(tape)
         actor, critic = work.tapes[0], work.tapes[-1]
@@ -178,11 +198,16 @@ class StackedActorCritic:
         self._mu_activation.backward(output.d_mu, output.mu, output.mu_kept)
         self._value_activation.backward(output.d_value, output.value, output.value_kept)
         # standard deviation, a parameter that does not depend on the observation
-        sigma = self.sigma.clone()
-        kept = torch.empty_like(sigma) if self._sigma_activation.keeps else None
-        self._sigma_activation.forward(sigma, kept)
-        self._sigma_activation.backward(d_log_sigma, sigma, kept)
-        work.d_sigma.copy_(d_log_sigma)
+        if self.scalar_std:  # the derivative of its logarithm, and of the clamp
+            low, high = STD_RANGE
+            inside = (self.sigma >= low) & (self.sigma <= high)
+            torch.mul(d_log_sigma.div_(self.sigma.clamp(low, high)), inside, out=work.d_sigma)
+        else:
+            sigma = self.sigma.clone()
+            kept = torch.empty_like(sigma) if self._sigma_activation.keeps else None
+            self._sigma_activation.forward(sigma, kept)
+            self._sigma_activation.backward(d_log_sigma, sigma, kept)
+            work.d_sigma.copy_(d_log_sigma)
         # layers
         for mlp, tape, weights in zip(self._mlps, work.tapes, work.d_weights):
             mlp.backward(tape, weights)
@@ -197,6 +222,8 @@ class StackedActorCritic:
     def _copy(self, group: int, weights: Mapping[str, Tensor]) -> None:
         for key, parameter in self.parameters.items():
             value = _stacked(key, weights[key])
+            if self.scalar_std and key == _SIGMA:
+                value = value.exp()
             parameter[group, : value.shape[0], : value.shape[1]] = value.to(parameter)
 
     def export(self, group: int) -> dict[str, Tensor]:
@@ -204,6 +231,8 @@ class StackedActorCritic:
         exported = {}
         for key, (rows, columns) in self._shapes[group].items():
             value = self.parameters[key][group, :rows, :columns].to("cpu", torch.float32)
+            if self.scalar_std and key == _SIGMA:  # rl_games' model has its logarithm
+                value = value.clamp(*STD_RANGE).log()
             exported[key] = (value.t() if key.endswith(".weight") else value[0]).clone().contiguous()
         return exported
 
@@ -231,16 +260,26 @@ def _stacked(key: str, value: Tensor) -> Tensor:
 
 
 def _build_stock(
-    params: Mapping[str, Any], obs_dims: Sequence[int], action_dims: Sequence[int], seeds: Sequence[int]
+    params: Mapping[str, Any], dims: Sequence[Sequence[int]], seeds: Sequence[int]
 ) -> list[dict[str, Tensor]]:
-    """Return state dicts of rl_games' networks, one per group, each initialized from its seed."""
+    """Return state dicts of rl_games' networks, one per group, each initialized from its seed.
+
+    ``dims`` are widths of observation, action and, if critics have their own, of their observation.
+    """
+
+    @functools.cache
+    def build(obs_dim: int, action_dim: int, seed: int) -> dict[str, Tensor]:
+        with stream.seeded(seed):
+            stock = model.build({"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1})
+        return stock.state_dict()
+
+    built = []
     with contextlib.redirect_stdout(io.StringIO()):  # rl_games prints a line per network
         model = ModelBuilder().load({"model": dict(params["model"]), "network": params["network"]})
-        built: dict[tuple[int, int, int], dict[str, Tensor]] = {}
-        for key in zip(obs_dims, action_dims, seeds):
-            if key not in built:
-                obs_dim, action_dim, seed = key
-                with stream.seeded(seed):
-                    stock = model.build({"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1})
-                built[key] = stock.state_dict()
-    return [built[key] for key in zip(obs_dims, action_dims, seeds)]
+        for (obs_dim, action_dim, *critic), seed in zip(dims, seeds):
+            tensors = build(obs_dim, action_dim, seed)
+            for critic_dim in critic:
+                other = build(critic_dim, action_dim, seed)
+                tensors = {key: other[key] if key.startswith(CRITIC) else x for key, x in tensors.items()}
+            built.append(tensors)
+    return built

@@ -1,5 +1,8 @@
 """Running mean and standard deviation of all groups, equivalent to rl_games' RunningMeanStd.
 
+If they are *empirical*, they are equivalent to rsl_rl's EmpiricalNormalization: ``(x - mean) / (std + 0.01)`` without a
+clip, where the first batch replaces the initial statistics.
+
 The update of the statistics and the normalization have two forms: operators of torch, or a kernel each (at the end).
 """
 
@@ -13,6 +16,8 @@ from envcoder_bench.trainers.ppo.backend import Backend
 
 EPSILON = 1e-5
 CLIP = 5.0
+EMPIRICAL_EPSILON = 1e-2
+_NOTHING = 1e-30  # initial count of empirical statistics: no weight beside a sample, and no division by 0
 
 Factors = tuple[Tensor, Tensor]  # (K, 1, D) each: normalized data is x * first + second, clipped
 
@@ -29,6 +34,10 @@ class GroupedRunningMeanStd:
         width: D, if it is not the largest of dims.
         one: a column that normalizes to 1; None: no such column.
         dtype: the dtype of the data.
+        empirical: whether to normalize as rsl_rl.
+
+    Attributes:
+        clip: largest absolute value of normalized data; 0: no limit.
     """
 
     def __init__(
@@ -39,12 +48,15 @@ class GroupedRunningMeanStd:
         width: int | None = None,
         dtype: torch.dtype = torch.float32,
         one: int | None = None,
+        empirical: bool = False,
     ) -> None:
         self.backend, self.dims, self._one = backend, list(dims), one
+        self.empirical, self.clip = empirical, 0.0 if empirical else CLIP
         groups, width = len(self.dims), width or max(self.dims)
         self.running_mean = torch.zeros(groups, width, dtype=torch.float64, device=device)
         self.running_var = torch.ones(groups, width, dtype=torch.float64, device=device)
-        self.count = torch.ones(groups, 1, dtype=torch.float64, device=device)
+        count = _NOTHING if empirical else 1.0
+        self.count = torch.full((groups, 1), count, dtype=torch.float64, device=device)
         used = torch.arange(width) < torch.tensor(self.dims).unsqueeze(1)
         self._padding: Tensor | None = None if bool(used.all()) else ~used.to(device)
         # factors and summands (K, 1, D), with which one operation each normalizes and denormalizes
@@ -59,6 +71,8 @@ class GroupedRunningMeanStd:
         self._mean.copy_(self.running_mean.to(torch.float32).unsqueeze(1))
 
     def _deviation(self, var: Tensor) -> Tensor:
+        if self.empirical:
+            return var.sqrt() + EMPIRICAL_EPSILON
         # rl_games rounds the statistics to float32 before use, for any dtype of the data
         return var.to(torch.float32).add_(EPSILON).sqrt_().to(torch.float64)
 
@@ -67,7 +81,7 @@ class GroupedRunningMeanStd:
         scale = self._deviation(var).reciprocal_()
         if self._padding is not None:
             scale.masked_fill_(self._padding, 0.0)
-        shift = -mean.to(torch.float32) * scale
+        shift = -(mean if self.empirical else mean.to(torch.float32)) * scale
         if self._one is not None:
             shift[..., self._one] = 1.0
         return scale.unsqueeze(-2).to(self._scale), shift.unsqueeze(-2).to(self._scale)
@@ -86,7 +100,7 @@ class GroupedRunningMeanStd:
         if self.backend.kernels:
             running = self.running_mean, self.running_var, self.count
             each = batches[0].shape[1]
-            factors = _join_in_kernel(added, each, rounds, running, alive, self._padding, self._one)
+            factors = _join_in_kernel(added, each, rounds, running, alive, self._padding, self._one, self.empirical)
             self._refresh()
             return list(zip(*(values.unbind() for values in factors)))
         joined = []
@@ -130,11 +144,12 @@ class GroupedRunningMeanStd:
         return self._std, self._mean
 
     def normalize(self, x: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
-        """Center, scale and clip ``(K, N, D)`` to [-5, 5], with ``factors`` or the present statistics."""
+        """Center, scale and clip ``(K, N, D)`` to ``clip``, with ``factors`` or the present statistics."""
         scale, shift = factors or self.factors
         if self.backend.kernels:
-            return _normalize_in_kernel(x, scale, shift, out)
-        return torch.addcmul(shift, x, scale, out=out).clamp_(-CLIP, CLIP)
+            return _normalize_in_kernel(x, scale, shift, out, self.clip)
+        normalized = torch.addcmul(shift, x, scale, out=out)
+        return normalized.clamp_(-self.clip, self.clip) if self.clip else normalized
 
     def denormalize(self, x: Tensor) -> Tensor:
         """Undo ``normalize`` for ``(K, N, D)``, which is clipped to [-5, 5] first. Not for padded columns."""
@@ -164,11 +179,15 @@ class GroupedRunningMeanStd:
         return {"running_mean": mean, "running_var": var, "count": torch.stack([part["count"] for part in parts])}
 
     def export(self, group: int) -> dict[str, Tensor]:
-        """Return a group's statistics with the keys and shapes of rl_games' RunningMeanStd, on the CPU."""
+        """Return a group's statistics with the keys and shapes of rl_games' RunningMeanStd, on the CPU.
+
+        Empirical ones have the variance with which rl_games' formula gives the same factors; rl_games clips.
+        """
         dim = self.dims[group]
+        var = self.running_var[group, :dim].cpu().clone()
         return {
             "running_mean": self.running_mean[group, :dim].cpu().clone(),
-            "running_var": self.running_var[group, :dim].cpu().clone(),
+            "running_var": self._deviation(var).square() - EPSILON if self.empirical else var,
             "count": self.count[group, 0].cpu().clone(),
         }
 
@@ -179,7 +198,8 @@ class GroupedRunningMeanStd:
 @jit
 def _join(
     mean, var, running_mean, running_var, counts, alive, padding, scale, shift, rounds, batches, groups, width, one,
-    EACH: tl.constexpr, EPSILON: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, COLUMNS: tl.constexpr,
+    EACH: tl.constexpr, EPSILON: tl.constexpr, EMPIRICAL: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):  # fmt: skip
     k = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, COLUMNS)
@@ -202,9 +222,14 @@ def _join(
             v += weight * delta * delta
             v += weight * (new_v - v)
             # as in rl_games, statistics are rounded to float32 before use
-            factor = 1.0 / tl.sqrt(v.to(tl.float32) + EPSILON).to(tl.float64)
+            center = m
+            if EMPIRICAL:
+                factor = 1.0 / (tl.sqrt(v) + EPSILON)
+            else:
+                factor = 1.0 / tl.sqrt(v.to(tl.float32) + EPSILON).to(tl.float64)
+                center = m.to(tl.float32).to(tl.float64)
             factor = tl.where(in_group, factor, 0.0)
-            summand = tl.where(columns == one, 1.0, -m.to(tl.float32).to(tl.float64) * factor)
+            summand = tl.where(columns == one, 1.0, -center * factor)
             tl.store(scale + at, factor.to(tl.float32), mask=used)
             tl.store(shift + at, summand.to(tl.float32), mask=used)
             scale += size
@@ -216,7 +241,7 @@ def _join(
 
 def _join_in_kernel(
     moments: list[tuple[Tensor, Tensor]], each: int, rounds: int, running: tuple[Tensor, Tensor, Tensor],
-    alive: Tensor | None, padding: Tensor | None, one: int | None,
+    alive: Tensor | None, padding: Tensor | None, one: int | None, empirical: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """As ``_join`` and ``_factors``, for all batches and rounds of ``update_each``.
 
@@ -226,6 +251,7 @@ def _join_in_kernel(
         running: mean, variance ``(K, D)`` and count ``(K, 1)``, float64; changed in place.
         padding: ``(K, D)`` bool, columns that a group does not have (None: no such columns).
         one: the column that is 1 after normalization.
+        empirical: whether to normalize as rsl_rl.
 
     Returns:
         Factors and summands of ``normalize`` after each step, ``(rounds * batches, K, 1, D)`` float32.
@@ -236,7 +262,8 @@ def _join_in_kernel(
     _join[(groups,)](
         mean, var, *running, mean if alive is None else alive.view(torch.uint8),
         mean if padding is None else padding.view(torch.uint8), scale, shift, rounds, len(moments), groups, width,
-        -1 if one is None else one, EACH=each, EPSILON=EPSILON, MASKED=alive is not None, PADDED=padding is not None,
+        -1 if one is None else one, EACH=each, EPSILON=EMPIRICAL_EPSILON if empirical else EPSILON,
+        EMPIRICAL=empirical, MASKED=alive is not None, PADDED=padding is not None,
         COLUMNS=triton.next_power_of_2(width), num_warps=1,
     )  # fmt: skip
     return scale, shift
@@ -254,13 +281,14 @@ def _normalize(
     factor = tl.load(scale + k * factor_k + columns, mask=used, other=0.0)[None, :]
     summand = tl.load(shift + k * factor_k + columns, mask=used, other=0.0)[None, :]
     value = tl.load(x + k * x_k + rows[:, None] * x_n + columns[None, :], mask=mask, other=0.0) * factor + summand
-    value = tl.minimum(value, CLIP, propagate_nan=tl.PropagateNan.ALL)
-    value = tl.maximum(value, -CLIP, propagate_nan=tl.PropagateNan.ALL)
+    if CLIP > 0:
+        value = tl.minimum(value, CLIP, propagate_nan=tl.PropagateNan.ALL)
+        value = tl.maximum(value, -CLIP, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out + k * out_k + rows[:, None] * out_n + columns[None, :], value, mask=mask)
 
 
-def _normalize_in_kernel(x: Tensor, scale: Tensor, shift: Tensor, out: Tensor | None) -> Tensor:
-    """Scale, shift and clip ``(K, N, D)`` in one pass; scale and shift are contiguous ``(K, 1, D)``."""
+def _normalize_in_kernel(x: Tensor, scale: Tensor, shift: Tensor, out: Tensor | None, clip: float) -> Tensor:
+    """Scale, shift and clip ``(K, N, D)`` in one pass; scale and shift are contiguous ``(K, 1, D)``; clip 0: none."""
     x = x if x.stride(-1) == 1 else x.contiguous()
     out = x.new_empty(x.shape) if out is None else out
     groups, count, width = x.shape
@@ -268,6 +296,6 @@ def _normalize_in_kernel(x: Tensor, scale: Tensor, shift: Tensor, out: Tensor | 
     rows = max(1, 2048 // columns)
     _normalize[(triton.cdiv(count, rows), groups)](
         x, scale, shift, out, count, width, x.stride(0), x.stride(1), scale.stride(0), out.stride(0), out.stride(1),
-        CLIP=CLIP, ROWS=rows, COLUMNS=columns, num_warps=4,
+        CLIP=clip, ROWS=rows, COLUMNS=columns, num_warps=4,
     )  # fmt: skip
     return out

@@ -77,6 +77,15 @@ def policy_kl(
     return (kl if mask is None else kl * mask).sum(dim=-1).squeeze(1)
 
 
+def rollout_kl(
+    backend: Backend, mu: Tensor, sigma: Tensor, old_mu: Tensor, old_sigma: Tensor, mask: Tensor | None = None
+) -> Tensor:
+    """KL divergence ``(K,)`` of the old policy from the new, mean over samples, as in rsl_rl; see ``policy_kl``."""
+    distance = backend.mean((old_mu - mu).square_(), keepdim=True)
+    kl = torch.log(sigma / old_sigma) + (old_sigma**2 + distance) / (2.0 * sigma**2) - 0.5
+    return (kl if mask is None else kl * mask).sum(dim=-1).squeeze(1)
+
+
 def bound_loss(mu: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     """Penalty on large mean actions: ``bound`` beyond +-1.1, ``regularisation`` everywhere, else none.
 
@@ -131,6 +140,8 @@ def differentiate(
 ) -> Terms:  # fmt: skip
     """Fill in ``output.d_mu`` and ``output.d_value``; set ``batch.mus`` and ``batch.sigmas`` to the present policy.
 
+    With ``schedule_type: rollout`` the latter stay those of the rollout's policy.
+
     Gradients are those of the mean over each group's samples, so that groups do not affect each other.
 
     Args:
@@ -154,10 +165,13 @@ def differentiate(
     bounds, d_mu = bound_loss(mu, hp.bound_loss_type)
 
     # divergence from the policy before
-    kl = policy_kl(backend, mu, sigma, batch.mus[:, rows], batch.sigmas[index], mask)
-    # as in rl_games: the next mini epoch measures its divergence from this policy
-    batch.mus[:, rows] = mu
-    batch.sigmas[index] = sigma
+    if hp.schedule_type == "rollout":
+        kl = rollout_kl(backend, mu, sigma, batch.mus[:, rows], batch.sigmas[index], mask)
+    else:
+        kl = policy_kl(backend, mu, sigma, batch.mus[:, rows], batch.sigmas[index], mask)
+        # as in rl_games: the next mini epoch measures its divergence from this policy
+        batch.mus[:, rows] = mu
+        batch.sigmas[index] = sigma
 
     # gradients of the objective by the networks' outputs; that of a mean has a weight of 1 / N
     weight = 1.0 / mu.shape[1]
@@ -177,10 +191,10 @@ def _samples(
     mu, value, actions, old_mu, old_neglogp, advantages, old_values, returns, log_sigma, action_dims, d_mu, d_value,
     partial, num_rows, num_actions, mu_k, mu_n, value_k, value_n, action_k, sample_k, low, high, clip, half_log_2pi,
     soft_bound, weight, value_weight, bound_weight,
-    PPO: tl.constexpr, SMOOTH: tl.constexpr, CLIP_VALUE: tl.constexpr, BOUND: tl.constexpr, ROWS: tl.constexpr,
-    ACTIONS: tl.constexpr,
+    PPO: tl.constexpr, SMOOTH: tl.constexpr, CLIP_VALUE: tl.constexpr, BOUND: tl.constexpr, KEEP: tl.constexpr,
+    ROWS: tl.constexpr, ACTIONS: tl.constexpr,
 ):  # fmt: skip
-    # log-probability of the rollout's actions; the mean replaces that of the last policy
+    # log-probability of the rollout's actions; unless KEEP, the mean replaces that of the last policy
     k, block = tl.program_id(1).to(tl.int64), tl.program_id(0)
     rows, columns = block * ROWS + tl.arange(0, ROWS), tl.arange(0, ACTIONS)
     in_group, used = rows < num_rows, columns < num_actions
@@ -192,7 +206,8 @@ def _samples(
     at_action = k * action_k + rows[:, None] * num_actions + columns[None, :]
     distance = (m - tl.load(actions + at_action, mask=both, other=0.0)) / sigma  # in standard deviations
     moved = tl.load(old_mu + at_action, mask=both, other=0.0) - m
-    tl.store(old_mu + at_action, m, mask=both)
+    if not KEEP:
+        tl.store(old_mu + at_action, m, mask=both)
     squares = distance * distance
     neglogp = half_log_2pi * tl.load(action_dims + k) + tl.sum(log_s, axis=0) + 0.5 * tl.sum(squares, axis=1)
 
@@ -256,7 +271,7 @@ def _samples(
 @jit
 def _totals(
     partial, log_sigma, old_sigma, action_dims, terms, d_log_sigma, sigma, num_blocks, num_rows, num_actions,
-    num_groups, ACTIONS: tl.constexpr,
+    num_groups, KEEP: tl.constexpr, ACTIONS: tl.constexpr,
 ):  # fmt: skip
     k = tl.program_id(0).to(tl.int64)
     columns, each = tl.arange(0, ACTIONS), tl.arange(0, 4)
@@ -268,11 +283,14 @@ def _totals(
         squares += tl.load(partial + 4 + columns)
         moved += tl.load(partial + 4 + ACTIONS + columns)
         partial += 4 + 2 * ACTIONS
-    # divergence, as policy_kl
+    # divergence, as policy_kl or rollout_kl
     used, at = columns < num_actions, k * num_actions + columns
     new = tl.exp(tl.load(log_sigma + at, mask=used, other=0.0))
     old = tl.load(old_sigma + at, mask=used, other=1.0)
-    kl = tl.log(old / new + 1e-5) + (new * new + moved / num_rows) / (2.0 * (old * old + 1e-5)) - 0.5
+    if KEEP:
+        kl = tl.log(new / old) + (old * old + moved / num_rows) / (2.0 * new * new) - 0.5
+    else:
+        kl = tl.log(old / new + 1e-5) + (new * new + moved / num_rows) / (2.0 * (old * old + 1e-5)) - 0.5
     kl = tl.where(columns < tl.load(action_dims + k), kl, 0.0)
     d_neglogp = tl.sum(tl.where(each == 3, scalars, 0.0), axis=0)
     tl.store(terms + k, tl.sum(kl, axis=0))
@@ -294,18 +312,19 @@ def _differentiate_in_kernels(
     blocks = int(triton.cdiv(count, size))
     partial = mu.new_empty(groups, blocks, 4 + 2 * columns)
     terms, d_log_sigma, sigma = mu.new_empty(4, groups), torch.empty_like(log_sigma), torch.empty_like(log_sigma)
-    weight = 1.0 / count
+    weight, keep = 1.0 / count, hp.schedule_type == "rollout"
     _samples[(blocks, groups)](
         mu, value, actions, old_mu, *samples, log_sigma, action_dims, output.d_mu, output.d_value, partial, count,
         width, mu.stride(0), mu.stride(1), value.stride(0), value.stride(1), actions.stride(0), samples[0].stride(0),
         1.0 - hp.e_clip, 1.0 + hp.e_clip, hp.e_clip, 0.5 * LOG_2PI, SOFT_BOUND, weight, 0.5 * hp.critic_coef * weight,
         (hp.bounds_loss_coef or 0.0) * weight, PPO=hp.ppo, SMOOTH=hp.use_smooth_clamp, CLIP_VALUE=hp.clip_value,
-        BOUND=_BOUNDS.get(hp.bound_loss_type, 0), ROWS=size, ACTIONS=columns, num_warps=4,
+        BOUND=_BOUNDS.get(hp.bound_loss_type, 0), KEEP=keep, ROWS=size, ACTIONS=columns, num_warps=4,
     )  # fmt: skip
     _totals[(groups,)](
         partial, log_sigma, batch.sigmas[index], action_dims, terms, d_log_sigma, sigma, blocks, count, width, groups,
-        ACTIONS=columns, num_warps=1,
+        KEEP=keep, ACTIONS=columns, num_warps=1,
     )  # fmt: skip
-    batch.sigmas[index] = sigma
+    if not keep:
+        batch.sigmas[index] = sigma
     kl, policy_loss, value_loss, bounds_loss = terms.unbind()
     return Terms(kl, policy_loss, value_loss, bounds_loss, d_log_sigma)

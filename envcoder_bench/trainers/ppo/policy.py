@@ -1,5 +1,6 @@
 """A trained policy of grouped PPO as a plain PyTorch module, for use outside of training."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,14 +24,14 @@ _ACTOR, _MU = "a2c_network.actor_mlp.", "a2c_network.mu."
 
 
 class Normalizer(nn.Module):
-    """rl_games' normalization of observations: center, scale, clip to [-5, 5]."""
+    """rl_games' normalization of observations: center, scale, clip to [-limit, limit]."""
 
-    def __init__(self, mean: Tensor, var: Tensor) -> None:
+    def __init__(self, mean: Tensor, var: Tensor, limit: float = CLIP) -> None:
         super().__init__()
         scale = (var.to(torch.float32) + EPSILON).sqrt().double().reciprocal()
         self.register_buffer("scale", scale.float())
         self.register_buffer("shift", (-mean.to(torch.float32) * scale).float())
-        self.limit = CLIP
+        self.limit = limit
         self.scale: Tensor
         self.shift: Tensor
 
@@ -64,7 +65,8 @@ def policy_module(params: Mapping[str, Any], weights: Mapping[str, Tensor]) -> n
     width = weights[f"{_ACTOR}0.weight"].shape[1]
     if params["config"]["normalize_input"]:
         mean, var = (weights[f"running_mean_std.running_{name}"] for name in ("mean", "var"))
-        layers.append(Normalizer(mean.view(width), var.view(width)))
+        limit = math.inf if params["config"].get("empirical_normalization", False) else CLIP
+        layers.append(Normalizer(mean.view(width), var.view(width), limit))
     for number, units in enumerate(network["mlp"]["units"]):
         layers.append(_linear(weights, f"{_ACTOR}{2 * number}.", width, units))
         layers.append(_ACTIVATIONS[network["mlp"]["activation"]]())

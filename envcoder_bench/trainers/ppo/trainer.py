@@ -9,17 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, padded_widths
+from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, padded_widths, widest
 from envcoder_bench.trainers.ppo import acting
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import (
     LearnerBlock,
-    cut_blocks,
     cut_equal_blocks,
     draw_noise,
     new_noise,
@@ -29,13 +27,14 @@ from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.memory import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.policy import policy_module
 from envcoder_bench.trainers.ppo.rollout import StepIndex
+from isaacgym_mujoco.process import usable_cpus
 
 
 class GroupedPPO(Trainer):
     """Trains the groups in blocks: on CPU one for each group, on CUDA as few as the memory allows.
 
-    With ``use_deterministic_algorithms`` the groups of a block on CUDA are padded to widths that depend on each group
-    alone, because padding changes the order of sums.
+    Groups with critic observations are in other blocks than the rest. With ``use_deterministic_algorithms`` the groups
+    of a block on CUDA are padded to widths that depend on each group alone, because padding changes the order of sums.
 
     ``params`` are those of an rl_games YAML; ``minibatch_size`` (or ``num_minibatches``) is that of one group. The
     constructor sets torch's precision of float32 products, ``matmul_precision``, for the whole process.
@@ -59,6 +58,7 @@ class GroupedPPO(Trainer):
         seeds: Sequence[int],
         params: Params,
         device: torch.device,
+        critic_dims: Sequence[int] = (),
     ) -> None:
         self._layout, self._device = layout, device
         self._settings = hp = Hyperparameters.from_params(params, layout.envs_per_group)
@@ -69,20 +69,22 @@ class GroupedPPO(Trainer):
             raise ValueError("deterministic training on CUDA needs Triton: pip install triton")
 
         # blocks; on CPU a learner per group, because matrix products may round differently in a larger batch
-        groups, n, widest = layout.num_groups, layout.envs_per_group, (max(obs_dims), max(action_dims))
-        on_cpu = device.type == "cpu"
-        padded = padded_widths(*widest) if backend.fixed_order else widest
-        largest = 1 if on_cpu else learner_bytes(*padded, n, params, device).at_once(groups)
-        slices = cut_blocks(groups, largest)
+        groups, n = layout.num_groups, layout.envs_per_group
+        critic_dims = list(critic_dims) or [0] * groups
+        widths = list(zip(obs_dims, action_dims, critic_dims))
+        keys: Sequence[object] = [critic_dim > 0 for critic_dim in critic_dims]
         if backend.fixed_order:
-            slices = cut_equal_blocks(list(zip(obs_dims, action_dims)), largest)
+            keys = [padded_widths(*each) for each in widths]
+        on_cpu, greatest = device.type == "cpu", widest(widths)
+        obs_max, act_max, critic_max = padded_widths(*greatest) if backend.fixed_order else greatest
+        largest = 1 if on_cpu else learner_bytes(obs_max, act_max, n, params, device, critic_max).at_once(groups)
         self._answers = torch.zeros(3, groups, n, self.horizon, device=device)  # rewards, dones, time-outs
         self.blocks = [
             LearnerBlock(
                 backend, members, obs_dims[members], action_dims[members], seeds[members], params, n, device,
-                self._answers,
+                self._answers, critic_dims[members] if any(critic_dims[members]) else (),
             )
-            for members in slices
+            for members in cut_equal_blocks(keys, largest)
         ]  # fmt: skip
         self._noise = new_noise(self.blocks, self.horizon)
 
@@ -91,11 +93,13 @@ class GroupedPPO(Trainer):
         self._buffers = threading.local()  # one buffer for updates per thread
 
         # what captured graphs read: fixed tensors of observations and the step of the rollout
-        self._seen = torch.zeros(groups, n, widest[0], device=device)
+        self._seen = torch.zeros(groups, n, greatest[0], device=device)
+        self._seen_by_critic = torch.zeros(groups, n, greatest[2], device=device) if greatest[2] else None
         self._device_step = torch.zeros(1, dtype=torch.int64, device=device)
-        self._action_width = widest[1]
+        self._action_width = greatest[1]
         self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
         self._act_next = CapturedFunction(self._act_and_count, device, self._pool)
+        self._count_seen = CapturedFunction(self._count, device, self._pool)
         self._policies: dict[GroupLayout, tuple[Tensor, CapturedFunction]] = {}  # on CUDA, with their input
         # a linear schedule computes its values on the host, which cannot be captured
         pool = None if hp.lr_schedule == "linear" else self._pool
@@ -115,6 +119,13 @@ class GroupedPPO(Trainer):
         return estimate(params, num_envs, num_seeds, device)
 
     @classmethod
+    def critic_refusal(cls, params: Params) -> str | None:
+        if params["network"].get("separate", False):
+            return None
+        key = "params.network.separate"
+        return f"{key}: a critic with observations of its own needs a network of its own; set train.{key}=True"
+
+    @classmethod
     def depends_on_length(cls, params: Params) -> bool:
         return params["config"]["lr_schedule"] == "linear"
 
@@ -126,26 +137,42 @@ class GroupedPPO(Trainer):
                 block.set_alive(self._alive[block.groups])
 
     @torch.no_grad()
-    def act(self, obs: Tensor) -> Tensor:
+    def act(self, obs: Tensor, critic_obs: Tensor | None = None) -> Tensor:
         if self._step == 0:
             draw_noise(self.blocks, self.epoch * self.horizon, self._noise)
             self._device_step.zero_()
-        self._look(obs)
+        self._look(obs, critic_obs)
+        if self._step > 0 and self._counts:  # the first ones were the last of the rollout before
+            self._count_seen()
         return self._act(self._step) if self._pool is None else self._act_next()
 
-    def _look(self, obs: Tensor) -> None:
-        """Copy observations to the buffer that acting and updating read."""
+    @property
+    def _counts(self) -> bool:
+        """Whether the statistics of observations are updated on every step."""
+        return self._settings.normalize_input and self._settings.empirical_normalization
+
+    def _count(self) -> None:
+        for block in self.blocks:
+            if block.active or self._pool is not None:
+                block.count(self._seen, self._seen_by_critic)
+
+    def _look(self, obs: Tensor, critic_obs: Tensor | None) -> None:
+        """Copy observations to the buffers that acting and updating read."""
+        seen = self._layout.split(obs)
+        own = None if critic_obs is None else self._layout.split(critic_obs)
         if self._pool is None:
-            self._seen = self._layout.split(obs)
-        else:
-            self._seen.copy_(self._layout.split(obs))
+            self._seen, self._seen_by_critic = seen, own
+            return
+        self._seen.copy_(seen)
+        if self._seen_by_critic is not None and own is not None:
+            self._seen_by_critic.copy_(own)
 
     def _act(self, t: StepIndex) -> Tensor:
         """Sample step t's actions ``(num_envs, act_max)`` for the environment."""
         actions = self._seen.new_zeros(*self._seen.shape[:2], self._action_width)
         for block in self.blocks:
             if block.active or self._pool is not None:  # captured graphs include dead groups
-                block.act(t, self._seen, self._noise[block.noise_key], actions)
+                block.act(t, self._seen, self._seen_by_critic, self._noise[block.noise_key], actions)
         return self._clip(self._layout.merge(actions))
 
     def _act_and_count(self) -> Tensor:
@@ -160,10 +187,12 @@ class GroupedPPO(Trainer):
         acting.record(self._backend.kernels, step.reward, step.terminated, step.truncated, self._answers, self._step)
         self._step += 1
 
-    def learn(self, last_obs: Tensor) -> Stats:
+    def learn(self, last_obs: Tensor, last_critic_obs: Tensor | None = None) -> Stats:
         self.epoch += 1
         self._step = 0
-        self._look(last_obs)
+        self._look(last_obs, last_critic_obs)
+        if self._counts:
+            self._count_seen()
         active = [(block, update) for block, update in zip(self.blocks, self._updates) if block.active]
         run = map if self._threads is None else self._threads.map
         results = list(run(lambda each: each[1](), active))
@@ -180,7 +209,7 @@ class GroupedPPO(Trainer):
         if not hasattr(self._buffers, "tensor"):
             size = max(each.learner.workspace_size() for each in self.blocks)
             self._buffers.tensor = torch.empty(size, device=self._device)
-        return block.update(self._seen, self.epoch, self._buffers.tensor)
+        return block.update(self._seen, self._seen_by_critic, self.epoch, self._buffers.tensor)
 
     def policy(self, layout: GroupLayout) -> Callable[[Tensor], Tensor]:
         if self._pool is None:
@@ -208,8 +237,11 @@ class GroupedPPO(Trainer):
 
     def export(self, group: int) -> dict[str, Any]:
         block = next(block for block in self.blocks if group < block.groups.stop)
-        model = block.learner.export(group - block.groups.start)
-        return {"model": model, "epoch": self.epoch, "frame": self.epoch * self.horizon * self._layout.envs_per_group}
+        learner, member = block.learner, group - block.groups.start
+        frame = self.epoch * self.horizon * self._layout.envs_per_group
+        exported = {"model": learner.export(member), "epoch": self.epoch, "frame": frame}
+        central_value = learner.export_central_value(member)
+        return exported if central_value is None else {**exported, "assymetric_vf_nets": central_value}  # rl_games' key
 
     @classmethod
     def load_policy(cls, params: Params, exported: Mapping[str, Any]) -> torch.nn.Module:

@@ -162,3 +162,15 @@ class Differentiable(Rod):
     def compute_reward(self):
         super().compute_reward()
         self.rew_buf[:] = torch.ones(1, requires_grad=True) * self.rew_buf
+
+
+class Privileged(Rod):
+    """Has asymmetric observations: its states, which the policy does not see, are angle and velocity."""
+
+    def __init__(self, cfg, rl_device, sim_device, graphics_device_id, headless):
+        super().__init__(cfg, rl_device, sim_device, graphics_device_id, headless)
+        self.states_buf = torch.zeros(self.num_envs, 2, device=self.device)
+
+    def compute_observations(self):
+        super().compute_observations()
+        self.states_buf = torch.cat((self.dof_pos, self.dof_vel), dim=-1)

@@ -210,3 +210,52 @@ class Stepper(Walker):
     def post_physics_step(self):
         super().post_physics_step()
         self.heights = torch.cat((self.dof_pos, self.dof_pos + 1.0), dim=1)
+
+
+class Weigher(Walker):
+    """Has the reward of legged_gym: functions with scales, sums of episodes, a clip, and a term of the end after it."""
+
+    def _create_envs(self):
+        super()._create_envs()
+        self.reward_scales = {"upright": 0.3, "speed": -0.02, "termination": -2.0}
+        self.reward_names = ["upright", "speed"]
+        self.reward_functions = [self._reward_upright, self._reward_speed]
+        self.episode_sums = {name: torch.zeros(self.num_envs) for name in self.reward_scales}
+
+    def _reward_upright(self):
+        return torch.cos(self.dof_pos[:, 0])
+
+    def _reward_speed(self):
+        return torch.square(self.dof_vel[:, 0])
+
+    def _reward_termination(self):
+        return self.reset_buf * ~self.time_out_buf
+
+    def post_physics_step(self):
+        super().post_physics_step()
+        self.rew_buf[:] = 0.0
+        for name, function in zip(self.reward_names, self.reward_functions):
+            term = function() * self.reward_scales[name]
+            self.rew_buf += term
+            self.episode_sums[name] += term
+        self.rew_buf[:] = torch.clip(self.rew_buf, min=0.0)
+        term = self._reward_termination() * self.reward_scales["termination"]
+        self.rew_buf += term
+        self.episode_sums["termination"] += term
+
+
+class Summer(Walker):
+    """Has the reward of AnymalTerrain: one expression, whose terms are added to sums of episodes."""
+
+    def _create_envs(self):
+        super()._create_envs()
+        self.rew_scales = {"upright": 0.3, "speed": -0.02}
+        self.episode_sums = {name: torch.full((self.num_envs,), 7.3) for name in self.rew_scales}
+
+    def post_physics_step(self):
+        super().post_physics_step()
+        upright = torch.cos(self.dof_pos[:, 0]) * self.rew_scales["upright"]
+        speed = torch.square(self.dof_vel[:, 0]) * self.rew_scales["speed"]
+        self.rew_buf = upright + speed
+        self.episode_sums["upright"] += upright
+        self.episode_sums["speed"] += speed

@@ -1,0 +1,329 @@
+"""What a run with variants says: the effect of each change on fitness and on the speed of learning.
+
+An effect is a difference to the original, paired by seed, with the interval and the p-value of
+``statistics.FitnessModel``, whose spread of seeds is pooled over the original and its variants. Marks hold for all
+changes of an original together: p-values are corrected by Holm's method.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.logs import Evaluation, Point
+from envcoder_bench.report.results import NAN, Result, number
+from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
+from envcoder_bench.shaping.outputs import TOTAL
+from envcoder_bench.shaping.variants import SWEEP, Variant, short
+from envcoder_bench.tasks.base import UNTRAINED
+
+SHARE = 0.9  # of what the original learns: the fitness whose env-steps are compared
+NO_EFFECT = "no effect can be shown"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A variant of a candidate, compared with it. Unknown numbers are NaN.
+
+    Attributes:
+        original, candidate: the names of the candidate and of its variant.
+        term, factor, function, values: what was changed, as of ``Variant``.
+        fitness, fitness_ci_low, fitness_ci_high: of the variant, with its 95 % interval.
+        effect, ci_low, ci_high: its fitness minus the original's, with the 95 % interval.
+        p: p-value that this is 0, corrected for all changes of the original.
+        seeds: number of seeds that both have.
+        steps: mean env-steps of a seed until SHARE of what the original learns; of seeds that never have it, all.
+        reached: number of seeds that have it.
+        slower, slower_low, slower_high, slower_p: these env-steps over the original's, by seed, and as above.
+        share: the share of the term in the original's reward at the end of the training, by mean sizes.
+        status: of the variant, where it has no fitness that can be compared; else empty.
+    """
+
+    original: str
+    candidate: str
+    term: str = ""
+    factor: float = NAN
+    function: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+    fitness: float = NAN
+    fitness_ci_low: float = NAN
+    fitness_ci_high: float = NAN
+    effect: float = NAN
+    ci_low: float = NAN
+    ci_high: float = NAN
+    p: float = NAN
+    seeds: int = 0
+    steps: float = NAN
+    reached: int = 0
+    slower: float = NAN
+    slower_low: float = NAN
+    slower_high: float = NAN
+    slower_p: float = NAN
+    share: float = NAN
+    status: str = ""
+
+    @property
+    def significant(self) -> bool:
+        return self.p < LEVEL
+
+    @property
+    def slower_significant(self) -> bool:
+        return self.slower_p < LEVEL
+
+    @property
+    def what(self) -> str:
+        """The change in a few words."""
+        if self.term:
+            words = {0.0: f"without {self.term}", 0.5: f"half of {self.term}", 2.0: f"twice {self.term}"}
+            return words.get(self.factor, f"{self.term} x {short(self.factor)}")
+        if self.function:
+            return f"without {self.function}"
+        return ", ".join(f"{name}={short(value)}" for name, value in self.values.items())
+
+
+@dataclass(frozen=True)
+class Study:
+    """A candidate with all of its variants.
+
+    Attributes:
+        flag: TERMS or SWEEP.
+        fitness, fitness_ci_low, fitness_ci_high, steps: of the original, as of Effect.
+        target: the fitness whose env-steps are compared.
+        usual: of a sweep, the original's values.
+        unseen: terms that were 0 in all states on which the form of the reward was found.
+    """
+
+    original: str
+    flag: str
+    effects: Sequence[Effect]
+    fitness: float = NAN
+    fitness_ci_low: float = NAN
+    fitness_ci_high: float = NAN
+    steps: float = NAN
+    target: float = NAN
+    usual: Mapping[str, float] = field(default_factory=dict)
+    unseen: Sequence[str] = ()
+
+    @property
+    def is_sweep(self) -> bool:
+        return self.flag == SWEEP
+
+    @property
+    def most_seeds(self) -> int:
+        return max((effect.seeds for effect in self.effects), default=0)
+
+    @property
+    def comparisons(self) -> int:
+        """Number of effects for which p-values are corrected."""
+        return sum(not math.isnan(effect.p) for effect in self.effects)
+
+    @property
+    def terms(self) -> list[str]:
+        """The names of the terms, in the order of the reward."""
+        return list(dict.fromkeys(effect.term for effect in self.effects if effect.term))
+
+    def of_term(self, term: str) -> dict[float, Effect]:
+        """Return the effects of a term by factor."""
+        return {effect.factor: effect for effect in self.effects if effect.term == term}
+
+
+def studies(
+    variants: Mapping[str, Variant],
+    rows: Sequence[Result],
+    evaluation: Evaluation | None = None,
+    points: Sequence[Point] = (),
+    bounds: tuple[float, float] = UNBOUNDED,
+) -> list[Study]:
+    """Compare variants with their originals.
+
+    Args:
+        variants: what the variants are, by name, in the order of the run.
+        rows, evaluation, points, bounds: as of ``ranking.rank``.
+    """
+    by_original: dict[str, dict[str, Variant]] = {}
+    for name, variant in variants.items():
+        by_original.setdefault(variant.original, {})[name] = variant
+    return [_study(name, made, rows, evaluation, points, bounds) for name, made in by_original.items()]
+
+
+def _study(
+    original: str,
+    variants: Mapping[str, Variant],
+    rows: Sequence[Result],
+    evaluation: Evaluation | None,
+    points: Sequence[Point],
+    bounds: tuple[float, float],
+) -> Study:
+    whole: dict[str, dict[int, float]] = {name: {} for name in (original, *variants)}
+    status: dict[str, str] = {}
+    for row in rows:
+        if row.candidate in whole and row.measured and not row.stopped_at:
+            whole[row.candidate][row.seed] = row.fitness
+        elif row.candidate in whole:
+            status[row.candidate] = f"stopped at {row.stopped_at}" if row.stopped_at else row.status
+    episodes = min((row.episodes for row in rows if row.measured and row.episodes), default=1)
+    model = FitnessModel(whole, evaluation, bounds, episodes)
+    # fitness
+    effects = [
+        _effect(name, variant, model, whole, status.get(name, "no fitness")) for name, variant in variants.items()
+    ]
+    for k, p in enumerate(holm([effect.p for effect in effects])):
+        effects[k] = replace(effects[k], p=p)
+    # speed of learning
+    first = next(iter(variants.values()))
+    study = Study(
+        original,
+        first.flag,
+        effects,
+        usual=dict(first.usual),
+        unseen=list(dict.fromkeys(variant.term for variant in variants.values() if variant.unseen)),
+    )
+    if not whole[original]:
+        return study
+    fitness, low, high = model.interval(original)
+    before = [row.fitness for row in rows if row.candidate == UNTRAINED and row.measured]
+    target, reached = _reached(original, whole, points, fitness, _mean(before))
+    shares = _shares(original, variants, points)
+    effects = _with_speed(original, effects, reached)
+    effects = [replace(effect, share=shares.get(effect.term, NAN)) for effect in effects]
+    steps = _mean([steps for steps, _ in reached.get(original, {}).values()])
+    return replace(
+        study, effects=effects, fitness=fitness, fitness_ci_low=low, fitness_ci_high=high, steps=steps, target=target
+    )
+
+
+def _effect(
+    name: str, variant: Variant, model: FitnessModel, whole: Mapping[str, Mapping[int, float]], status: str
+) -> Effect:
+    is_term = bool(variant.term)
+    effect = Effect(
+        variant.original,
+        name,
+        variant.term,
+        variant.factor if is_term else NAN,
+        variant.function,
+        dict(variant.values),
+        status="" if whole[name] else status,
+    )
+    if not whole[name]:
+        return effect
+    fitness, low, high = model.interval(name)
+    effect = replace(effect, fitness=fitness, fitness_ci_low=low, fitness_ci_high=high)
+    if not whole[variant.original]:
+        return effect
+    versus = model.difference(name, variant.original)
+    return replace(effect, effect=versus.mean, ci_low=versus.low, ci_high=versus.high, p=versus.p, seeds=versus.seeds)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else NAN
+
+
+# speed of learning
+
+
+_Reached = dict[str, dict[int, tuple[float, bool]]]  # by candidate and seed: env-steps, and whether it got there
+
+
+def _reached(
+    original: str, names: Mapping[str, Any], points: Sequence[Point], fitness: float, before: float
+) -> tuple[float, _Reached]:
+    """Return the fitness whose env-steps are compared, and the env-steps of each candidate and seed until it.
+
+    Args:
+        fitness: of the original at the end.
+        before: of the policy before training; NaN: the least one that the original had.
+    """
+    courses: dict[str, dict[int, list[tuple[int, float]]]] = {}
+    for point in points:
+        if point.candidate in names and point.env_steps and math.isfinite(point.fitness):
+            by_seed = courses.setdefault(point.candidate, {})
+            by_seed.setdefault(point.seed, []).append((point.env_steps, point.fitness))
+    own = [value for course in courses.get(original, {}).values() for _, value in course]
+    start = min(own, default=NAN) if math.isnan(before) else before
+    target = start + SHARE * (fitness - start)
+    if not target > start:  # it has learnt nothing
+        return NAN, {}
+    return target, {
+        name: {seed: _until(target, start, sorted(course)) for seed, course in by_seed.items()}
+        for name, by_seed in courses.items()
+    }
+
+
+def _until(target: float, start: float, course: Sequence[tuple[int, float]]) -> tuple[float, bool]:
+    """Return the env-steps at which a course of evaluations first reaches ``target``, by linear interpolation, and
+    True; or all of its env-steps and False."""
+    steps, fitness = 0, start
+    for later, value in course:
+        if value >= target:
+            part = (target - fitness) / (value - fitness) if value > fitness else 1.0
+            return max(steps + part * (later - steps), 1.0), True
+        steps, fitness = later, value
+    return float(steps), False
+
+
+def _with_speed(original: str, effects: Sequence[Effect], reached: _Reached) -> list[Effect]:
+    logs = {name: {seed: math.log(steps) for seed, (steps, _) in by_seed.items()} for name, by_seed in reached.items()}
+    model = FitnessModel(logs)
+    result = []
+    for effect in effects:
+        by_seed = reached.get(effect.candidate, {})
+        versus = Difference()
+        if original in model.names and effect.candidate in model.names and not effect.status:
+            versus = model.difference(effect.candidate, original)
+        result.append(
+            replace(
+                effect,
+                steps=_mean([steps for steps, _ in by_seed.values()]),
+                reached=sum(there for _, there in by_seed.values()),
+                slower=math.exp(versus.mean),
+                slower_low=math.exp(versus.low),
+                slower_high=math.exp(min(versus.high, 700.0)) if not math.isnan(versus.high) else NAN,
+                slower_p=versus.p,
+            )
+        )
+    for k, p in enumerate(holm([effect.slower_p for effect in result])):
+        result[k] = replace(result[k], slower_p=p)
+    return result
+
+
+def _shares(original: str, variants: Mapping[str, Variant], points: Sequence[Point]) -> dict[str, float]:
+    """Return each term's share of the original's reward at its last evaluation, by mean sizes over the seeds."""
+    weights = {variant.term: variant.weight for variant in variants.values() if variant.term}
+    last: dict[int, Point] = {}
+    for point in points:
+        if point.candidate == original and point.components:
+            last[point.seed] = max(last.get(point.seed, point), point, key=lambda one: one.iteration)
+    means = {
+        term: _mean([stats[0] for point in last.values() if (stats := point.components.get(term)) is not None])
+        for term in weights
+        if term != TOTAL
+    }
+    sizes = {term: abs(weights[term] * mean) for term, mean in means.items() if math.isfinite(mean)}
+    total = math.fsum(sizes.values())
+    return {term: size / total for term, size in sizes.items()} if total > 0 else {}
+
+
+# the file
+
+
+COLUMNS = tuple(one.name for one in fields(Effect))
+
+
+def write_effects(path: Path, found: Sequence[Study]) -> None:
+    """Write a row for each variant, atomically."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for effect in (effect for study in found for effect in study.effects):
+        values = {column: getattr(effect, column) for column in COLUMNS}
+        values["values"] = json.dumps(values["values"]) if values["values"] else ""
+        writer.writerow([number(x) if isinstance(x, float) else x for x in values.values()])
+    write_atomic(path, text.getvalue())

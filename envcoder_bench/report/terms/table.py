@@ -1,0 +1,161 @@
+"""The effects of terms and sweeps as text for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from envcoder_bench.report.certainty import some
+from envcoder_bench.report.ranking import decimal_places
+from envcoder_bench.report.table import GAP, numbers, shorten, wrap
+from envcoder_bench.report.terms.effects import NO_EFFECT, SHARE, Effect, Study
+from envcoder_bench.report.words import counted, fixed
+from envcoder_bench.shaping.variants import FACTORS
+
+HEADS = {0.0: "left out", 0.5: "halved", 2.0: "doubled"}
+NAME_WIDTH = 24
+MOST_POINTS = 40  # of a sweep
+
+
+def render_studies(found: Sequence[Study], width: int = 100, folder: str = "RUN") -> str:
+    """Render the effects with notes; an empty string without any."""
+    return "\n".join(_study(study, width, folder) for study in found)
+
+
+def _study(study: Study, width: int, folder: str) -> str:
+    what = "sweep" if study.is_sweep else "terms"
+    title = f"{what} of {study.original}: change of its fitness"
+    if not math.isnan(study.fitness):
+        title += f", {fixed(study.fitness, decimal_places([study.fitness]))},"
+    sections = [
+        wrap(title + " by each change", width),
+        "\n".join(_aligned(study_rows(study))),
+        _notes(study, width, folder),
+    ]
+    return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def study_rows(study: Study) -> list[list[str]]:
+    """Return the table of a study as texts, its header first."""
+    return _sweep_rows(study) if study.is_sweep else _term_rows(study)
+
+
+def effect_texts(effects: Sequence[Effect]) -> list[str]:
+    """Return the effects as text, with ``!`` where they differ from 0."""
+    known = [effect.effect for effect in effects if not math.isnan(effect.effect)]
+    texts = numbers([(one.effect, one.ci_low, one.ci_high) for one in effects], decimal_places(known), "+")
+    return [one.status or (f"{text.rstrip()}!" if one.significant else text) for one, text in zip(effects, texts)]
+
+
+def speed_text(effect: Effect) -> str:
+    """Return how many times as many env-steps a variant needs, e.g. ``1.8 [1.2, 2.7]!``."""
+    if math.isnan(effect.slower):
+        return ""
+    if effect.seeds and not effect.reached:
+        return "never"
+    text = f"{'>' if effect.reached < effect.seeds else ''}{effect.slower:.2f}"
+    if not math.isnan(effect.slower_low):
+        text += f" [{effect.slower_low:.2f}, {effect.slower_high:.2f}]"
+    return f"{text}!" if effect.slower_significant else text
+
+
+def _term_rows(study: Study) -> list[list[str]]:
+    texts = dict(zip([effect.candidate for effect in study.effects], effect_texts(study.effects)))
+    header = ["term", "share", *(HEADS[factor] for factor in FACTORS), "steps if left out"]
+    rows = []
+    for term in study.terms:
+        by_factor = study.of_term(term)
+        first = next(iter(by_factor.values()))
+        share = "" if math.isnan(first.share) else f"{100 * first.share:.0f} %"
+        cells = [texts[by_factor[factor].candidate] if factor in by_factor else "" for factor in FACTORS]
+        speed = speed_text(by_factor[0.0]) if 0.0 in by_factor else ""
+        rows.append([shorten(term, NAME_WIDTH), share, *cells, speed])
+    functions = [effect for effect in study.effects if effect.function]
+    if functions and rows:
+        rows.append(["function", "", "left out", "", "", ""])
+    header = header if len(rows) > len(functions) else ["function", "", "left out", "", "", "steps if left out"]
+    rows += [
+        [shorten(one.function, NAME_WIDTH), "", texts[one.candidate], "", "", speed_text(one)] for one in functions
+    ]
+    return [header, *rows]
+
+
+def _sweep_rows(study: Study) -> list[list[str]]:
+    names = list(study.usual)
+    own = Effect(study.original, study.original, values=study.usual, fitness=study.fitness)
+    ordered = sorted([*study.effects, own], key=lambda one: math.inf if math.isnan(one.fitness) else -one.fitness)
+    texts = dict(zip([effect.candidate for effect in study.effects], effect_texts(study.effects)))
+    texts[study.original] = "the original"
+    rows = [
+        [*(f"{one.values.get(name, math.nan):.6g}" for name in names), texts[one.candidate], speed_text(one)]
+        for one in ordered[:MOST_POINTS]
+    ]
+    if len(ordered) > MOST_POINTS:
+        rows.append([f"{len(ordered) - MOST_POINTS} more in terms.csv", *[""] * (len(names) + 1)])
+    return [[*names, "change of fitness", "steps"], *rows]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    columns = [list(column) for column in zip(*rows) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    lines = [GAP.join(x.ljust(w) for x, w in zip(row, widths)).rstrip() for row in zip(*columns)]
+    return [lines[0], "-" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines[1:]]
+
+
+def verdicts(study: Study) -> dict[str, list[str]]:
+    """Return what is known of the changes: by sentence, their names."""
+    found: dict[str, list[str]] = {}
+    for effect in study.effects:
+        if effect.significant:
+            found.setdefault("better" if effect.effect > 0 else "worse", []).append(effect.what)
+    shown = {effect.term for effect in study.effects if effect.significant}
+    known = {effect.term or effect.function for effect in study.effects if not math.isnan(effect.p)}
+    unclear = [term for term in study.terms if term in known - shown]
+    unclear += [one.function for one in study.effects if one.function in known and not one.significant]
+    if unclear and study.comparisons:
+        found[NO_EFFECT] = unclear
+    return found
+
+
+def study_notes(study: Study, folder: str = "RUN") -> list[str]:
+    """Return what the numbers mean, and how sure they are."""
+    lines = []
+    if math.isnan(study.fitness):
+        lines.append(f"{study.original} has no fitness at the end of the training, so that nothing is compared with it")
+    if study.comparisons:
+        found = verdicts(study)
+        for word in ("better", "worse") if not study.is_sweep else ():  # of a sweep the table says it
+            lines += [f"{word}: {', '.join(found[word])}"] if word in found else []
+        halves = sorted((one.ci_high - one.ci_low) / 2 for one in study.effects if not math.isnan(one.ci_low))
+        ends = dict.fromkeys(f"{x:.2g}" for x in (halves[0], halves[-1]))
+        least = f"; the intervals reach {' to '.join(ends)} to each side, and hide smaller effects"
+        if NO_EFFECT in found:
+            lines.append(f"{NO_EFFECT}: {', '.join(found[NO_EFFECT])}{least}")
+        elif study.is_sweep and not found:
+            lines.append(f"{NO_EFFECT}{least}")
+        lines.append(
+            f"± or [ ]: 95 % interval over {counted(study.most_seeds, 'seed')}, paired, their spread pooled over the"
+            f" variants; !: it differs from 0 (5 %, corrected for {counted(study.comparisons, 'change')} by Holm's"
+            " method)"
+        )
+    elif study.most_seeds == 1:
+        lines.append(
+            "one seed: how much seeds differ is unknown, so no effect can be told from chance;"
+            f" eval-shapers --extend {folder} --seeds 3 trains two more"
+        )
+    if any(not math.isnan(effect.slower) for effect in study.effects):
+        lines.append(
+            f"steps: env-steps until {100 * SHARE:.0f} % of what {study.original} learns, over its own"
+            f" ({study.steps:,.0f}); >: some seeds never had it"
+        )
+    if any(not math.isnan(effect.share) for effect in study.effects):
+        lines.append("share: of the reward at the end of training, by the sizes of the terms' means")
+    if study.unseen:
+        lines.append(
+            f"{some(list(study.unseen))}: 0 in all states in which the form of the reward was found; taken to be added"
+        )
+    return lines
+
+
+def _notes(study: Study, width: int, folder: str) -> str:
+    return "\n".join(wrap(line, width) for line in study_notes(study, folder))

@@ -1,0 +1,340 @@
+"""The candidates of ``--terms`` and ``--sweep``: variants of other candidates, made from their texts.
+
+How the terms of a reward make it up is found from their values on states of short rollouts, with the shaping of the
+candidate and those of both baselines. Untrusted code runs in the jail, as in the run itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import math
+import random
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.inputs import baseline_sources
+from envcoder_bench.run.prepare.environments import brings_its_simulation
+from envcoder_bench.run.prepare.groups import check_and_trace, make_context
+from envcoder_bench.run.prepare.plan import MemoryPlanner
+from envcoder_bench.run.prepare.rollouts import rollout
+from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.run.spec import CandidateSource, RunSpec
+from envcoder_bench.shaping import variants as texts
+from envcoder_bench.shaping.combination import Combination, NotDivisible, find_combination
+from envcoder_bench.shaping.contract import CandidateError, Shaping
+from envcoder_bench.shaping.definitions import definitions
+from envcoder_bench.shaping.kinds import ALIASES, REWARD
+from envcoder_bench.shaping.source import Source, UnsupportedCode
+from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
+
+log = logging.getLogger(__name__)
+MOST = 2_000  # variants of a run
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What variants are asked for.
+
+    Attributes:
+        terms: whether every term is left out, halved and doubled, and every function left out.
+        sweep: values by the name of a term or a declared number.
+        points: of the grid of a sweep, take so many points, as a Latin hypercube; None for all.
+    """
+
+    terms: bool = False
+    sweep: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    points: int | None = None
+
+    @classmethod
+    def of(cls, terms: bool, sweep: Mapping[str, Any] | Sequence[str] | None, points: int | None) -> Asked | None:
+        """Read the values of the flags, or the arguments from Python; None if nothing is asked for.
+
+        Raises:
+            UserError: a value is not valid.
+        """
+        named: list[tuple[str, Any]] = []
+        for word in [sweep] if isinstance(sweep, str) else [] if isinstance(sweep, Mapping) else sweep or ():
+            name, is_named, values = word.partition("=")
+            if not (is_named and name):
+                raise UserError(f"{SWEEP} {word}: write NAME=VALUE,VALUE,..., e.g. {SWEEP} effort=0,0.5,1,2")
+            named.append((name, values))
+        named += sweep.items() if isinstance(sweep, Mapping) else []
+        if len({name for name, _ in named}) < len(named):
+            raise UserError(f"{SWEEP}: {named[-1][0]} is given twice: write all of its values behind one =")
+        for name, _ in named:
+            if name.startswith("train."):
+                raise UserError(
+                    f"{SWEEP} {name}: the candidates of a run share the trainer's settings, so that they are not swept;"
+                    f" run once for each value with {name}=VALUE, and compare with envcoder-bench compare"
+                )
+        if not terms and not named:
+            if points is not None:
+                raise UserError(f"--sweep_points {points} is for {SWEEP}, which is not given")
+            return None
+        if terms and named:
+            raise UserError(f"{TERMS} and {SWEEP} make different variants: give one of them")
+        if points is not None and (type(points) is not int or points < 2 or not named):
+            raise UserError(f"--sweep_points {points}: it must be at least 2, with {SWEEP}")
+        return cls(terms, {name: texts.parse_values(name, values) for name, values in named}, points)
+
+
+@dataclass(frozen=True)
+class _Original:
+    """A candidate, checked, with what is known of its reward's terms."""
+
+    source: CandidateSource
+    shaping: Shaping
+    functions: Sequence[str]  # that are taken from it, by their names in the file
+    how: Combination | None
+    why: str  # there is none
+
+    @property
+    def terms(self) -> list[str]:
+        return [] if self.how is None else self.how.used
+
+
+def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
+    """Return candidates, each followed by its variants; without any candidates, variants of the human baseline.
+
+    Raises:
+        UserError: nothing can be varied as it was asked, or there would be too many variants.
+    """
+    originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
+    if not candidates and not spec.config.baselines:
+        raise UserError(
+            f"{asked_flag(asked)} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
+        )
+    taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
+    made: list[CandidateSource] = []
+    sources: list[CandidateSource] = []
+    reasons: list[str] = []
+    for original in _examined(spec, originals):
+        sources += [] if original.source.name == HUMAN else [original.source]
+        if isinstance(original, _Faulty):
+            continue
+        if asked.terms:
+            new = [*_of_terms(original, taken), *_of_functions(spec, original, taken)]
+            if original.how is None:
+                reasons.append(f"the terms of {original.source.name} are not divided: its {REWARD} {original.why}")
+                if new or len(originals) > 1:
+                    log.warning(reasons[-1])
+        else:
+            new = _of_sweep(spec, original, asked, taken, len(made))
+        _refuse_too_many(spec, original, len(made) + len(new), asked)
+        made += new
+        sources += new
+    if not made:
+        why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
+        raise UserError(f"{asked_flag(asked)}: there is nothing to vary{why}")
+    log.info("%s: %s variants of %s", asked_flag(asked), len(made), ", ".join(one.name for one in originals))
+    return sources
+
+
+def asked_flag(asked: Asked) -> str:
+    return TERMS if asked.terms else SWEEP
+
+
+# what is known of the candidates
+
+
+@dataclass(frozen=True)
+class _Faulty:
+    """A candidate with a fault, which the run reports."""
+
+    source: CandidateSource
+
+
+def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> Iterator[_Original | _Faulty]:
+    """Check candidates and find how their terms make up their rewards, from rollouts in a small simulation."""
+    if not brings_its_simulation(spec.task):
+        spec = spec.changed(sim="mujoco_cpu", device="cpu")
+    spec = replace(spec, sources=(*baseline_sources(spec.task), *(one for one in originals if one.name != HUMAN)))
+    with SlowFiles() as slow, _quiet():
+        context = make_context(spec, slow)
+        for source in originals:
+            try:
+                shaping = check_and_trace(source, context, spec.config.seed)
+            except CandidateError as error:
+                if len(originals) == 1:
+                    raise UserError(f"candidate {source.name} cannot be evaluated: {error}") from None
+                log.warning("candidate %s has no variants, because it cannot be evaluated: %s", source.name, error)
+                yield _Faulty(source)
+                continue
+            how, why = None, ""
+            names = _functions(spec, source)
+            try:
+                if REWARD in names:
+                    how = find_combination(*rollout(spec, context, source, shaping))
+                else:
+                    why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
+            except (NotDivisible, CandidateError) as error:
+                why = str(error)
+            yield _Original(source, shaping, names, how, why)
+
+
+def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
+    """Return the names in its file of the functions that a run takes from a candidate."""
+    types = None if source.name in BASELINES else spec.config.shaper_types
+    return [name for name in definitions(source.source).names if types is None or ALIASES.get(name, name) in types]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress what the run itself says of the same files, and use one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+# --terms
+
+
+def _of_terms(original: _Original, taken: set[str]) -> list[CandidateSource]:
+    """Return the variants with a term left out, halved and doubled; none if they are not known."""
+    source, how = original.source, original.how
+    if how is None:
+        return []
+    log.info("the reward of %s is %s: %s", source.name, how, ", ".join(how.used))
+    if how.unseen:
+        log.warning(
+            "%s: 0 in all states of the rollouts, so that how it enters the reward of %s was not seen; it is taken to"
+            " be added",
+            ", ".join(how.unseen),
+            source.name,
+        )
+    made = []
+    for term, factor in itertools.product(how.used, texts.FACTORS):
+        what = Variant(source.name, TERMS, term, factor, weight=how.weights[term], unseen=term in how.unseen)
+        text = _text(source, texts.with_factors, how, {term: factor})
+        made.append(_variant(what, text, f"{term}_x{texts.short(factor)}", taken))
+    return made
+
+
+def _of_functions(spec: RunSpec, original: _Original, taken: set[str]) -> list[CandidateSource]:
+    """Return the variants without one of the candidate's functions, which are the baseline's then.
+
+    Those of the human baseline are the unshaped one's, where it fills in; one that is the same there has no variant.
+    """
+    source, names = original.source, [*original.functions]
+    if source.name == HUMAN and spec.config.baseline == HUMAN:
+        other = next(one for one in baseline_sources(spec.task) if one.name == UNSHAPED)
+        theirs = _functions(spec, other)
+        names = [name for name in names if name in theirs and not _same(source.source, other.source, name)]
+        by_name = {name: texts.without_function(other.source, [x for x in theirs if x != name]) for name in names}
+    elif len(names) < 2:
+        return []
+    else:
+        by_name = {name: _text(source, texts.without_function, [name]) for name in names}
+    made = []
+    for name, text in by_name.items():
+        kind = ALIASES.get(name, name)
+        what = Variant(source.name, TERMS, function=kind)
+        made.append(_variant(what, text, f"without_{kind.removeprefix('compute_')}", taken))
+    return made
+
+
+def _same(text: str, other: str, name: str) -> bool:
+    """Return whether two files define a function alike, with all that it uses."""
+    try:
+        return Source(text).using([name]).fingerprint() == Source(other).using([name]).fingerprint()
+    except UnsupportedCode:
+        return False
+
+
+# --sweep
+
+
+def _of_sweep(spec: RunSpec, original: _Original, asked: Asked, taken: set[str], before: int) -> list[CandidateSource]:
+    source, how = original.source, original.how
+    try:
+        known = texts.numbers(source.source)
+        names = {name: texts.resolve_name(name, source.source, original.terms) for name in asked.sweep}
+    except UserError as error:
+        why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
+        raise UserError(f"{SWEEP}: {source.file}: {error}{why}") from None
+    usual = {name: 1.0 if is_term else known[full] for name, (full, is_term) in names.items()}
+    grid = math.prod(map(len, asked.sweep.values()))
+    if asked.points is None:
+        _refuse_too_many(spec, original, before + grid, asked)
+        points = [dict(zip(asked.sweep, values)) for values in itertools.product(*asked.sweep.values())]
+    else:
+        points = _latin(asked.sweep, min(asked.points, grid), spec.config.seed)
+    made = []
+    for point in points:
+        values = {name: float(value) for name, value in point.items()}
+        if values == usual:
+            continue  # it is the original
+        factors = {names[name][0]: value for name, value in values.items() if names[name][1]}
+        edits = {names[name][0]: value for name, value in point.items() if not names[name][1]}
+        text = _text(source, texts.with_numbers, edits) if edits else source.source
+        if factors:
+            assert how is not None
+            text = _text(replace_text(source, text), texts.with_factors, how, factors)
+        title = "+".join(f"{name}={texts.short(value)}" for name, value in values.items())
+        made.append(
+            _variant(
+                Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0), text, title, taken
+            )
+        )
+    return made
+
+
+def _latin(sweep: Mapping[str, Sequence[str]], count: int, seed: int) -> list[dict[str, str]]:
+    """Return points in which each value of each name is as frequent as any other: a Latin hypercube."""
+    draws = random.Random(seed)
+    columns = []
+    for values in sweep.values():
+        step = max(1.0, len(values) / count)  # of many values, some that are evenly apart
+        column = [values[int(k * step) % len(values)] for k in range(count)]
+        draws.shuffle(column)
+        columns.append(column)
+    return [dict(zip(sweep, point)) for point in dict.fromkeys(zip(*columns))]
+
+
+def _refuse_too_many(spec: RunSpec, original: _Original, count: int, asked: Asked) -> None:
+    if count <= MOST:
+        return
+    planner = MemoryPlanner(spec)
+    widths = original.shaping.obs_dim, original.shaping.action_dim
+    one, two = planner.bytes([widths]), planner.bytes([widths, widths])
+    fit = max(0, 1 + (planner.available - one) // max(two - one, 1))
+    planner.close()
+    remedy = "take fewer values, or --sweep_points N of them" if asked.sweep else "give fewer candidates"
+    raise UserError(
+        f"{asked_flag(asked)} makes {count:,} variants, and a run has at most {MOST:,}; about {fit:,} train at once on"
+        f" {spec.config.device}, more in waves: {remedy}"
+    )
+
+
+# the sources
+
+
+def replace_text(source: CandidateSource, text: str) -> CandidateSource:
+    return source._replace(source=text)
+
+
+def _text(source: CandidateSource, make: Any, *arguments: Any) -> str:
+    """Return a changed text. Raises UserError that names the file."""
+    try:
+        return make(source.source, *arguments)
+    except (UserError, UnsupportedCode) as error:
+        raise UserError(f"{source.file}: {error}") from None
+
+
+def _variant(what: Variant, text: str, title: str, taken: set[str]) -> CandidateSource:
+    name = texts.variant_name(what.original, title, taken)
+    taken.add(name.casefold())
+    return CandidateSource(name, f"{name}.py", texts.marked(text, what))

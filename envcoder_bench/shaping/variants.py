@@ -1,0 +1,298 @@
+"""Variants of a candidate, made from its text: with other weights of its reward terms or other constants, or without
+one of its functions.
+
+The text of the file stays as it is; a wrapper of ``compute_reward`` or a ``del`` follows it. Weights are constants, so
+that all variants share one kernel. The last line is a comment that says what the variant is, so that a run's copies of
+its candidates describe themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.shaping.combination import PRODUCT, Combination
+from envcoder_bench.shaping.discovery import MAX_NAME
+from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
+from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, unused
+
+TERMS, SWEEP = "--terms", "--sweep"
+FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
+LEAST = 1e-12  # least base of a power: its logarithm is finite
+_MARK = re.compile(r"^# variant: (\{.*\})$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a variant is.
+
+    Attributes:
+        original: the name of the candidate that it was made from.
+        flag: TERMS or SWEEP.
+        term, factor: of a reward term that is scaled, its name and the factor.
+        weight: the weight of this term in the original.
+        function: the function that was left out.
+        values, usual: of a sweep, the values by name, and those of the original.
+        points: of a sweep, the value of --sweep_points; 0 for the whole grid.
+        unseen: whether the term was 0 in all states on which the form of the reward was found.
+    """
+
+    original: str
+    flag: str
+    term: str = ""
+    factor: float = 1.0
+    weight: float = 1.0
+    function: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+    usual: Mapping[str, float] = field(default_factory=dict)
+    points: int = 0
+    unseen: bool = False
+
+
+def variant_of(text: str) -> Variant | None:
+    """Return what a file's text says that it is a variant of; None if it says nothing."""
+    marks = _MARK.findall(text[-20_000:])
+    try:
+        return TypeAdapter(Variant).validate_json(marks[-1], strict=True) if marks else None
+    except ValidationError:  # a comment of the user's
+        return None
+
+
+def marked(text: str, variant: Variant) -> str:
+    """Return a text with the comment that ``variant_of`` reads."""
+    usual = asdict(Variant("", ""))
+    content = {key: value for key, value in asdict(variant).items() if value != usual[key]}
+    return f"{text.rstrip()}\n\n# variant: {json.dumps(content)}\n"
+
+
+def asking_words(variants: Mapping[str, Variant]) -> list[str]:
+    """Return the words of a command line that asks for these variants; empty without any."""
+    if any(variant.flag == TERMS for variant in variants.values()):
+        return [TERMS]
+    values: dict[str, set[float]] = {}
+    for variant in variants.values():
+        for name, value in variant.values.items():
+            values.setdefault(name, set()).update((value, variant.usual.get(name, value)))
+    words = [
+        word for name, swept in values.items() for word in (SWEEP, f"{name}={','.join(map(short, sorted(swept)))}")
+    ]
+    points = max((variant.points for variant in variants.values()), default=0)
+    return words + (["--sweep_points", str(points)] if points else [])
+
+
+# texts
+
+
+def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> str:
+    """Return a file whose reward's terms are multiplied by factors; those of a product are raised to powers.
+
+    What the terms do not explain, such as the price of a fall, stays as it is. The components that are returned are
+    multiplied, too.
+
+    Raises:
+        UserError: the parameters of ``compute_reward`` cannot be read from the text.
+    """
+    source = _parsed(text)
+    used = set(re.findall(r"\w+", text))
+    whole, weights, factors_of, combined, power = (
+        unused(name, used) for name in ("whole_reward", "TERM_WEIGHTS", "TERM_FACTORS", "combined", "power")
+    )
+    is_product = how.form == PRODUCT
+    # the terms together, with factors of 1 or others
+    part = "{0}(terms[name], {1}[name] * factors[name])" if is_product else "{1}[name] * factors[name] * terms[name]"
+    part = part.format(power, weights)
+    total = f"math.prod({part} for name in factors)" if is_product else f"sum({part} for name in factors)"
+    total += f" + {how.offset!r}" if how.offset else ""
+    bounds = [f"{key}={x!r}" for key, x in (("min", how.low), ("max", how.high)) if x is not None]
+    total = f"torch.clamp({total}, {', '.join(bounds)})" if bounds else total
+    # what they do not explain stays
+    changed = f"{combined}(terms, {factors_of})"
+    if not is_product:
+        changed = f"reward + ({changed} - {combined}(terms, dict.fromkeys({factors_of}, 1.0)))"
+    kept = " | ".join(f"(reward == {x!r})" for x in how.overrides)
+    changed = f"torch.where({kept}, reward, {changed})" if kept else changed
+    scaled = f"{power}(terms[name], factor)" if is_product else "factor * terms[name]"
+    head, call = _signature(source)
+    powers = f"""
+
+def {power}(base, exponent):
+    return torch.exp(exponent * torch.log(torch.clamp(base, min={LEAST!r})))
+"""
+    return f"""{text.rstrip()}
+
+
+{whole} = compute_reward
+{weights} = {{{_items({name: how.weights[name] for name in how.used})}}}
+{factors_of} = {{{_items({name: float(factors.get(name, 1.0)) for name in how.used})}}}
+{powers if is_product else ""}
+
+def {combined}(terms, factors):
+    return {total}
+
+
+def compute_reward({head}):
+    reward, terms = {whole}({call})
+    terms = {{str(name): value for name, value in terms.items()}}
+    changed = {changed}
+    return changed, {{**terms, **{{name: {scaled} for name, factor in {factors_of}.items()}}}}
+"""
+
+
+def _items(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name!r}: {value!r}" for name, value in values.items())
+
+
+def _signature(source: Source) -> tuple[str, str]:
+    """Return the parameters of ``compute_reward`` as they are written, and the arguments that pass them on."""
+    function = source.function(REWARD)
+    if function is None:
+        raise UserError(f"its terms cannot be scaled: {REWARD} is not defined by a def at the top level of the file")
+    x = function.args
+    words = [one.arg for one in (*x.posonlyargs, *x.args)]
+    words += [f"*{x.vararg.arg}"] if x.vararg else []
+    words += [f"{one.arg}={one.arg}" for one in x.kwonlyargs]
+    words += [f"**{x.kwarg.arg}"] if x.kwarg else []
+    return ast.unparse(x), ", ".join(words)
+
+
+def without_function(text: str, functions: Iterable[str]) -> str:
+    """Return a file without functions, given by their names in it; the baseline's take their place."""
+    names = [*functions]
+    if any(name in ACTION_TYPES for name in names) and ACTION_DIM in _parsed(text).definitions:
+        names.append(ACTION_DIM)
+    return f"{text.rstrip()}\n\ndel {', '.join(names)}\n"
+
+
+def with_numbers(text: str, values: Mapping[str, str]) -> str:
+    """Return a file in which declared numbers, as ``numbers`` names them, have other values, given as text."""
+    source = _parsed(text)
+    nodes = _nodes(source)
+    edits = []
+    for name, value in values.items():
+        edits.append((*source.span(nodes[name]), f"({value})" if value.startswith("-") else value))
+    return source.edited(*edits).text
+
+
+def numbers(text: str) -> dict[str, float]:
+    """Return the numbers that a file declares: module constants by name, and values of dicts as ``DICT.key``."""
+    found = {}
+    for name, node in _nodes(_parsed(text)).items():
+        value = _number(node)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def declared(text: str) -> dict[str, tuple[int, str]]:
+    """Return what a file declares, as ``numbers`` names it, with the line of each value and its code."""
+    source = _parsed(text)
+    return {name: (node.lineno, source.code(node)) for name, node in _nodes(source).items()}
+
+
+def _nodes(source: Source) -> dict[str, ast.expr]:
+    """Return the values of module constants that are assigned once, and those of the keys of dicts."""
+    nodes: dict[str, ast.expr] = {}
+    counts: dict[str, int] = {}
+    for statement in source.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        value = getattr(statement, "value", None)
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or value is None:
+            continue
+        for target in targets:
+            if not isinstance(target, ast.Name):
+                continue
+            counts[target.id] = counts.get(target.id, 0) + 1
+            if isinstance(value, ast.Dict):
+                for key, one in zip(value.keys, value.values):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        nodes[f"{target.id}.{key.value}"] = one
+            elif len(targets) == 1:
+                nodes[target.id] = value
+    return {name: node for name, node in nodes.items() if counts[name.partition(".")[0]] == 1}
+
+
+def _number(node: ast.expr) -> float | None:
+    """Return the number that an expression writes out; None for any other expression, and for a bool."""
+    sign = -1.0 if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else 1.0
+    operand = node.operand if isinstance(node, ast.UnaryOp) else node
+    value = operand.value if isinstance(operand, ast.Constant) else None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return sign * float(value)
+    return None
+
+
+def _parsed(text: str) -> Source:
+    try:
+        return Source(text)
+    except UnsupportedCode as error:
+        raise UserError(f"it {error}") from None
+
+
+# names
+
+
+def variant_name(original: str, what: str, taken: Container[str]) -> str:
+    """Return a name for a variant that is valid on every system and not taken, in small letters, yet."""
+    plain = re.sub(r"_*[^\w.+=-]+_*", "_", what, flags=re.ASCII).strip("_.") or "variant"
+    room = MAX_NAME - len(original.encode()) - 8
+    plain = plain[: max(room, 12)].rstrip(".")
+    name, count = f"{original}.{plain}", 1
+    while name.casefold() in taken:
+        count += 1
+        name = f"{original}.{plain}_{count}"
+    return name
+
+
+def short(value: float) -> str:
+    """Return a number for a name: ``0``, ``0.5``, ``1e-05``."""
+    return f"{value:.10g}"
+
+
+# sweeps
+
+
+def parse_values(name: str, text: str | Iterable[Any]) -> list[str]:
+    """Return the values of ``--sweep NAME=VALUES`` as text. Raises UserError for one that is not a finite number."""
+    words = [word.strip() for word in text.split(",")] if isinstance(text, str) else [str(x) for x in text]
+    for word in words:
+        try:
+            valid = math.isfinite(float(word))
+        except ValueError:
+            valid = False
+        if not valid:
+            raise UserError(f"{SWEEP} {name}={','.join(words)}: {word or 'an empty value'} is not a number")
+    if len({float(word) for word in words}) < len(words):
+        raise UserError(f"{SWEEP} {name}={','.join(words)}: a value is given twice")
+    return words
+
+
+def resolve_name(name: str, text: str, terms: Sequence[str]) -> tuple[str, bool]:
+    """Return the declared number or the term that a sweep's name means, and whether it is a term.
+
+    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself.
+
+    Raises:
+        UserError: there is none, and the message names near matches; or it is no number that is written out.
+    """
+    written, known = declared(text), numbers(text)
+    for full in (name, f"WEIGHTS.{name}"):
+        if full in written and full not in known:
+            line, code = written[full]
+            raise UserError(f"line {line}: {full} is {code}, not a number that is written out")
+        if full in known:
+            return full, False
+    if name in terms:
+        return name, True
+    every = dict.fromkeys([*terms, *known])
+    every.update(dict.fromkeys(full.partition(".")[2] for full in known if full.startswith("WEIGHTS.")))
+    listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(known)}"] * bool(known)
+    has = f"; there are {' and '.join(listed)}" if listed else "; it has neither terms nor declared numbers"
+    raise UserError(f"there is no term or number {name!r}{near_matches(name, every)}{has}")

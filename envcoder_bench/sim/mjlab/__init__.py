@@ -1,0 +1,1 @@
+"""Simulations with the interface of mjlab's."""

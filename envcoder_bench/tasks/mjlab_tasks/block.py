@@ -1,0 +1,351 @@
+"""mjlab's environment for consecutive groups that have the same commands, events and curriculum.
+
+The order of a step is that of ``ManagerBasedRlEnv.step``. The managers are mjlab's own; rewards and terminations are
+those of ``terms.py``, as their terms and weights differ between the groups.
+"""
+
+# mjlab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from mjlab.managers.command_manager import CommandManager, NullCommandManager
+from mjlab.managers.curriculum_manager import CurriculumManager, NullCurriculumManager
+from mjlab.managers.event_manager import EventManager
+from mjlab.managers.metrics_manager import MetricsManager, NullMetricsManager
+from mjlab.managers.observation_manager import ObservationManager
+from torch import Tensor
+
+from envcoder_bench.tasks.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
+from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
+from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms
+from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen
+from envcoder_bench.tasks.mjlab_tasks.view import EnvView, ManagerView, device_of
+from envcoder_bench.tasks.mjlab_tasks.world import World
+
+ACTOR = "actor"
+Fault = Callable[[Sequence[int], Exception], None]  # groups of the task, and what a candidate's function raised
+
+
+class Named:
+    """A term's function, which draws random numbers in the name of the term."""
+
+    def __init__(self, func: Any, name: str) -> None:
+        self._func, self._name = func, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        rename_stream(self._name)
+        return self._func(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # of an object that is being copied
+            raise AttributeError(name)
+        return getattr(self._func, name)
+
+
+class Terminations:
+    """Which episodes end, as reward terms read it from ``env.termination_manager``.
+
+    Attributes:
+        terminated, time_outs: ``(n,)`` bool.
+    """
+
+    def __init__(self, num_envs: int, device: torch.device) -> None:
+        self.terminated = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        self.time_outs = torch.zeros_like(self.terminated)
+        self.values: dict[str, Tensor] = {}
+
+    @property
+    def dones(self) -> Tensor:
+        return self.terminated | self.time_outs
+
+    def get_term(self, name: str) -> Tensor:
+        """Return which episodes a term ends."""
+        if name not in self.values:
+            self.values[name] = torch.zeros_like(self.terminated)
+        return self.values[name]
+
+
+class Terms:
+    """The terms of a section as a curriculum reads and changes them: ``env.reward_manager``."""
+
+    def __init__(self, table: TermTable) -> None:
+        self._table = table
+
+    def get_term_cfg(self, name: str) -> Any:
+        """Return the config of a term, whose weight and parameters a curriculum may set."""
+        for term in self._table.terms:
+            if term.name == name:
+                return term.cfg
+        raise ValueError(f"Term '{name}' not found in active terms.")
+
+
+class Block(EnvView):
+    """Groups with the same commands, events and curriculum.
+
+    Args:
+        world: what all groups share.
+        groups: the consecutive groups of the task that it has.
+        size: environments of a group.
+        configs: the config of each group.
+        draws: the seeds and lanes of its environments.
+        faults: called if a candidate's function raises.
+        widths: the number of columns for observations, and for reward terms.
+
+    Attributes:
+        reward, obs, critic, columns: ``(n,)``, ``(n, widths)``, the critic's, and the weighted reward terms.
+        terminations: which episodes end.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        groups: range,
+        size: int,
+        configs: Sequence[Any],
+        draws: Draws,
+        faults: Fault,
+        buffers: Mapping[str, Tensor],
+    ) -> None:
+        rows = slice(groups.start * size, groups.stop * size)
+        super().__init__(world, rows, configs[0])
+        self.groups, self.size, self.configs, self.draws = groups, size, configs, draws
+        self._faults, self._n = faults, rows.stop - rows.start
+        self._buffers = {name: x[rows] for name, x in buffers.items()}
+        self._shapes = FixedShapes(self._n)
+        self.device_ = device_of(self)
+        self._dt = torch.zeros(self._n, device=self.device_)
+        self._observations: list[tuple[ObservationManager, slice]] = []
+
+    def load(self) -> None:
+        """Construct the managers, in the order of mjlab."""
+        cfg = self.cfg
+        with self._drawing("events", -1):
+            self.event_manager = EventManager(cfg.events, self)
+        for cfgs in self.event_manager._mode_term_cfgs.values():
+            for term in cfgs:
+                name = next(name for name, own in self.event_manager.cfg.items() if own is term)
+                term.func = Named(term.func, f"events/{name}")
+        commands = copy.deepcopy(cfg.commands)  # a curriculum changes them
+        with self._drawing("commands", -1):
+            self.command_manager = CommandManager(commands, self) if commands else NullCommandManager()
+        # observations, one manager for each run of groups with the same
+        with self._drawing("observations", -1):
+            for first, last in runs([frozen(own.observations) for own in self.configs]):
+                env = self.part(slice(first * self.size, last * self.size))
+                manager = ObservationManager(self.configs[first].observations, env)
+                for group, terms in manager._group_obs_term_names.items():
+                    for name, term in zip(terms, manager._group_obs_term_cfgs[group]):
+                        term.func = Named(term.func, f"observations/{group}/{name}")
+                self._observations.append((manager, slice(first * self.size, last * self.size)))
+        # terminations and rewards
+        self.termination_manager = Terminations(self._n, self.device_)  # type: ignore[assignment]
+        self.ends = self._table("terminations", "time_out")
+        self.rewards = self._table("rewards")
+        self.reward_manager = Terms(self.rewards)  # type: ignore[assignment]
+        self._weights = [self._weight(term) for term in self.rewards.terms]
+        self.curriculum_manager = CurriculumManager(cfg.curriculum, self) if cfg.curriculum else NullCurriculumManager()
+        self.metrics_manager = MetricsManager(cfg.metrics, self) if cfg.metrics else NullMetricsManager()
+
+    def startup(self) -> None:
+        """Apply the events of mode ``startup``."""
+        if "startup" in self.event_manager.available_modes:
+            with self._drawing("events/startup", -1):
+                self.event_manager.apply(mode="startup")
+
+    # one control step
+
+    def judge(self) -> None:
+        """Compute which episodes end, rewards and metrics, after the physics."""
+        ends = self.termination_manager
+        ends.terminated.zero_()
+        ends.time_outs.zero_()
+        for term in self.ends.terms:
+            value = self._value(term)
+            if value is not None:
+                value = value.bool()
+                value = value if term.users is None else value & term.users
+                (ends.time_outs if term.cfg.time_out else ends.terminated)[term.rows] |= value
+                ends.get_term(term.name)[term.rows] = value
+        self._reward()
+        with torch.no_grad():
+            self.metrics_manager.compute()
+
+    def _reward(self) -> None:
+        reward, columns = self._buffers["reward"], self._buffers["terms"]
+        reward.zero_()
+        scale = self.step_dt if self.cfg.scale_rewards_by_dt else 1.0
+        for term, (weight, used) in zip(self.rewards.terms, self._weights):
+            if not used:
+                continue
+            value = self._value(term)
+            if value is None:
+                continue
+            # the product and the sum in the order of mjlab's reward manager
+            weight = weight if self._plain else term.cfg.weight
+            part = value * weight * scale
+            clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
+            if term.foreign:  # its NaN is a fault, except of unstable physics; on CUDA the dispatcher finds it
+                clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
+                if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):
+                    message = f"the term '{term.name}' returned NaN or infinity"
+                    self._fail(term, PatchError(term.section, term.name, message))
+                    continue
+            if term.users is not None:
+                clean = torch.where(term.users, clean, 0.0)
+            reward[term.rows] += clean
+            if isinstance(term.columns, int):
+                target = columns[term.rows, term.columns]
+                target.copy_(clean if term.users is None else torch.where(term.users, clean, target))
+            else:
+                rows = columns[term.rows]
+                old = rows.gather(1, term.columns.unsqueeze(1)).squeeze(1)
+                new = clean if term.users is None else torch.where(term.users, clean, old)
+                rows.scatter_(1, term.columns.unsqueeze(1), new.unsqueeze(1))
+
+    def events(self) -> None:
+        """Apply the events of modes ``step`` and ``interval``."""
+        for mode in ("step", "interval"):
+            if mode in self.event_manager.available_modes:
+                with self._masked(f"events/{mode}"):
+                    self.event_manager.apply(mode=mode, dt=self.step_dt)
+
+    def curriculum(self, mask: Tensor) -> None:
+        """Evaluate the curriculum; ``mask`` ``(n,)``: where episodes begin."""
+        for name, term in zip(self.curriculum_manager.active_terms, getattr(self.curriculum_manager, "_term_cfgs", ())):
+            with self._masked(f"curriculum/{name}"):
+                term.func(self, EnvIds.of(mask), **term.params)
+
+    def begin(self, mask: Tensor) -> None:
+        """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""
+        env_ids = EnvIds.of(mask)
+        with self._masked("events/reset"):
+            if "reset" in self.event_manager.available_modes:
+                self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.steps)
+        with self._masked("observations/reset"):
+            for manager, rows in self._observations:
+                manager.reset(EnvIds.of(mask[rows]))
+        with self._masked("terms/reset"):
+            self.rewards.reset(lambda rows: EnvIds.of(mask[rows]))
+            for name, term in self._commands():
+                rename_stream(f"commands/{name}/reset")
+                metrics, term.metrics = term.metrics, {}  # their means are logged, which waits for a device
+                term.reset(env_ids)
+                for value in metrics.values():
+                    value.masked_fill_(mask, 0.0)
+                term.metrics = metrics
+            rename_stream("events/timers")
+            self.event_manager.reset(env_ids)
+            self.ends.reset(lambda rows: EnvIds.of(mask[rows]))
+            for own in getattr(self.curriculum_manager, "_class_term_cfgs", ()):
+                own.func.reset(env_ids=env_ids)
+            for own in getattr(self.metrics_manager, "_class_term_cfgs", ()):
+                own.func.reset(env_ids=env_ids)
+
+    def command(self, mask: Tensor) -> None:
+        """Advance the commands; where ``mask`` ``(n,)`` is True an episode has begun, and timers stay full."""
+        dt = self._dt.fill_(self.step_dt).masked_fill_(mask, 0.0)
+        with self._masked("commands"):
+            for name, term in self._commands():
+                rename_stream(f"commands/{name}")
+                term.compute(dt)
+
+    def observe(self) -> None:
+        """Compute the observations of the actor and the critic, once per step."""
+        with self._drawing("observations", self.draws.step):
+            for manager, rows in self._observations:
+                with self._stream("observations", rows):
+                    observed = manager.compute(update_history=True)
+                for group, x in observed.items():
+                    buffer = self._buffers.get(group)
+                    if buffer is not None and isinstance(x, Tensor):
+                        buffer[rows, : x.shape[1]].copy_(x)
+
+    # parts
+
+    def part(self, rows: slice) -> EnvView:
+        """Return a view of some environments of the block, with its managers."""
+        if rows == slice(0, self._n):
+            return self
+        first = self.rows.start
+        env = EnvView(self.world, slice(first + rows.start, first + rows.stop), self.cfg)
+        for name in ("command_manager", "termination_manager"):
+            if hasattr(self, name):
+                setattr(env, name, ManagerView(getattr(self, name), rows))
+        env.event_manager = self.event_manager
+        return env
+
+    def _table(self, section: str, *attributes: str) -> TermTable:
+        configs = [getattr(cfg, section) for cfg in self.configs]
+        return TermTable(section, configs, self.size, attributes, self.part, copy.deepcopy, self.device_)
+
+    def _weight(self, term: Term) -> tuple[Any, bool]:
+        """Return the weights of a term, a number or ``(rows,)``, and whether any is not 0."""
+        name = term.name
+        groups = range(term.rows.start // self.size, term.rows.stop // self.size)
+        weights = [self.configs[g].rewards[name].weight if g in term.groups else 0.0 for g in groups]
+        own = [self.configs[g].rewards[name].weight for g in term.groups]
+        if len(set(own)) == 1:
+            return own[0], own[0] != 0.0
+        return torch.tensor(weights, dtype=torch.float32, device=self.device_).repeat_interleave(self.size), True
+
+    def _commands(self) -> list[tuple[str, Any]]:
+        return list(getattr(self.command_manager, "_terms", {}).items())
+
+    @property
+    def _plain(self) -> bool:
+        """Whether no curriculum sets weights."""
+        return not self.curriculum_manager.active_terms or not changes_terms(self.cfg.curriculum)
+
+    def _value(self, term: Term) -> Tensor | None:
+        """Evaluate a term; a fault of a candidate's function stops its groups."""
+        if term.failed:
+            return None
+        if not term.foreign:
+            return term()
+        try:
+            return term()
+        except Exception as error:
+            fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
+            self._fail(term, fault)
+            return None
+
+    def _fail(self, term: Term, error: PatchError) -> None:
+        """Stop the groups that use a term."""
+        term.failed = True
+        self._faults([self.groups.start + group for group in term.groups], error)
+
+    # random numbers and fixed shapes
+
+    @contextmanager
+    def _stream(self, name: str, rows: slice | None = None) -> Iterator[None]:
+        seeds, lanes = self.draws.seeds, self.draws.lanes
+        if rows is not None:
+            seeds, lanes = seeds[rows], lanes[rows]
+        with TermStream(name, seeds, lanes, self.draws.step):
+            yield
+
+    @contextmanager
+    def _drawing(self, name: str, step: int) -> Iterator[None]:
+        with TermStream(name, self.draws.seeds, self.draws.lanes, step), drawing(), torch.no_grad():
+            yield
+
+    @contextmanager
+    def _masked(self, name: str) -> Iterator[None]:
+        """Run mjlab's code for some environments."""
+        self._shapes.name = name
+        with self._drawing(name, self.draws.step), self._shapes:
+            yield
+
+
+def runs(keys: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return the first and the last + 1 index of each run of equal keys."""
+    starts = [k for k in range(len(keys)) if k == 0 or keys[k] != keys[k - 1]]
+    return list(zip(starts, [*starts[1:], len(keys)]))

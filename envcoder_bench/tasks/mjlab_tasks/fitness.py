@@ -1,0 +1,82 @@
+"""Fitness of a task: its own metric of success, the error of tracking a velocity, or the reward that it registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+TRACKING, SUCCESS, REGISTERED = "tracking", "success", "registered"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The kind of a task's fitness, and its description.
+
+    Attributes:
+        name: of the command or the metric.
+        reduction, bounds, meaning: as ``Task`` has them.
+    """
+
+    kind: str
+    name: str
+    reduction: str
+    bounds: tuple[float, float]
+    meaning: str
+
+
+def measure_of(cfg: Any) -> Measure:
+    """Return how well-tracked commands, success or the reward of a config are measured."""
+    for name, metric in cfg.metrics.items():
+        if metric is not None and metric.reduce == "last":
+            meaning = f"the task's metric '{name}' at the end of the episode"
+            return Measure(SUCCESS, name, "sum", (-float("inf"), float("inf")), meaning)
+    for name, command in cfg.commands.items():
+        if command is not None and hasattr(getattr(command, "ranges", None), "lin_vel_x"):
+            meaning = (
+                f"mean of exp(-e) over steps and both errors e of the command '{name}': planar velocity [m/s] and yaw"
+                " rate [rad/s]; 1 = tracked exactly"
+            )
+            return Measure(TRACKING, name, "mean", (0.0, 1.0), meaning)
+    best = sum(term.weight for term in cfg.rewards.values() if term is not None and term.weight > 0)
+    meaning = "mean over steps of the reward that the task registers, divided by the sum of its positive weights"
+    worst = any(term.weight < 0 for term in cfg.rewards.values() if term is not None)
+    return Measure(REGISTERED, str(best or 1.0), "mean", (-float("inf") if worst else 0.0, 1.0), meaning)
+
+
+class Fitness:
+    """The fitness of a control step of every environment.
+
+    Args:
+        measure: its kind.
+        num_envs: environments.
+    """
+
+    def __init__(self, measure: Measure, num_envs: int, device: torch.device) -> None:
+        self.measure = measure
+        self.before = torch.zeros(num_envs, device=device)  # the metric of the step before
+
+    def __call__(self, block: Any, reward: Tensor) -> Tensor:
+        """Score a step of a block, whose rewards are ``reward`` ``(n,)``."""
+        measure = self.measure
+        if measure.kind == TRACKING:
+            term = block.command_manager.get_term(measure.name)
+            data = block.scene[term.cfg.entity_name].data
+            command = term.command
+            planar = torch.norm(command[:, :2] - data.root_link_lin_vel_b[:, :2], dim=1)
+            yaw = torch.abs(command[:, 2] - data.root_link_ang_vel_b[:, 2])
+            return 0.5 * (torch.exp(-planar) + torch.exp(-yaw))
+        if measure.kind == SUCCESS:
+            manager = block.metrics_manager
+            now = manager._step_values[:, manager.active_terms.index(measure.name)]
+            change = now - self.before[block.rows]
+            self.before[block.rows] = now
+            return change
+        scale = block.step_dt if block.cfg.scale_rewards_by_dt else 1.0
+        return reward / (scale * float(measure.name))
+
+    def begin(self, mask: Tensor) -> None:
+        """Begin episodes where ``mask`` is True."""
+        self.before.masked_fill_(mask, 0.0)

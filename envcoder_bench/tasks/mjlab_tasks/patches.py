@@ -1,0 +1,217 @@
+"""What candidates write in mjlab's words: dicts that change sections of a task's config.
+
+``rewards = {"upright": 2.0, "energy": None, "mine": RewardTermCfg(func=mine, weight=-1.0)}``: a number sets a weight,
+None removes a term, a config or a function replaces or adds one, and a dict sets some attributes and parameters.
+"""
+
+# mjlab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any
+
+from envcoder_bench.core.errors import near_matches
+from envcoder_bench.tasks.mjlab_tasks import SECTIONS
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+from envcoder_bench.tasks.mjlab_tasks.terms import frozen
+
+Patches = Mapping[str, Mapping[str, Any]]
+
+
+def patched(base: Any, patches: Sequence[Patches]) -> list[Any]:
+    """Return a config for each group; groups with the same patches, and the unchanged parts of all, share objects.
+
+    Raises:
+        PatchError: a patch does not fit.
+    """
+    by_id: dict[int, Any] = {}
+    configs = []
+    for patch in patches:
+        if id(patch) not in by_id:
+            by_id[id(patch)] = patched_one(base, patch) if patch else base
+        configs.append(by_id[id(patch)])
+    return configs
+
+
+def patched_one(base: Any, patch: Patches) -> Any:
+    """Return a copy of a config with one candidate's patches."""
+    cfg = copy.copy(base)
+    for section, changes in patch.items():
+        if section == "observations":
+            cfg.observations = _observations(base.observations, changes)
+        else:
+            setattr(cfg, section, _changed(section, getattr(base, section), changes))
+    return cfg
+
+
+def world_key(cfg: Any) -> Any:
+    """Return what groups of one block have in common."""
+    own = [cfg.commands, cfg.events, cfg.curriculum]
+    if changes_terms(cfg.curriculum):  # it sets weights of all groups of the block
+        own += [cfg.rewards, cfg.terminations]
+    return tuple(map(frozen, own))
+
+
+def changes_terms(curriculum: Mapping[str, Any]) -> bool:
+    """Return whether a curriculum may set weights and parameters of terms: another one than of commands or terrain."""
+    harmless = ("commands_vel", "terrain_levels_vel")
+    return any(getattr(cfg.func, "__name__", "") not in harmless for cfg in curriculum.values() if cfg is not None)
+
+
+def _config_class(section: str) -> Any:
+    from mjlab.managers.command_manager import CommandTermCfg
+    from mjlab.managers.curriculum_manager import CurriculumTermCfg
+    from mjlab.managers.event_manager import EventTermCfg
+    from mjlab.managers.observation_manager import ObservationTermCfg
+    from mjlab.managers.reward_manager import RewardTermCfg
+    from mjlab.managers.termination_manager import TerminationTermCfg
+
+    return {
+        "rewards": RewardTermCfg,
+        "observations": ObservationTermCfg,
+        "terminations": TerminationTermCfg,
+        "commands": CommandTermCfg,
+        "events": EventTermCfg,
+        "curriculum": CurriculumTermCfg,
+    }[section]
+
+
+def _changed(section: str, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the terms of a section with changes; None-valued terms of the base are absent."""
+    terms = {name: cfg for name, cfg in base.items() if cfg is not None}
+    for name, value in changes.items():
+        term = _term(section, name, terms.get(name), value, terms)
+        if term is None:
+            del terms[name]
+        else:
+            terms[name] = term
+    return terms
+
+
+def _term(section: str, name: str, before: Any, value: Any, terms: Mapping[str, Any]) -> Any:
+    kind = _config_class(section)
+    if isinstance(value, kind):
+        return value
+    new = before is None
+    weight = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    partial = isinstance(value, Mapping)
+    if new and (value is None or weight is not None or (partial and "func" not in value)):
+        there = f"there are {', '.join(terms)}" if terms else "there is none"
+        raise PatchError(section, name, f"{section} has no term '{name}'{near_matches(name, terms)}; {there}")
+    if value is None:
+        return None
+    if weight is not None and section == "rewards":
+        changed: Any = copy.copy(before)
+        changed.weight = weight
+        return changed
+    if partial:
+        return _with(section, name, kind(**_needed(section, value)) if new else before, value)
+    if callable(value) and section != "commands":
+        if not new:
+            changed: Any = copy.copy(before)
+            changed.func, changed.params = value, {}
+            return changed
+        return kind(func=value, **_needed(section, {}))
+    takes = "a number, None, " if section == "rewards" else "None, "
+    raise PatchError(section, name, f"{section}['{name}'] must be {takes}a {kind.__name__}, a dict or a function")
+
+
+def _needed(section: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes without which a new term cannot be constructed."""
+    given = {key: value[key] for key in ("func", "mode") if key in value}
+    if section == "rewards":
+        return {"weight": 1.0, **given}
+    return {"mode": "reset", **given} if section == "events" else given
+
+
+def _with(section: str, name: str, before: Any, changes: Mapping[str, Any]) -> Any:
+    """Return a copy of a config object with some attributes set; dicts go into dicts and config objects."""
+    changed = copy.copy(before)
+    for key, value in changes.items():
+        if not hasattr(before, key):
+            hint = near_matches(key, [k for k in vars(before) if not k.startswith("_")])
+            raise PatchError(section, name, f"{section}['{name}'] has no '{key}'{hint}")
+        old = getattr(before, key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            value = {**old, **value}
+        elif isinstance(value, Mapping) and is_dataclass(old):
+            value = _with(section, name, old, value)
+        setattr(changed, key, value)
+    return changed
+
+
+def _observations(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the groups of observations with changes; terms that are not in a group's dict are of the actor."""
+    groups = dict(base)
+    nested = {name: value for name, value in changes.items() if name in groups and isinstance(value, Mapping)}
+    flat = {name: value for name, value in changes.items() if name not in nested}
+    for name, own in {**nested, **({"actor": {**nested.get("actor", {}), **flat}} if flat else {})}.items():
+        group = copy.copy(groups[name])
+        attributes = {key: x for key, x in own.items() if hasattr(group, key) and key not in group.terms}
+        for key, x in attributes.items():
+            setattr(group, key, x)
+        group.terms = _changed("observations", group.terms, {k: x for k, x in own.items() if k not in attributes})
+        groups[name] = group
+    return groups
+
+
+def in_module(module: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the dicts of a candidate's module that patch sections.
+
+    Raises:
+        PatchError: one of these names is not a dict.
+    """
+    patches = {section: module[section] for section in SECTIONS if section in module}
+    for section, value in patches.items():
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise PatchError(section, "", f"{section} must be a dict by names of terms, not {type(value).__name__}")
+        if _INSTEAD.get(section) in module:
+            raise PatchError(section, "", f"defines both {section} and {_INSTEAD[section]}: keep one")
+    return patches
+
+
+_INSTEAD = {"rewards": "compute_reward", "observations": "compute_observation", "terminations": "compute_terminal"}
+
+
+def only_weights(patches: Patches) -> bool:
+    """Return whether patches set nothing but weights of rewards."""
+    return set(patches) == {"rewards"} and all(isinstance(x, (int, float)) for x in patches["rewards"].values())
+
+
+_FUNCTIONS = {
+    "compute_reward": """def compute_reward(reward_buf, reward_terms):
+    \"\"\"The weighted sum of its reward terms.\"\"\"
+    return reward_buf, {{{columns}}}
+""",
+    "compute_observation": """def compute_observation(obs_buf):
+    \"\"\"Its observation terms of the actor.\"\"\"
+    return obs_buf[:, :{width}]
+""",
+    "compute_critic_observation": """def compute_critic_observation(critic_buf):
+    \"\"\"Its observation terms of the critic.\"\"\"
+    return critic_buf[:, :{critic}]
+""",
+    "compute_terminal": """def compute_terminal(reset_buf):
+    \"\"\"Its termination terms, without time-outs.\"\"\"
+    return reset_buf
+""",
+}
+
+
+def functions_text(terms: Sequence[str], widths: Mapping[str, int], file_has: Callable[[str], bool]) -> str:
+    """Return the functions that read the results of a candidate's terms, without those that its file has.
+
+    Args:
+        terms: the names of its reward terms.
+        widths: columns of the observations of its ``actor`` and, if there is one, its ``critic``.
+    """
+    columns = ", ".join(f"{name!r}: reward_terms[:, {k}]" for k, name in enumerate(terms))
+    texts = [text for name, text in _FUNCTIONS.items() if not file_has(name)]
+    numbers = {"width": widths["actor"], "critic": widths.get("critic", 0)}
+    return "\n\n".join(
+        text.format(columns=columns, **numbers) for text in texts if numbers["critic"] or "critic" not in text
+    )

@@ -1,0 +1,149 @@
+"""Tasks in mjlab's registry: their configs, and what is refused by name."""
+
+# mjlab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from io import StringIO
+from typing import Any
+
+from envcoder_bench.core.errors import near_matches
+from envcoder_bench.tasks.mjlab_tasks import PREFIX
+from isaacgym_mujoco.compat.warp_start import start_warp
+
+INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A task of mjlab's registry.
+
+    Attributes:
+        address: the value for ``--task``.
+        task_id: its registered name.
+        package: the package to import for tasks that are not mjlab's; empty for those.
+    """
+
+    address: str
+    task_id: str
+    package: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name as an identifier."""
+        return "".join(c if c.isalnum() else "_" for c in self.task_id)
+
+    @property
+    def version(self) -> str:
+        """The versions of the packages that define it."""
+        names = ["mjlab", *([self.package.split(".")[0]] if self.package else [])]
+        return ", ".join(f"{name} {_version(name)}" for name in names)
+
+    def env_cfg(self) -> Any:
+        """Return a new copy of its config."""
+        from mjlab.tasks.registry import load_env_cfg
+
+        return load_env_cfg(self.task_id)
+
+    def rl_cfg(self) -> Any:
+        """Return its config of PPO."""
+        from mjlab.tasks.registry import load_rl_cfg
+
+        return load_rl_cfg(self.task_id)
+
+
+def find_source(task: str) -> Source:
+    """Find a task by ``mjlab:NAME`` or ``mjlab:PACKAGE:NAME``.
+
+    Raises:
+        ValueError: mjlab is not installed, or there is no such task.
+    """
+    package, _, name = task[len(PREFIX) :].rpartition(":")
+    registered = list_tasks(package)
+    if name not in registered:
+        same = [one for one in registered if one.lower() == name.lower()]
+        hint = f" (did you mean {same[0]}?)" if same else near_matches(name, registered)
+        raise ValueError(f"unknown task '{task}'{hint}; mjlab's registry has {', '.join(registered)}")
+    return Source(task, name, package)
+
+
+def list_tasks(package: str = "") -> list[str]:
+    """Import mjlab's tasks, those of installed packages, and a package, and return the registered names.
+
+    Raises:
+        ValueError: mjlab or the package cannot be imported.
+    """
+    os.environ.setdefault("MUJOCO_GL", "disable")  # it renders nothing, and EGL may be absent
+    os.environ.setdefault("MJLAB_WARP_QUIET", "1")
+    start_warp()
+    with quiet():
+        try:
+            import mjlab.tasks  # noqa: F401, it registers them
+            from mjlab.tasks.registry import list_tasks
+        except ModuleNotFoundError as error:
+            missing = INSTALL if (error.name or "").split(".")[0] == "mjlab" else _incomplete(error)
+            raise ValueError(missing) from None
+        for point in entry_points(group="mjlab.tasks"):
+            with contextlib.suppress(Exception):  # a broken package is none of this task's business
+                point.load()
+        if package:
+            sys.path.insert(0, os.getcwd())
+            try:
+                importlib.import_module(package)
+            except ImportError as error:
+                raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {error}") from None
+            finally:
+                sys.path.remove(os.getcwd())
+    return list_tasks()
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Hide what mjlab and Warp print while they are imported or built."""
+    from isaacgym_mujoco.physics.batch import collected
+
+    with contextlib.redirect_stdout(StringIO()), warnings.catch_warnings(), collected():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def refuse_unsupported(source: Source, cfg: Any) -> None:
+    """Raise ValueError for what a task has and this adapter cannot simulate, by name."""
+    from mjlab.sensor.camera_sensor import CameraSensorCfg
+
+    for sensor in cfg.scene.sensors:
+        if isinstance(sensor, CameraSensorCfg):
+            raise ValueError(f"{source.address} has the camera sensor '{sensor.name}', and cameras are not supported")
+    for name, command in cfg.commands.items():
+        if command is not None and getattr(command, "motion_file", None) == "":
+            raise ValueError(f"{source.address}: the command '{name}' needs a motion file, which cannot be given yet")
+    terrain = cfg.scene.terrain
+    if terrain is not None and terrain.terrain_type != "plane":
+        raise ValueError(f"{source.address} has a generated terrain, which is not supported yet: choose a flat task")
+    for name, entity in cfg.scene.entities.items():
+        for actuator in getattr(entity.articulation, "actuators", None) or ():
+            if getattr(actuator, "delay_max_lag", 0) or type(actuator).__name__.startswith("Delayed"):
+                raise ValueError(f"{source.address}: an actuator of '{name}' is delayed, which is not supported yet")
+    for name, event in cfg.events.items():
+        if event is not None and event.mode == "interval" and event.is_global_time:
+            raise ValueError(f"{source.address}: the event '{name}' has one clock for all environments, not supported")
+
+
+def _incomplete(error: ModuleNotFoundError) -> str:
+    return f"mjlab cannot be imported, because {error.name} is not installed: pip install 'envcoder-bench[mjlab]'"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "?"

@@ -1,0 +1,144 @@
+"""Make a registry entry of a task of mjlab: its class, and a folder with baselines and YAML files."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envcoder_bench.core.folders import cache_folder
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
+from envcoder_bench.tasks.mjlab_tasks.source import Source, find_source, quiet, refuse_unsupported
+from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
+from envcoder_bench.tasks.spec import TaskSpec
+
+_UNSHAPED = '''"""{address}, the unshaped baseline: the fitness is the reward; the rest is the task's own."""
+
+
+def compute_reward(score):
+    """{meaning}"""
+    return {scale} * score
+
+
+'''
+
+
+@functools.lru_cache(maxsize=16)
+def mjlab_spec(task: str) -> TaskSpec:
+    """Find a task by its address, and build it once in a small simulation. Raises ValueError."""
+    source = find_source(task)
+    with quiet():
+        cfg = source.env_cfg()
+        refuse_unsupported(source, cfg)
+        task_class = _measured_class(source, cfg)
+    digest = hashlib.sha256(repr((source, source.version, task_class.widths, task_class.fitness_meaning)).encode())
+    folder = cache_folder() / "mjlab_tasks" / f"{source.name}-{digest.hexdigest()[:16]}"
+    _write(folder, source, task_class)
+    config, train = folder / "task.yaml", folder / "train.yaml"
+    return TaskSpec(folder, task_class, config, train, source.address, digest.hexdigest()[:16])
+
+
+def _measured_class(source: Source, cfg: Any) -> Any:
+    """Return a task's class with what a simulation of two environments shows: widths, keys of the state."""
+    from envcoder_bench.tasks.mjlab_tasks.fitness import measure_of
+    from envcoder_bench.tasks.mjlab_tasks.task import SPARE_COLUMNS, SPARE_TERMS, MjlabTask
+
+    measure = measure_of(cfg)
+    attributes: dict[str, Any] = {
+        "__doc__": f"mjlab's {source.task_id} ({source.version})",
+        "name": source.name,
+        "model": "model.xml",
+        "source": source,
+        "measure": measure,
+        "fitness_meaning": measure.meaning,
+        "fitness_reduction": measure.reduction,
+        "fitness_bounds": measure.bounds,
+        "fields": {},
+        "widths": {**dict.fromkeys(cfg.observations, 4096), "terms": 512},
+    }
+    try:
+        probe = type(source.name, (MjlabTask,), attributes)({}, 2, "cpu")
+    except Exception as error:
+        raise ValueError(f"{source.address} cannot be built: {type(error).__name__}: {error}") from error
+    manager = probe.blocks[0]._observations[0][0]
+    own = {name: int(dims[0]) for name, dims in manager.group_obs_dim.items() if manager.group_obs_concatenate[name]}
+    terms = len(probe.blocks[0].configs[0].rewards)
+    attributes.update(
+        widths={**{name: width + SPARE_COLUMNS for name, width in own.items()}, "terms": terms + SPARE_TERMS},
+        own_widths=own,
+        default_action_dim=probe.default_action_dim,
+    )
+    attributes["fields"] = _fields(attributes["widths"], probe)
+    return type(source.name, (MjlabTask,), attributes)
+
+
+def _fields(widths: dict[str, int], probe: Any) -> dict[str, Field]:
+    critic = {"critic_buf": Field((widths["critic"],), "-", "the critic's observation terms; the rest is 0")}
+    return {
+        **probe.reader.fields(),
+        "actions": Field((probe.default_action_dim,), "-", "last action of the policy; 0 where an episode begins"),
+        "progress_buf": Field((), "control steps", "steps since the episode began; int64"),
+        "reward_buf": Field((), "-", "sum of the group's reward terms, as mjlab's reward manager computes it"),
+        "reward_terms": Field((widths["terms"],), "-", "the group's reward terms with weights, in their order"),
+        "obs_buf": Field((widths["actor"],), "-", "the actor's observation terms with noise; the rest is 0"),
+        **(critic if "critic" in widths else {}),
+        "reset_buf": Field((), "-", "whether a termination term ends the episode; bool"),
+        "score": Field((), "-", "fitness of the step"),
+        "max_episode_length": MAX_EPISODE_LENGTH,
+    }
+
+
+def _write(folder: Path, source: Source, task_class: Any) -> None:
+    """Write a task's folder: both baselines and the YAML files."""
+    from envcoder_bench.tasks.mjlab_tasks.patches import functions_text
+
+    cfg = source.env_cfg()
+    names = [name for name, term in cfg.rewards.items() if term is not None]
+    text = functions_text(names, task_class.own_widths, lambda name: False)
+    rest = functions_text(names, task_class.own_widths, lambda name: name == "compute_reward")
+    scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # as of the registered reward
+    unshaped = _UNSHAPED.format(address=source.address, meaning=task_class.fitness_meaning, scale=round(scale, 9))
+    files = {
+        f"{HUMAN}.py": f'"""{source.address}, the task\'s registered terms and weights."""\n\n\n{text}',
+        f"{UNSHAPED}.py": unshaped + rest,
+        "task.yaml": yaml.safe_dump({"name": source.name, "sim": {"backend": "auto"}}, sort_keys=False),
+        "train.yaml": yaml.safe_dump(_train(source.rl_cfg()), sort_keys=False),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
+            scratch.write(content)
+        os.replace(scratch.name, folder / name)
+
+
+def _train(cfg: Any) -> dict[str, Any]:
+    """Return mjlab's PPO settings in the schema of rl_games."""
+    ppo = cfg.algorithm
+    return {
+        "params": {
+            "network": {"mlp": {"units": list(cfg.actor.hidden_dims), "activation": cfg.actor.activation}},
+            "config": {
+                "normalize_input": cfg.actor.obs_normalization,
+                "normalize_value": False,
+                "gamma": ppo.gamma,
+                "tau": ppo.lam,
+                "e_clip": ppo.clip_param,
+                "entropy_coef": ppo.entropy_coef,
+                "learning_rate": ppo.learning_rate,
+                "lr_schedule": "adaptive" if ppo.schedule == "adaptive" else "identity",
+                "kl_threshold": ppo.desired_kl,
+                "grad_norm": ppo.max_grad_norm,
+                "horizon_length": cfg.num_steps_per_env,
+                "num_minibatches": ppo.num_mini_batches,
+                "mini_epochs": ppo.num_learning_epochs,
+                "critic_coef": 2 * ppo.value_loss_coef,  # rl_games halves it
+                "clip_value": ppo.use_clipped_value_loss,
+                "bounds_loss_coef": 0.0,
+            },
+        }
+    }

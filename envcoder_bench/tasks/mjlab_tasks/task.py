@@ -1,0 +1,356 @@
+"""Adapt a task of mjlab to the ``Task`` interface: its construction, steps, episodes and fitness."""
+
+# mjlab is optional
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.tasks.base import EnvGroups, Field, Task
+from envcoder_bench.tasks.mjlab_tasks.patches import Patches, patched
+from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet
+
+if TYPE_CHECKING:
+    from envcoder_bench.tasks.mjlab_tasks.fitness import Measure
+    from isaacgym_mujoco.physics.live_tensors import PoseSource
+
+SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
+REFUSALS = {
+    "compute_torque": "actions go to mjlab's action terms",
+    "compute_dof_target": "actions go to mjlab's action terms",
+    "compute_initial_state": 'give events = {"reset_base": ...} instead, as in mjlab',
+    "compute_goal": 'give commands = {"twist": ...} instead, as in mjlab',
+}
+
+
+class MjlabTask(Task):
+    """A task of mjlab. ``spec.py`` makes a subclass for each.
+
+    Attributes:
+        source: the task in mjlab's registry.
+        measure: the kind of fitness, see ``fitness.py``.
+        widths: columns of the buffers of observations by group, and of reward terms.
+        own_widths: columns of the registered observations.
+        config_keys, ignored_keys, only: of its YAML, as in ``SimTask``.
+    """
+
+    source: ClassVar[Source]
+    measure: ClassVar[Measure]
+    own_widths: ClassVar[Mapping[str, int]]
+    widths: ClassVar[Mapping[str, int]]
+    fields: dict[str, Field]
+    goal_keys: tuple[str, ...] = ()
+    regroups = False
+    clip_actions = float("inf")
+    clip_observations = float("inf")
+    refusals: Mapping[str, str] = REFUSALS
+    config_keys: tuple[str, ...] = ("sim.backend",)
+    ignored_keys: tuple[str, ...] = ()
+    only: Mapping[str, tuple[Any, str]] = {}
+    fitness_bounds: tuple[float, float]
+
+    def __init__(self, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
+        from envcoder_bench.tasks.mjlab_tasks.fitness import Fitness
+        from envcoder_bench.tasks.mjlab_tasks.keys import StateReader, sources_of
+        from envcoder_bench.tasks.mjlab_tasks.world import World
+
+        self.cfg, self.num_envs = cfg, num_envs
+        self.device = torch.device(device)
+        with quiet():
+            self.world = World(self.source.env_cfg(), num_envs, device, simulation_of(cfg, device))
+        env = self.world.env
+        self.dt, self.substeps = env.step_dt, env.cfg.decimation
+        # IsaacGymEnvs' time-out comes one step earlier than mjlab's
+        self.max_episode_length = env.max_episode_length + 1
+        self.default_action_dim = self.num_dofs = self.world.action_manager.total_action_dim
+        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        self.engine_warnings: dict[str, int] = {}
+        # what the blocks fill, and the state
+        self._buffers = {name: torch.zeros(num_envs, width, device=device) for name, width in self.widths.items()}
+        self._buffers["reward"] = torch.zeros(num_envs, device=device)
+        self.unstable = self._buffers["unstable"] = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
+        self.state = {
+            "reward_buf": self._buffers["reward"],
+            "reward_terms": self._buffers["terms"],
+            "obs_buf": self._buffers["actor"],
+            **({"critic_buf": self._buffers["critic"]} if "critic" in self._buffers else {}),
+            "reset_buf": torch.zeros_like(self.unstable),
+            "score": torch.zeros(num_envs, device=device),
+        }
+        self.first_progress = self._first_progress = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self.constants = {"max_episode_length": torch.tensor(self.max_episode_length)}
+        self.default_state: dict[str, Tensor] = {}
+        self.faults: dict[int, Exception] = {}
+        self._fitness = Fitness(self.measure, num_envs, self.device)
+        self.reader = StateReader({})
+        self.attach(one_group(num_envs, self.num_dofs, self.device))
+        commands = list(self.world.cfg.commands)
+        self.reader = StateReader(sources_of(self.world, self._command, commands))
+        self.state.update(self.reader.tensors)
+
+    @classmethod
+    def complete(cls, module: Mapping[str, Any]) -> tuple[str, Patches]:
+        """Return the functions that a candidate's dicts stand for, and the dicts, by section.
+
+        Raises:
+            PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
+        """
+        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+        from envcoder_bench.tasks.mjlab_tasks.patches import functions_text, in_module, only_weights
+
+        patches = in_module(module)
+        if not patches:
+            return "", {}
+        base = cls.source.env_cfg()
+        configs = patched(base, [patches])
+        names, widths = list(configs[0].rewards), dict(cls.own_widths)
+        if not only_weights(patches):
+            names, widths = cls._tried(patches)
+        for name, width in (*widths.items(), ("terms", len(names))):
+            if width > cls.widths.get(name, width):
+                section = "rewards" if name == "terms" else "observations"
+                spare = SPARE_TERMS if name == "terms" else SPARE_COLUMNS
+                raise PatchError(section, "", f"{section} has more than {spare} numbers beyond those of the task")
+        return functions_text(names, widths, lambda name: name in module), patches
+
+    @classmethod
+    def _tried(cls, patches: Patches) -> tuple[list[str], dict[str, int]]:
+        """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
+        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+
+        if "trial" not in vars(cls):
+            cls.trial = cls({}, 2, "cpu")
+        task: MjlabTask = cls.trial
+        groups = one_group(2, task.num_dofs, task.device)
+        everyone = torch.ones(2, dtype=torch.bool)
+        try:
+            task.attach(replace(groups, patches=[patches]))
+            task.prepare_reset(everyone)
+            task.settle()
+            task.step(groups.actions)
+            task.settle()
+        except PatchError:
+            raise
+        except Exception as error:
+            raise PatchError(next(iter(patches)), "", str(error)) from error
+        for error in task.faults.values():
+            raise error
+        block = task.blocks[0]
+        dims = block._observations[0][0].group_obs_dim
+        return list(block.configs[0].rewards), {name: int(own[0]) for name, own in dims.items()}
+
+    @property
+    def bytes_per_env(self) -> int:
+        own = sum(x.numel() * x.element_size() for x in self.state.values()) // self.num_envs
+        return 64 * 1024 + 200 * self.world.sim.mj_model.nv**2 + 2 * own
+
+    def pose_source(self) -> PoseSource | None:
+        from isaacgym_mujoco.physics.live_tensors import PoseSource
+
+        sim = self.world.sim
+        return PoseSource(sim.mj_model, lambda: sim.data.qpos[:].detach().double().cpu().numpy())
+
+    # groups
+
+    def attach(self, groups: EnvGroups) -> None:
+        from envcoder_bench.tasks.mjlab_tasks.block import Block, runs
+        from envcoder_bench.tasks.mjlab_tasks.draws import Draws
+        from envcoder_bench.tasks.mjlab_tasks.patches import world_key
+
+        size = int(groups.lanes.max()) + 1
+        count = self.num_envs // size
+        self._groups, self.faults = groups, {}
+        patches = groups.patches or [{}] * count
+        base = self.world.cfg
+        configs = patched(base, patches)
+        self._restore_model()
+        self.world.steps = 0
+        self.world.place(groups.lanes)
+        self.blocks: list[Block] = []
+        with quiet():
+            for first, last in runs([world_key(cfg) for cfg in configs]):
+                rows = slice(first * size, last * size)
+                draws = Draws(groups.seeds[rows], groups.lanes[rows])
+                own = range(first, last)
+                self.blocks.append(Block(self.world, own, size, configs[first:last], draws, self._note, self._buffers))
+            for block in self.blocks:
+                block.load()
+            expanded = {name for block in self.blocks for name in block.event_manager.domain_randomization_fields}
+            self.world.sim.expand_model_fields(tuple(sorted(expanded)))
+            for block in self.blocks:
+                block.startup()
+        self.reader.used = groups.keys
+        self._spread = True
+        self._begun: Tensor | None = None
+        self._first: dict[str, Tensor] | None = None
+
+    def _command(self, name: str) -> Tensor:
+        return torch.cat([block.command_manager.get_command(name) for block in self.blocks])
+
+    def refresh_state(self) -> None:
+        self.reader.refresh(everything=True)
+
+    def _restore_model(self) -> None:
+        """Undo the randomization of an earlier startup."""
+        sim = self.world.sim
+        for name in sim.expanded_fields:
+            getattr(sim.model, name)[:] = sim.get_default_field(name)
+
+    def _note(self, groups: Sequence[int], error: Exception) -> None:
+        for group in groups:
+            self.faults.setdefault(group, error)
+
+    def set_drive_mode(self, effort: Tensor) -> None:
+        pass
+
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
+        # unused: the action goes to mjlab's action terms
+        return torch.zeros_like(action)
+
+    # one control step
+
+    def step(self, command: Tensor) -> None:
+        with torch.no_grad():
+            self._set_step(self.step_count)
+            self.world.advance(self._groups.actions[:, : self.num_dofs])
+            self._note_unstable()
+            for block in self.blocks:
+                block.judge()
+            self._end_of_judgement()
+            for block in self.blocks:
+                block.events()
+        self._begun = None
+
+    def _end_of_judgement(self) -> None:
+        for block in self.blocks:
+            ends = block.termination_manager
+            self.state["reset_buf"][block.rows] = ends.terminated
+            # the environment adds the time-out
+            self._time_outs[block.rows] = ends.time_outs
+            self.state["score"][block.rows] = self._fitness(block, self.state["reward_buf"][block.rows])
+        self.reader.refresh()
+
+    def _note_unstable(self) -> None:
+        data = self.world.sim.data
+        finite = torch.isfinite(data.qpos[:]).all(dim=1) & torch.isfinite(data.qvel[:]).all(dim=1)
+        failed = getattr(self.world.sim, "failed", None)
+        self.unstable.copy_(~finite if failed is None else ~finite | failed)
+        if failed is not None:
+            failed.zero_()
+
+    def _set_step(self, step: int) -> None:
+        for block in self.blocks:
+            block.draws.step = step
+
+    # episodes
+
+    def prepare_reset(self, mask: Tensor) -> None:
+        """Begin episodes as mjlab does where ``mask`` is True."""
+        from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
+
+        if self._first is None:
+            self._first = self.get_state()
+        with torch.no_grad():
+            self._set_step(self.step_count)
+            for block in self.blocks:
+                block.curriculum(mask[block.rows])
+            with FixedShapes(self.num_envs, "the simulation's reset"):
+                self.world.reset(EnvIds.of(mask))
+            for block in self.blocks:
+                block.begin(mask[block.rows])
+            with FixedShapes(self.num_envs, "the actions' reset"):
+                self.world.action_manager.reset(EnvIds.of(mask))
+            self.world.episode_length_buf.masked_fill_(mask, 0)
+            self._spread_first_episodes()
+            self._fitness.begin(mask)
+        self._begun = mask.clone()
+
+    def _spread_first_episodes(self) -> None:
+        """Begin the first episodes of a training at random lengths, as mjlab's training does."""
+        from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
+
+        self._first_progress.zero_()
+        if self._spread and self.step_count == 0:
+            with TermStream("episode_length", self._groups.seeds, self._groups.lanes, 0), drawing():
+                lengths = torch.randint(0, self.max_episode_length - 1, (self.num_envs,), device=self.device)
+            self._first_progress.copy_(lengths)
+            self.world.episode_length_buf.copy_(lengths)
+        self._spread = False
+
+    def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
+        pass  # all of it is in ``prepare_reset``
+
+    def settle(self) -> None:
+        """Compute what follows the resets of a step: derived quantities, commands and observations."""
+        with torch.no_grad():
+            self._set_step(self.step_count)  # whether or not any environment was reset
+            mask = torch.zeros_like(self.unstable) if self._begun is None else self._begun
+            if self._begun is None:
+                for block in self.blocks:
+                    block.curriculum(mask[block.rows])
+            self.world.refresh(written=self._begun is not None)
+            for block in self.blocks:
+                block.command(mask[block.rows])
+            self.world.sense()
+            for block in self.blocks:
+                block.observe()
+            if self._begun is not None:
+                self.reader.refresh()
+        self._begun = None
+
+    def fitness(self, state: dict[str, Tensor]) -> Tensor:
+        return state["score"]
+
+    # checkpoints
+
+    def get_state(self) -> dict[str, Tensor]:
+        from envcoder_bench.tasks.mjlab_tasks.checkpoint import saved
+
+        return saved(self.world, self.blocks, {**self.state, "unstable": self.unstable, "timed_out": self._time_outs})
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        from envcoder_bench.tasks.mjlab_tasks.checkpoint import restore
+
+        live = {**self.state, "unstable": self.unstable, "timed_out": self._time_outs}
+        restore(self.world, self.blocks, live, state)
+
+    def restart(self) -> None:
+        if self._first is not None:
+            self.set_state(self._first)
+
+
+def one_group(num_envs: int, num_actions: int, device: torch.device) -> EnvGroups:
+    """Return all environments as a group with seed 0 and the task's own shaping."""
+    nowhere = torch.zeros(num_envs, dtype=torch.bool, device=device)
+    return EnvGroups(
+        seeds=torch.zeros(num_envs, dtype=torch.int64, device=device),
+        lanes=torch.arange(num_envs, device=device),
+        actions=torch.zeros(num_envs, num_actions, device=device),
+        commands=nowhere,
+        initial_states=nowhere,
+        goals=nowhere,
+    )
+
+
+def simulation_of(cfg: Mapping[str, Any], device: str) -> Any:
+    """Return the class of the simulation: C MuJoCo on a CPU unless ``sim.backend`` is ``warp``."""
+    backend = cfg.get("sim", {}).get("backend", "auto")
+    if backend not in ("auto", "mujoco", "warp"):
+        raise UserError(f"task.sim.backend is {backend!r}: it must be auto, mujoco or warp")
+    if backend == "mujoco" and device != "cpu":
+        raise UserError(f"task.sim.backend=mujoco simulates on the CPU, and the device is {device}")
+    if device == "cpu" and backend != "warp":
+        from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
+
+        return BatchSimulation
+    from mjlab.sim.sim import Simulation
+
+    return Simulation

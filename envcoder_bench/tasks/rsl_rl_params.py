@@ -1,0 +1,79 @@
+"""rsl_rl's config of PPO, as mjlab's ``rl_cfg`` has it, in the keys of this package."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+_ACTIVATIONS = {"identity": "None"}  # of torch's names those that rl_games has otherwise; the rest is equal
+
+
+def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate a runner's config, such as ``dataclasses.asdict(unitree_g1_ppo_runner_cfg())``.
+
+    Returns:
+        The content of a train.yaml, which differs from cfg/train/RslRlPPO.yaml in numbers alone. The actions' limit
+        (``clip_actions``) is the task's to apply.
+
+    Raises:
+        ValueError: it asks for what grouped PPO does not have, for instance a recurrent or convolutional network.
+    """
+    actor, critic, algorithm = (runner[name] for name in ("actor", "critic", "algorithm"))
+    distribution = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
+    distribution.update(actor.get("distribution_cfg") or {})
+    for name, model in (("actor", actor), ("critic", critic)):
+        _require(f"{name}.class_name", model.get("class_name", "MLPModel").rpartition(".")[2], "MLPModel")
+        for key in ("cnn_cfg", "rnn_type"):
+            _require(f"{name}.{key}", model.get(key), None)
+    for key in ("hidden_dims", "activation", "obs_normalization"):
+        _require(f"critic.{key}", _plain(critic[key]), _plain(actor[key]))
+    _require("actor.distribution_cfg.class_name", distribution["class_name"], "GaussianDistribution")
+    for key, expected in (("learn_std", True), ("std_range", [1e-6, 1e6])):
+        _require(f"actor.distribution_cfg.{key}", _plain(distribution.get(key, expected)), expected)
+    for key, expected in (
+        ("class_name", "PPO"), ("optimizer", "adam"), ("normalize_advantage_per_mini_batch", False),
+        ("rnd_cfg", None), ("symmetry_cfg", None),
+    ):  # fmt: skip
+        _require(f"algorithm.{key}", algorithm.get(key, expected), expected)
+    adaptive = algorithm["schedule"] == "adaptive" and algorithm["desired_kl"] is not None
+    init_std, activation = float(distribution["init_std"]), actor["activation"]
+    return {
+        "defaults": ["RslRlPPO", "_self_"],
+        "params": {
+            "network": {
+                "mlp": {"units": _plain(actor["hidden_dims"]), "activation": _ACTIVATIONS.get(activation, activation)},
+                "space": {
+                    "continuous": {
+                        "std_type": distribution["std_type"],
+                        "sigma_init": {"name": "const_initializer", "val": math.log(init_std)},
+                    }
+                },
+            },
+            "config": {
+                "normalize_input": bool(actor["obs_normalization"]),
+                "horizon_length": int(runner["num_steps_per_env"]),
+                "mini_epochs": int(algorithm["num_learning_epochs"]),
+                "num_minibatches": int(algorithm["num_mini_batches"]),
+                "learning_rate": float(algorithm["learning_rate"]),
+                "lr_schedule": "adaptive" if adaptive else "identity",
+                **({"kl_threshold": float(algorithm["desired_kl"])} if adaptive else {}),
+                "gamma": float(algorithm["gamma"]),
+                "tau": float(algorithm["lam"]),
+                "e_clip": float(algorithm["clip_param"]),
+                "clip_value": bool(algorithm["use_clipped_value_loss"]),
+                "critic_coef": 2.0 * float(algorithm["value_loss_coef"]),
+                "entropy_coef": float(algorithm["entropy_coef"]),
+                "grad_norm": float(algorithm["max_grad_norm"]),
+            },
+        },
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, (list, tuple)) else value
+
+
+def _require(key: str, value: Any, expected: Any) -> None:
+    if value != expected:
+        raise ValueError(f"rl_cfg.{key}: {value} is not supported by grouped training; it must be {expected}")

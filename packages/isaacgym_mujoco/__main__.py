@@ -1,0 +1,86 @@
+"""Run a script that imports ``isaacgym``: ``python -m isaacgym_mujoco train.py task=Ant``."""
+
+import contextlib
+import logging
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+from isaacgym_mujoco.assets.asset import AssetError
+from isaacgym_mujoco.import_hook import install
+from isaacgym_mujoco.old_code import old_code
+from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, OnCpu
+
+USAGE = "usage: python -m isaacgym_mujoco [--device cpu] SCRIPT [ARGUMENT ...]"
+REMEDY = "run it with --device cpu before the script's name, which maps CUDA devices to the CPU"
+NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")
+
+
+def main() -> int:
+    """Run the script in the first argument with the remaining ones; return the exit code, 2 for bad input."""
+    if sys.argv[1:3] == ["--device", "cpu"]:
+        os.environ[VARIABLE] = "cpu"
+        del sys.argv[1:3]
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        print(USAGE, file=sys.stderr)
+        if sys.argv[1:] and sys.argv[1] not in ("-h", "--help"):
+            return 2
+        return 0 if len(sys.argv) > 1 else 2
+    script = Path(sys.argv[1])
+    if not script.is_file():
+        print(f"isaacgym_mujoco: {script} is not a file", file=sys.stderr)
+        return 2
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    install()
+    sys.argv[:] = sys.argv[1:]
+    sys.path[0] = str(script.resolve().parent)  # as for any script
+    sys.path += _folders_of_packages(script.resolve())
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints errors, and exits, before they arrive here
+    mapping = contextlib.nullcontext()
+    if os.environ.get(VARIABLE) == "cpu":
+        mapping = OnCpu()
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # torch.compile, as of rl_games, cannot trace the mapping
+    with old_code(), mapping:
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except (AssetError, NotImplementedError, NoCudaDevice) as error:
+            line = _caller(error)
+            if line is None:  # the script's own error
+                raise
+            print(f"{line}: {error}", file=sys.stderr)
+            return 2
+        except (RuntimeError, AssertionError) as error:
+            if not str(error).startswith(NO_CUDA):
+                raise
+            frames = traceback.extract_tb(error.__traceback__)
+            last = next(f for f in reversed(frames) if "site-packages" not in f.filename)
+            print(f"{last.filename}:{last.lineno}: {error}; {REMEDY}", file=sys.stderr)
+            return 2
+    return 0
+
+
+def _folders_of_packages(script: Path) -> list[str]:
+    """Return the folder of the package that the script is in, which it imports by name: it need not be installed."""
+    packages = [folder for folder in script.parents[:2] if (folder / "__init__.py").is_file()]
+    if not packages:
+        return []
+    folder = packages[0]
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return [str(folder)]
+
+
+def _caller(error: Exception) -> str | None:
+    """Return the line that called this package; None if the error was raised elsewhere."""
+    frames = traceback.extract_tb(error.__traceback__)
+    package = str(Path(__file__).resolve().parent)
+    if not frames or not str(Path(frames[-1].filename).resolve()).startswith(package):
+        return None
+    callers = [f for f in frames if not str(Path(f.filename).resolve()).startswith(package)]
+    return f"{callers[-1].filename}:{callers[-1].lineno}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

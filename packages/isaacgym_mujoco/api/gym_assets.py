@@ -1,0 +1,149 @@
+"""Methods of ``gym`` for assets."""
+
+import copy
+
+import numpy as np
+
+from isaacgym_mujoco.api.params import AssetOptions, DofType, ForceSensorProperties, tell_ignored
+from isaacgym_mujoco.api.properties import ActuatorProperties, RigidShapeProperties, TendonProperties
+from isaacgym_mujoco.api.simulation import Simulation, copied
+from isaacgym_mujoco.api.transforms import Transform
+from isaacgym_mujoco.assets import asset as assets
+from isaacgym_mujoco.assets.asset import Asset
+
+
+def find(names: list[str], name: str) -> int:
+    """Return the index of a name, or -1."""
+    return names.index(name) if name in names else -1
+
+
+def tell_unused_shape_properties(properties: list[RigidShapeProperties]) -> None:
+    """Log properties of shapes that a task changed and that have no effect, once per process."""
+    default = vars(RigidShapeProperties())
+    names = ("rolling_friction", "torsion_friction", "restitution", "compliance", "thickness")
+    tell_ignored("RigidShapeProperties", [n for n in names if any(vars(p)[n] != default[n] for p in properties)])
+
+
+def tell_unused_tendon_properties(new: list[TendonProperties], old: list[TendonProperties]) -> None:
+    """Log properties of tendons that a task changed and that have no effect, once per process."""
+    names = ("limit_stiffness", "fixed_spring_rest_length", "lower_limit", "upper_limit")
+    changed = [n for n in names if any(vars(a)[n] != vars(b)[n] for a, b in zip(new, old))]
+    tell_ignored("TendonProperties", changed)
+
+
+def check_force_sensor(method: str, properties: ForceSensorProperties | None) -> None:
+    """Raise NotImplementedError for properties other than the default."""
+    if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
+        raise NotImplementedError(f"{method}: only the default ForceSensorProperties are supported")
+
+
+class AssetMethods:
+    """Methods that load assets and return their parts."""
+
+    def load_asset(self, sim: Simulation, root: str, file: str, options: AssetOptions | None = None) -> Asset:
+        """Load a URDF or MJCF file; raises ``AssetError`` if it is missing or invalid."""
+        return assets.load(root, file, options)
+
+    def create_box(
+        self, sim: Simulation, width: float, height: float, depth: float, options: AssetOptions | None = None
+    ) -> Asset:
+        """Return a box with sides along x, y, z; a side of 0 becomes 0.1 mm, because MuJoCo has no flat boxes."""
+        return assets.primitive("box", [0.5 * max(side, 1e-4) for side in (width, height, depth)], options)
+
+    def create_sphere(self, sim: Simulation, radius: float, options: AssetOptions | None = None) -> Asset:
+        """Return a ball."""
+        return assets.primitive("sphere", [radius, 0.0, 0.0], options)
+
+    def get_asset_dof_count(self, asset: Asset) -> int:
+        return len(asset.dof_names)
+
+    def get_asset_dof_names(self, asset: Asset) -> list[str]:
+        return list(asset.dof_names)
+
+    def get_asset_dof_name(self, asset: Asset, index: int) -> str:
+        return asset.dof_names[index]
+
+    def get_asset_dof_type(self, asset: Asset, index: int) -> DofType:
+        return DofType.DOF_TRANSLATION if asset.slides[index] else DofType.DOF_ROTATION
+
+    def get_dof_type_string(self, kind: DofType) -> str:
+        return {DofType.DOF_ROTATION: "Rotation", DofType.DOF_TRANSLATION: "Translation"}.get(kind, "Invalid")
+
+    def get_asset_dof_dict(self, asset: Asset) -> dict[str, int]:
+        return {name: k for k, name in enumerate(asset.dof_names)}
+
+    def get_asset_dof_properties(self, asset: Asset) -> np.ndarray:
+        return asset.dof_properties.copy()
+
+    def get_asset_joint_count(self, asset: Asset) -> int:
+        return len(asset.joint_names)
+
+    def get_asset_joint_names(self, asset: Asset) -> list[str]:
+        return list(asset.joint_names)
+
+    def get_asset_rigid_body_count(self, asset: Asset) -> int:
+        return len(asset.body_names)
+
+    def get_asset_rigid_body_names(self, asset: Asset) -> list[str]:
+        return list(asset.body_names)
+
+    def get_asset_rigid_body_name(self, asset: Asset, index: int) -> str:
+        return asset.body_names[index]
+
+    def get_asset_rigid_body_dict(self, asset: Asset) -> dict[str, int]:
+        return {name: k for k, name in enumerate(asset.body_names)}
+
+    def get_asset_rigid_shape_count(self, asset: Asset) -> int:
+        return len(asset.shapes)
+
+    def get_asset_rigid_shape_properties(self, asset: Asset) -> list[RigidShapeProperties]:
+        return copied(asset.shapes)
+
+    def set_asset_rigid_shape_properties(self, asset: Asset, properties: list[RigidShapeProperties]) -> bool:
+        """Set friction and filter of the asset's shapes, for actors created later; other properties have no effect."""
+        tell_unused_shape_properties(properties)
+        asset.shapes = copied(properties)
+        return True
+
+    def get_asset_actuator_count(self, asset: Asset) -> int:
+        return len(asset.actuators)
+
+    def get_asset_actuator_properties(self, asset: Asset) -> list[ActuatorProperties]:
+        return copied(asset.actuators)
+
+    def get_asset_actuator_joint_name(self, asset: Asset, index: int) -> str:
+        return asset.actuator_joints[index]
+
+    def get_asset_tendon_count(self, asset: Asset) -> int:
+        return len(asset.tendons)
+
+    def get_asset_tendon_name(self, asset: Asset, index: int) -> str:
+        return asset.tendon_names[index]
+
+    def get_asset_tendon_properties(self, asset: Asset) -> list[TendonProperties]:
+        return copied(asset.tendons)
+
+    def set_asset_tendon_properties(self, asset: Asset, properties: list[TendonProperties]) -> bool:
+        """Set the tendons' damping and stiffness; the stiffness of their limits stays MuJoCo's."""
+        tell_unused_tendon_properties(properties, asset.tendons)
+        asset.tendons = copied(properties)
+        return True
+
+    def find_asset_rigid_body_index(self, asset: Asset, name: str) -> int:
+        return find(asset.body_names, name)
+
+    def find_asset_dof_index(self, asset: Asset, name: str) -> int:
+        return find(asset.dof_names, name)
+
+    def find_asset_joint_index(self, asset: Asset, name: str) -> int:
+        return find(asset.joint_names, name)
+
+    def create_asset_force_sensor(
+        self, asset: Asset, body: int, pose: Transform, properties: ForceSensorProperties | None = None
+    ) -> int:
+        """Add a sensor of the net force and torque on a body, for actors created later."""
+        check_force_sensor("create_asset_force_sensor", properties)
+        if not 0 <= body < len(asset.body_names):
+            raise IndexError(f"create_asset_force_sensor: {asset.name} has {len(asset.body_names)} bodies, no {body}")
+        asset.sensors.append((body, copy.deepcopy(pose)))
+        return len(asset.sensors) - 1

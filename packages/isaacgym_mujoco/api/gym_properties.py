@@ -1,0 +1,113 @@
+"""Methods of ``gym`` for properties of actors, in one environment and at any time."""
+
+import numpy as np
+
+from isaacgym_mujoco.api import actor_properties
+from isaacgym_mujoco.api.gym_assets import tell_unused_shape_properties, tell_unused_tendon_properties
+from isaacgym_mujoco.api.params import tell_ignored
+from isaacgym_mujoco.api.properties import (
+    DOF_PROPERTIES,
+    ActuatorProperties,
+    RigidBodyProperties,
+    RigidShapeProperties,
+    TendonProperties,
+)
+from isaacgym_mujoco.api.simulation import Env, copied
+
+
+class PropertyMethods:
+    """Drives, masses, friction, tendons and scale of actors."""
+
+    def get_actor_dof_properties(self, env: Env, actor: int) -> np.ndarray:
+        return env.actors[actor].dof_properties.copy()
+
+    def set_actor_dof_properties(self, env: Env, actor: int, properties: np.ndarray) -> bool:
+        """Set drives, limits and armature of an actor's DOFs, at any time; friction has no effect."""
+        rows = np.array(properties, dtype=DOF_PROPERTIES)
+        if rows.shape != env.actors[actor].dof_properties.shape:
+            expected = env.actors[actor].dof_properties.shape[0]
+            raise ValueError(f"set_actor_dof_properties: {rows.shape[0]} rows for {expected} DOFs")
+        tell_ignored("set_actor_dof_properties", ["friction"] if rows["friction"].any() else [])
+        if env.sim.compiled:
+            first = env.first_dof(actor)
+            dofs = slice(first, first + len(rows))
+            actor_properties.check_limits(env.sim.layout, dofs, rows)
+            env.sim.engine.set_dof_properties(env.index, dofs, rows)
+        env.actors[actor].dof_properties = rows
+        return True
+
+    def get_actor_rigid_body_properties(self, env: Env, actor: int) -> list[RigidBodyProperties]:
+        record = env.actors[actor]
+        return record.asset.body_properties() if record.bodies is None else copied(record.bodies)
+
+    def set_actor_rigid_body_properties(
+        self, env: Env, actor: int, properties: list[RigidBodyProperties], recomputeInertia: bool = False
+    ) -> bool:
+        """Set masses, centres and inertias, at any time. If it is recomputed, an inertia follows a new mass."""
+        before = self.get_actor_rigid_body_properties(env, actor)
+        with_inertias = actor_properties.with_inertias
+        env.actors[actor].bodies = with_inertias(properties, before) if recomputeInertia else copied(properties)
+        if env.sim.compiled:
+            env.apply_bodies(actor, before)
+        return True
+
+    def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:
+        shapes = copied(env.actors[actor].shapes)
+        for shape, number in zip(shapes, env.actors[actor].filters()):
+            shape.filter = number
+        return shapes
+
+    def set_actor_rigid_shape_properties(self, env: Env, actor: int, properties: list[RigidShapeProperties]) -> bool:
+        """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect."""
+        if env.sim.compiled and [p.filter for p in properties] != env.actors[actor].filters():
+            raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
+        tell_unused_shape_properties(properties)
+        env.actors[actor].shapes, env.actors[actor].own_shapes = copied(properties), True
+        if env.sim.compiled:
+            env.apply_shapes(actor)
+        return True
+
+    def get_actor_actuator_count(self, env: Env, actor: int) -> int:
+        return len(env.actors[actor].asset.actuators)
+
+    def get_actor_actuator_properties(self, env: Env, actor: int) -> list[ActuatorProperties]:
+        return copied(env.actors[actor].asset.actuators)
+
+    def get_actor_tendon_count(self, env: Env, actor: int) -> int:
+        return len(env.actors[actor].tendons)
+
+    def get_actor_tendon_name(self, env: Env, actor: int, index: int) -> str:
+        return env.actors[actor].asset.tendon_names[index]
+
+    def get_actor_tendon_properties(self, env: Env, actor: int) -> list[TendonProperties]:
+        return copied(env.actors[actor].tendons)
+
+    def set_actor_tendon_properties(self, env: Env, actor: int, properties: list[TendonProperties]) -> bool:
+        """Set the tendons' damping and stiffness, at any time; the stiffness of their limits stays MuJoCo's."""
+        tell_unused_tendon_properties(properties, env.actors[actor].tendons)
+        env.actors[actor].tendons = copied(properties)
+        if env.sim.compiled:
+            env.apply_tendons(actor)
+        return True
+
+    def get_actor_scale(self, env: Env, actor: int) -> float:
+        return env.actors[actor].scale
+
+    def set_actor_scale(self, env: Env, actor: int, scale: float) -> bool:
+        """Set an actor's size relative to its asset, at any time.
+
+        Shapes, joints' places, limits of prismatic joints, masses and inertias follow. An actor with collision meshes
+        keeps its scale of 1: others raise ``NotImplementedError``.
+        """
+        record, scale = env.actors[actor], float(np.ravel(scale)[0])
+        actor_properties.check_scale(record, scale)
+        factor = scale / record.scale
+        if factor == 1.0:
+            return True
+        record.bodies = actor_properties.scaled(self.get_actor_rigid_body_properties(env, actor), factor)
+        record.scale = scale
+        if env.sim.compiled:
+            env.apply_sizes(actor)
+            env.apply_bodies(actor)
+        rows = actor_properties.scaled_limits(record.dof_properties, record, factor)
+        return self.set_actor_dof_properties(env, actor, rows)

@@ -1,0 +1,123 @@
+"""Methods of ``gym`` that read and set states and sensors of single actors, and of all bodies as NumPy arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from isaacgym_mujoco.api.gym_tensors import TensorMethods
+from isaacgym_mujoco.api.params import STATE_POS, STATE_VEL
+from isaacgym_mujoco.api.simulation import Env, Simulation
+from isaacgym_mujoco.api.transforms import Transform, Vec3
+
+_VEC3 = np.dtype([(name, np.float32) for name in "xyz"])
+_POSE = np.dtype([("p", _VEC3), ("r", np.dtype([(name, np.float32) for name in "xyzw"]))])
+DOF_STATE = np.dtype([("pos", np.float32), ("vel", np.float32)])
+BODY_STATE = np.dtype([("pose", _POSE), ("vel", np.dtype([("linear", _VEC3), ("angular", _VEC3)]))])
+
+
+@dataclass
+class DofFrame:
+    """Origin and axis of a DOF, in the environment's frame."""
+
+    origin: Vec3
+    axis: Vec3
+
+
+@dataclass
+class Forces:
+    """What a force sensor reads."""
+
+    force: Vec3
+    torque: Vec3
+
+
+@dataclass
+class ForceSensor:
+    """A force sensor of an actor."""
+
+    sim: Simulation
+    row: int
+
+    def get_forces(self) -> Forces:
+        """Return force and torque after the last ``simulate``, N and N m."""
+        engine = self.sim.engine
+        out = torch.zeros(engine.num_envs * len(self.sim.layout.sensors), 6, device=engine.device)
+        engine.read_force_sensors(out)
+        values = out[self.row].tolist()
+        return Forces(Vec3(*values[:3]), Vec3(*values[3:]))
+
+
+class StateMethods:
+    """States as structured arrays, which is slow: each call waits for the device."""
+
+    def get_actor_dof_states(self, env: Env, actor: int, flags: int) -> np.ndarray:
+        """Return ``DOF_STATE`` of an actor's DOFs."""
+        states = _dofs(env.sim)[_dof_rows(env, actor)].cpu().numpy()
+        return states.view(DOF_STATE).reshape(-1)
+
+    def set_actor_dof_states(self, env: Env, actor: int, states: np.ndarray, flags: int) -> bool:
+        """Set positions or velocities of an actor's DOFs, or both, by ``STATE_POS``, ``STATE_VEL``, ``STATE_ALL``."""
+        new, rows, engine = _dofs(env.sim), _dof_rows(env, actor), env.sim.engine
+        for column, (name, flag) in enumerate((("pos", STATE_POS), ("vel", STATE_VEL))):
+            if flags & flag:
+                new[rows, column] = torch.as_tensor(np.ascontiguousarray(states[name]), device=new.device)
+        index = env.index * engine.num_actors + actor
+        engine.write_dofs(torch.tensor([index], dtype=torch.int32, device=new.device), new)
+        return True
+
+    def get_actor_rigid_body_states(self, env: Env, actor: int, flags: int) -> np.ndarray:
+        """Return ``BODY_STATE`` of an actor's bodies."""
+        first = env.index * env.sim.engine.num_bodies + env.first_body(actor)
+        return self.get_sim_rigid_body_states(env.sim, flags)[first:][: len(env.actors[actor].asset.body_names)]
+
+    def get_sim_rigid_body_states(self, sim: Simulation, flags: int) -> np.ndarray:
+        """Return ``BODY_STATE`` of all bodies after the last ``simulate``."""
+        out = torch.zeros(sim.engine.num_envs * sim.engine.num_bodies, 13, device=sim.engine.device)
+        sim.engine.read_bodies(out)
+        return out.cpu().numpy().view(BODY_STATE).reshape(-1)
+
+    def set_sim_rigid_body_states(self, sim: Simulation, states: np.ndarray, flags: int) -> bool:
+        """Set poses or velocities of all bodies, or both; actors with DOFs are refused."""
+        jointed = [actor.name for actor in sim.envs[0].actors if actor.asset.dof_names]
+        if jointed:
+            raise NotImplementedError(
+                f"set_sim_rigid_body_states: {', '.join(jointed)} has DOFs; set its root and DOFs with"
+                " set_actor_root_state_tensor and set_dof_state_tensor"
+            )
+        new = torch.zeros(sim.engine.num_envs * sim.engine.num_actors, 13, device=sim.engine.device)
+        sim.engine.read_roots(new)
+        roots = [place.bodies.start for place in sim.layout.places]
+        values = np.ascontiguousarray(states).view(np.float32).reshape(sim.engine.num_envs, -1, 13)[:, roots]
+        given = torch.tensor(values.reshape(-1, 13), device=new.device)
+        for columns, flag in ((slice(0, 7), STATE_POS), (slice(7, 13), STATE_VEL)):
+            if flags & flag:
+                new[:, columns] = given[:, columns]
+        return TensorMethods.set_actor_root_state_tensor(TensorMethods(), sim, new)
+
+    def get_dof_frame(self, env: Env, dof: int) -> DofFrame:
+        """Return origin and axis of a DOF of the environment, after the last ``simulate``."""
+        layout = env.sim.layout
+        joint = layout.dof_joint[dof]
+        body = int(np.flatnonzero(layout.bodies == layout.model.jnt_bodyid[joint])[0])
+        pose: Transform = env.sim.body_pose(env, body)
+        origin, axis = Vec3(*layout.model.jnt_pos[joint]), Vec3(*layout.model.jnt_axis[joint])
+        return DofFrame(pose.transform_point(origin), pose.transform_vector(axis))
+
+    def get_actor_force_sensor_count(self, env: Env, actor: int) -> int:
+        return len(env.actors[actor].asset.sensors)
+
+    def get_actor_force_sensor(self, env: Env, actor: int, index: int) -> ForceSensor:
+        before = sum(len(one.asset.sensors) for one in env.actors[:actor])
+        return ForceSensor(env.sim, env.index * len(env.sim.layout.sensors) + before + index)
+
+
+def _dofs(sim: Simulation) -> torch.Tensor:
+    out = torch.zeros(sim.engine.num_envs * sim.engine.num_dofs, 2, device=sim.engine.device)
+    sim.engine.read_dofs(out)
+    return out
+
+
+def _dof_rows(env: Env, actor: int) -> slice:
+    first = env.index * env.sim.engine.num_dofs + env.first_dof(actor)
+    return slice(first, first + len(env.actors[actor].asset.dof_names))

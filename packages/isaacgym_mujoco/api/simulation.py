@@ -1,0 +1,244 @@
+"""A simulation: recorded environments and actors, then a compiled layout, an engine and tensors."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isaacgym_mujoco.api.actor_properties import check_limits, matrix, sizes
+from isaacgym_mujoco.api.params import AttractorProperties, PlaneParams, SimParams
+from isaacgym_mujoco.api.properties import RigidBodyProperties
+from isaacgym_mujoco.api.transforms import Transform, Vec3, pose_array, pose_object
+from isaacgym_mujoco.assets.terrain import Terrain
+from isaacgym_mujoco.engine.base import Engine
+from isaacgym_mujoco.engine.build_layout import build_layout
+from isaacgym_mujoco.engine.layout import Actor, Layout
+
+ENGINE_VARIABLE = "ISAACGYM_MUJOCO_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
+
+
+@dataclass
+class Env:
+    """A recorded environment, which is also its handle.
+
+    The methods ``apply_*`` set what was recorded, at any time after the scene is compiled.
+    """
+
+    sim: Simulation
+    index: int
+    origin: Vec3
+    actors: list[Actor] = field(default_factory=list)
+    attractors: list[AttractorProperties] = field(default_factory=list)
+    force_sensors: list[tuple[int, Transform]] = field(default_factory=list)  # in addition to those of the assets
+
+    def first_body(self, actor: int) -> int:
+        """Return the index in the environment of an actor's root body."""
+        return sum(len(a.asset.body_names) for a in self.actors[:actor])
+
+    def first_dof(self, actor: int) -> int:
+        """Return the index in the environment of an actor's first DOF."""
+        return sum(len(a.asset.dof_names) for a in self.actors[:actor])
+
+    def body(self, handle: int) -> tuple[int, int]:
+        """Return the actor of a body of the environment, and the body's index in it."""
+        index = handle
+        for k, actor in enumerate(self.actors):
+            if 0 <= index < len(actor.asset.body_names):
+                return k, index
+            index -= len(actor.asset.body_names)
+        raise IndexError(f"environment {self.index} has no body {handle}")
+
+    def apply_bodies(self, number: int, before: list[RigidBodyProperties] | None = None) -> None:
+        """Set an actor's masses, centres of mass and inertias that differ from ``before``, or all of them."""
+        actor = self.actors[number]
+        bodies = actor.asset.body_properties() if actor.bodies is None else actor.bodies
+        for index, body in enumerate(bodies):
+            if before is None or body != before[index]:
+                com, inertia = np.array(list(body.com)), matrix(body.inertia)
+                self.sim.engine.set_body_mass(self.index, self.first_body(number) + index, body.mass, com, inertia)
+
+    def apply_shapes(self, number: int) -> None:
+        """Set the friction of an actor's shapes."""
+        engine, pairs = self.sim.engine, self.sim.layout.pairs
+        friction = [shape.friction for shape in self.actors[number].shapes]
+        engine.set_friction(self.index, number, np.array(friction))  # contacts between shapes of the actor
+        ids = pairs.of_actor(number, len(friction))
+        if len(ids):
+            everyone = [shape.friction for actor in self.actors for shape in actor.shapes]
+            engine.set_model_fields(self.index, {"pair_friction": (pairs.ids[ids], pairs.friction(ids, everyone))})
+
+    def apply_tendons(self, number: int) -> None:
+        """Set the damping and stiffness of an actor's tendons."""
+        actor, model = self.actors[number], self.sim.layout.model
+        ids = np.array([model.tendon(f"{number}/{name}").id for name in actor.asset.tendon_names], dtype=np.int64)
+        fields = {
+            "tendon_damping": (ids, np.array([t.damping for t in actor.tendons])),
+            "tendon_stiffness": (ids, np.array([t.stiffness for t in actor.tendons])),
+        }
+        if len(ids):
+            self.sim.engine.set_model_fields(self.index, fields)
+
+    def apply_sizes(self, number: int) -> None:
+        """Set sizes and positions of an actor's shapes, bodies and joints at its scale; masses are not included."""
+        actor = self.actors[number]
+        self.sim.engine.set_model_fields(self.index, sizes(self.sim.layout, number, actor.asset.model, actor.scale))
+
+    def apply_attractors(self) -> None:
+        """Set the targets of the environment's attractors."""
+        rows = np.array(self.sim.layout.model.eq_data)
+        for row, attractor in zip(rows, self.attractors):
+            row[3:6] = list(attractor.target.p)
+        self.sim.engine.set_model_fields(self.index, {"eq_data": (np.arange(len(rows)), rows)})
+
+
+class Simulation:
+    """A simulation, as returned by ``create_sim``.
+
+    Environments are recorded until ``prepare_sim`` is called or the first tensor is acquired. Then they are compiled to
+    one layout, and an engine is created. Tensors are allocated once, and filled by the ``refresh_*`` methods.
+    """
+
+    def __init__(self, params: SimParams, device: str = "cpu") -> None:
+        self.params, self.device = params, device
+        self.planes: list[PlaneParams] = []
+        self.terrains: list[Terrain] = []
+        self.envs: list[Env] = []
+        self.frame, self.created = 0, time.monotonic()
+        self._layout: Layout | None = None
+        self._engine: Engine | None = None
+        self._tensors: dict[tuple, Tensor] = {}
+
+    @property
+    def compiled(self) -> bool:
+        return self._engine is not None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; the first access compiles the scene."""
+        if self._engine is None:
+            self._compile()
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def layout(self) -> Layout:
+        """The compiled environment."""
+        assert self.engine is not None and self._layout is not None
+        return self._layout
+
+    def record(self, what: str) -> None:
+        """Raise RuntimeError if the scene is compiled."""
+        if self.compiled:
+            raise RuntimeError(f"{what} after prepare_sim, or after a tensor was acquired: the scene is compiled")
+
+    def _compile(self) -> None:
+        if not self.envs or not self.envs[0].actors:
+            raise RuntimeError("the simulation has no actor: call create_env and create_actor before prepare_sim")
+        first = self.envs[0]
+        for env in self.envs[1:]:
+            self._check_alike(first, env)
+        self._layout = build_layout(
+            first.actors, first.attractors, self.params, self.planes, self.terrains, first.force_sensors
+        )
+        rows = np.stack([np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs])
+        dofs = slice(0, rows.shape[1])
+        check_limits(self._layout, dofs, rows)
+        poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
+        self._engine = engine = self._make_engine(self._layout, poses)
+        if engine.num_dofs:
+            engine.set_dof_properties(None, dofs, rows)
+        for env in self.envs:
+            if [a.target.p for a in env.attractors] != [a.target.p for a in first.attractors]:
+                env.apply_attractors()
+            for k, (actor, model) in enumerate(zip(env.actors, first.actors)):
+                if actor.scale != 1.0 or actor.asset is not model.asset:
+                    env.apply_sizes(k)
+                if actor.asset is not model.asset:
+                    env.apply_bodies(k)
+                elif actor.bodies is not None:
+                    env.apply_bodies(k, actor.asset.body_properties())
+                if [s.friction for s in actor.shapes] != [s.friction for s in model.shapes]:
+                    env.apply_shapes(k)
+                if actor.tendons != model.tendons or any(t.stiffness for t in actor.tendons):
+                    env.apply_tendons(k)
+
+    def _make_engine(self, layout: Layout, poses: np.ndarray) -> Engine:
+        """Return MuJoCo Warp's engine for a CUDA device or if ``ENGINE_VARIABLE`` asks for it, else the CPU engine."""
+        if self.device == "cpu" and os.environ.get(ENGINE_VARIABLE, "") != "warp":
+            from isaacgym_mujoco.engine.cpu import CpuEngine
+
+            return CpuEngine(layout, poses)
+        from isaacgym_mujoco.engine.cuda import WarpEngine
+
+        return WarpEngine(layout, poses, self.device)
+
+    @staticmethod
+    def _check_alike(first: Env, env: Env) -> None:
+        if len(first.actors) != len(env.actors):
+            raise NotImplementedError(
+                f"environment {env.index} has {len(env.actors)} actors, the first {len(first.actors)}; all "
+                "environments need the same list of assets"
+            )
+        sensors = [[(body, *pose_array(pose)) for body, pose in e.force_sensors] for e in (first, env)]
+        if sensors[0] != sensors[1]:
+            raise NotImplementedError(f"environment {env.index} has other force sensors than the first environment")
+        attractors = [[(a.rigid_handle, *a.offset.p) for a in e.attractors] for e in (first, env)]
+        if attractors[0] != attractors[1]:
+            raise NotImplementedError(f"environment {env.index} has other attractors than the first environment")
+        relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
+        for k, (a, b) in enumerate(zip(first.actors, env.actors)):
+            if a.asset is not b.asset and a.asset.structure() != b.asset.structure():
+                raise NotImplementedError(
+                    f"actor {b.name!r} of environment {env.index} has the asset {b.asset.name}, in the first "
+                    f"environment {a.asset.name}; all environments need the same list of assets, or assets that differ "
+                    "in sizes and masses alone"
+                )
+            filters = [(actor.filter < 0, actor.filters()) for actor in (a, b)]
+            if filters[0] != filters[1] or relations[0][k] != relations[1][k]:
+                raise NotImplementedError(
+                    f"actor {b.name!r} of environment {env.index} has another collision filter or group than in the "
+                    "first environment"
+                )
+
+    def tensor(self, shape: tuple[int, ...], read: Callable[[Tensor], None], *key: object) -> Tensor:
+        """Return the tensor of a key, which the first call allocates and fills."""
+        if key not in self._tensors:
+            self._tensors[key] = torch.zeros(shape, device=self.engine.device)
+            read(self._tensors[key])
+        return self._tensors[key]
+
+    def acquired(self, *kind: object) -> list[tuple[tuple, Tensor]]:
+        """Return the tensors whose keys begin with ``kind``."""
+        return [(key, tensor) for key, tensor in self._tensors.items() if key[: len(kind)] == kind]
+
+    def body_pose(self, env: Env, handle: int) -> Transform:
+        """Return the pose of a body of an environment: of the last step, or as recorded if not compiled."""
+        if self.compiled:
+            out = torch.zeros(self.engine.num_envs * self.engine.num_bodies, 13, device=self.engine.device)
+            self.engine.read_bodies(out)
+            x, y, z, qx, qy, qz, qw = out[env.index * self.engine.num_bodies + handle, :7].tolist()
+            return pose_object(np.array([x, y, z, qw, qx, qy, qz]))
+        actor, body = env.body(handle)
+        return env.actors[actor].pose * env.actors[actor].asset.rest_poses()[body]
+
+
+def new_env(sim: Simulation, lower: Vec3, upper: Vec3, per_row: int) -> Env:
+    """Record an environment; its origin on the grid has no effect on the physics."""
+    sim.record("create_env")
+    index, size = len(sim.envs), upper - lower
+    row, column = divmod(index, max(1, per_row))
+    env = Env(sim, index, Vec3(column * size.x, row * size.y, 0.0))
+    sim.envs.append(env)
+    return env
+
+
+def copied(values: list[Any]) -> list[Any]:
+    """Copy a list of ``properties.Scalars``, which a task may edit later."""
+    return [value.__deepcopy__({}) for value in values]

@@ -1,0 +1,160 @@
+"""Support for task code of 2021 to 2023: ``gym``, names removed from numpy, placeholders for optional modules."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from isaacgym_mujoco.import_hook import Redirect
+
+NUMPY_NAMES = {
+    "Inf": np.inf,
+    "NaN": np.nan,
+    "PINF": np.inf,
+    "NINF": -np.inf,
+    "float": float,
+    "int": int,
+    "bool": bool,
+    "object": object,
+    "str": str,
+    "float_": np.float64,
+    "unicode_": np.str_,
+}
+_new_array = np.array
+
+
+def _array(*args: Any, copy: Any = True, **kwargs: Any) -> Any:
+    """``np.array``, whose ``copy=False`` copies where it must, as in NumPy 1."""
+    return _new_array(*args, copy=None if copy is False else copy, **kwargs)
+
+
+# modules that few tasks import, at the top of their files
+OPTIONAL = (
+    "pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay", "tkinter",
+    "torchvision", "cv2", "pydelatin", "pyfqmr", "ipdb", "sklearn", "flask", "pytorch3d", "open3d", "pointnet2_ops",
+)  # fmt: skip
+
+
+class Missing(ModuleType):
+    """A placeholder of a module that is not installed; using its attributes raises ImportError."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        module = self.__name__
+        message = f"{module}.{name} is used, and {module.split('.')[0]} is not installed"
+
+        class Parts(type):
+            def __getattr__(cls, part: str) -> Any:
+                if part.startswith("__"):
+                    raise AttributeError(part)
+                raise ImportError(message)
+
+        class Unavailable(metaclass=Parts):
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                raise ImportError(message)
+
+        return Unavailable
+
+
+class Placeholders(MetaPathFinder, Loader):
+    """An import hook that provides placeholders of the packages ``names`` and of their modules."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self, is_package=True) if fullname.split(".")[0] in self.names else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Missing(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class _OldRlGames(MetaPathFinder):
+    """An import hook that gives agents of rl_games the attribute ``seq_len``, which is now called ``seq_length``.
+
+    IsaacGymEnvs' learner of HumanoidAMP reads it.
+    """
+
+    _MODULE = "rl_games.common.a2c_common"
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == self._MODULE else None
+        loader = None if spec is None else spec.loader
+        if loader is None:
+            return None
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            base = module.A2CBase
+            if not hasattr(base, "seq_len"):
+                base.seq_len = property(lambda agent: agent.seq_length)
+
+        loader.exec_module = exec_module  # pyright: ignore[reportAttributeAccessIssue]
+        return spec
+
+
+def _forwarded(wrapper: Any, name: str) -> Any:
+    """Return an attribute of the wrapped environment; added to ``Wrapper``, because gym 0.x had it."""
+    if name == "env" or name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(wrapper.env, name)
+
+
+def _reset(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+    """Reset the wrapped environment with what is given; gym 0.x added no ``seed`` and ``options`` to it."""
+    return wrapper.env.reset(*args, **kwargs)
+
+
+@contextmanager
+def old_code() -> Iterator[None]:
+    """Provide, inside the block, what old task code needs and is not installed.
+
+    Use it around the import and the construction of a task.
+    """
+    added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
+    finders: list[MetaPathFinder] = [_OldRlGames()]
+    wrapper: Any = None
+    new_reset: Any = None
+    if find_spec("gym") is None and find_spec("gymnasium") is not None:
+        finders.append(Redirect("gym", "gymnasium"))
+        wrapper = import_module("gymnasium").Wrapper
+        if "__getattr__" in vars(wrapper):  # in a block inside another
+            wrapper = None
+        else:
+            new_reset, wrapper.__getattr__, wrapper.reset = wrapper.reset, _forwarded, _reset
+    stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
+    finders.append(Placeholders(stubs))
+    for name, value in added.items():
+        setattr(np, name, value)
+    array = np.array
+    np.array = _array
+    sys.meta_path[:0] = finders  # first: Python may have tkinter without its library
+    try:
+        yield
+    finally:
+        for name in added:
+            delattr(np, name)
+        np.array = array
+        if wrapper is not None:
+            del wrapper.__getattr__
+            wrapper.reset = new_reset
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
+        gone = {*stubs, *(["gym"] if any(isinstance(f, Redirect) for f in finders) else [])}
+        for name in [n for n in sys.modules if n.split(".")[0] in gone]:
+            del sys.modules[name]

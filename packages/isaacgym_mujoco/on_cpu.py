@@ -1,0 +1,80 @@
+"""Run a script that names CUDA devices on the CPU: ``--device cpu`` of the runner, or ``ISAACGYM_DEVICE=cpu``."""
+
+import functools
+import inspect
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+VARIABLE = "ISAACGYM_DEVICE"
+_log = logging.getLogger("isaacgym_mujoco")
+_logged: list[bool] = []
+
+
+class NoCudaDevice(RuntimeError):
+    """A simulation was asked for on a CUDA device that is not there."""
+
+
+def on_cpu() -> bool:
+    """Return whether CUDA devices and the GPU pipeline are to be mapped to the CPU; log it once."""
+    if os.environ.get(VARIABLE, "") != "cpu":
+        return False
+    if not _logged:
+        _logged.append(True)
+        _log.warning("isaacgym: CUDA devices and the GPU pipeline of the script are mapped to the CPU")
+    return True
+
+
+class OnCpu(TorchFunctionMode):
+    """A mode in which torch's functions take the CPU where they are given a CUDA device.
+
+    Arguments of functions of TorchScript are mapped, too; the mode does not reach into them.
+    """
+
+    def __enter__(self) -> TorchFunctionMode:
+        self._script = torch.jit.script
+        torch.jit.script = _with_mapped_arguments(self._script)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        torch.jit.script = self._script
+        return super().__exit__(*error)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        args = [_mapped(x) for x in args]
+        return func(*args, **{name: _mapped(x) for name, x in (kwargs or {}).items()})
+
+
+def _with_mapped_arguments(script: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``torch.jit.script`` whose functions map their arguments."""
+
+    @functools.wraps(script)
+    def mapping_script(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(obj, "scripted"):  # a function of another one that torch compiles
+            return obj.scripted
+        scripted = script(obj, *args, **kwargs)
+        if not inspect.isfunction(obj) or args or kwargs:  # with more arguments torch itself compiles a function
+            return scripted
+
+        @functools.wraps(obj)
+        def mapped(*args: Any, **kwargs: Any) -> Any:
+            return scripted(*map(_mapped, args), **{name: _mapped(x) for name, x in kwargs.items()})
+
+        mapped.scripted = scripted  # type: ignore[attr-defined]
+        return mapped
+
+    return mapping_script
+
+
+def _mapped(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("cpu") if value.type == "cuda" else value
+    return "cpu" if isinstance(value, str) and value.startswith("cuda") else value

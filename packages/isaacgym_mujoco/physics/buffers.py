@@ -1,0 +1,94 @@
+"""Sizes of a robot's buffers: pairs of geoms that touch, contacts, and rows of the constraint solver."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+
+from bisect import bisect_right
+from collections import Counter
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+
+from isaacgym_mujoco.physics.height_field import MOST_FIELDS_AT_ONCE
+
+_PLANE, _SPHERE, _CAPSULE, _BOX = (
+    int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("PLANE", "SPHERE", "CAPSULE", "BOX")
+)
+_ON_HEIGHT_FIELDS = 2  # times the contacts on a plane, because a sphere there has one and here up to four
+
+
+class BufferSizes(NamedTuple):
+    """``max_pairs``, ``max_convex``, ``max_contacts`` and ``max_constraints`` of ``RobotModel``."""
+
+    pairs: int
+    convex: int
+    contacts: int
+    constraints: int
+
+
+def buffer_sizes(model: mujoco.MjModel) -> BufferSizes:
+    """Return the sizes that one robot needs, by its file's ``max_contacts`` where it has one."""
+    pairs = touching_pairs(model)
+    all_at_once = sum(pairs.values())
+    declared = [int(model.numeric(k).data[0]) for k in range(model.nnumeric) if model.numeric(k).name == "max_contacts"]
+    if model.nhfield:
+        declared = [_ON_HEIGHT_FIELDS * count for count in declared]
+    contacts = min([all_at_once, *declared])
+    at_once = _pairs_at_once(model, pairs)
+    # one pair with a height field is several searches
+    convex = max(at_once, contacts) if model.nhfield else _convex_pairs(model, pairs)
+    return BufferSizes(at_once, convex, contacts, max_constraints(model, pairs, contacts))
+
+
+def touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
+    """Return the pairs of geoms that can touch by MuJoCo's collision filters, and the most contact points of each."""
+    contype, conaffinity, body = model.geom_contype, model.geom_conaffinity, model.geom_bodyid
+    weld = model.body_weldid
+    excluded = set(model.exclude_signature.tolist())
+    pairs = {tuple(sorted(p)) for p in zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())}
+    moving = np.flatnonzero(weld[body]).tolist()
+    for g1 in range(model.ngeom):
+        fixed = weld[body[g1]] == 0  # a ground may have thousands of geoms, which do not touch each other
+        others = moving[bisect_right(moving, g1) :] if fixed else range(g1 + 1, model.ngeom)
+        for g2 in others:
+            b1, b2 = sorted((int(body[g1]), int(body[g2])))
+            w1, w2 = int(weld[b1]), int(weld[b2])
+            parent = {int(weld[model.body_parentid[w1]]), int(weld[model.body_parentid[w2]])}
+            related = w1 == w2 or (w1 != 0 and w2 != 0 and bool(parent & {w1, w2}))
+            meet = (contype[g1] & conaffinity[g2]) or (contype[g2] & conaffinity[g1])
+            if meet and not related and ((b1 << 16) + b2) not in excluded:
+                pairs.add((g1, g2))
+    return {(g1, g2): mujoco.mj_maxContact(model, g1, g2, -1) for g1, g2 in pairs}
+
+
+def _pairs_at_once(model: mujoco.MjModel, pairs: dict[tuple[int, int], int]) -> int:
+    """Return the number of ``pairs``, with ``MOST_FIELDS_AT_ONCE`` at most of a geom and the world's geoms."""
+    of_geom: Counter[int] = Counter()
+    count = 0
+    for g1, g2 in pairs:
+        fixed = [g for g in (g1, g2) if model.body_weldid[model.geom_bodyid[g]] == 0]
+        if len(fixed) == 1:
+            of_geom[g1 + g2 - fixed[0]] += 1
+        else:
+            count += 1
+    return count + sum(min(number, MOST_FIELDS_AT_ONCE) for number in of_geom.values())
+
+
+def _convex_pairs(model: mujoco.MjModel, pairs: dict[tuple[int, int], int]) -> int:
+    """Return the most pairs of the same two shapes, without the shapes for which MuJoCo Warp has a formula."""
+    shapes = Counter(tuple(sorted((int(model.geom_type[g1]), int(model.geom_type[g2])))) for g1, g2 in pairs)
+    by_formula = {(a, b) for a in (_SPHERE, _CAPSULE) for b in (_SPHERE, _CAPSULE, _BOX)}
+    return max((n for (a, b), n in shapes.items() if a != _PLANE and (a, b) not in by_formula), default=0)
+
+
+def max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], max_contacts: int) -> int:
+    """Return the most rows of the constraint solver that one robot can need."""
+    condims = [int(max(model.geom_condim[g1], model.geom_condim[g2])) for g1, g2 in pairs] + model.pair_dim.tolist()
+    condim = max(condims, default=0)
+    pyramidal = model.opt.cone == int(mujoco.mjtCone.mjCONE_PYRAMIDAL)
+    rows = 2 * (condim - 1) if pyramidal and condim > 1 else condim
+    limits = int(np.count_nonzero(model.jnt_limited) + np.count_nonzero(model.tendon_limited))
+    friction = int(np.count_nonzero(model.dof_frictionloss) + np.count_nonzero(model.tendon_frictionloss))
+    equality = 6 * model.neq  # a weld, the largest
+    return rows * max_contacts + limits + friction + equality

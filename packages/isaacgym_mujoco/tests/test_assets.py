@@ -1,0 +1,246 @@
+"""Assets from URDF and MJCF: orders, masses, inertias, limits and drives, against numbers computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from isaacgym_scene import LOPSIDED, TREE, Scene, gym, load, options, pose
+
+from isaacgym_mujoco.api import gymapi
+
+MJCF = """
+<mujoco>
+  <compiler angle="degree" coordinate="local"/>
+  <option apirate="5" timestep="0.5"/>
+  <default><geom density="5" contype="1" conaffinity="1"/><joint armature="0.02" damping="0.3"/></default>
+  <asset><material name="skin"/></asset>
+  <worldbody>
+    <light pos="0 0 4"/>
+    <geom type="plane" size="9 9 1" material="grid"/>
+    <body name="torso" pos="0 0 3">
+      <freejoint/>
+      <geom type="sphere" size="0.5" material="skin"/>
+      <body name="right"><joint name="hip" range="-30 60" limited="true" axis="0 0 1"/>
+        <joint name="knee" axis="0 1 0" stiffness="4"/><geom type="box" size="0.1 0.2 0.3" density="100"/></body>
+      <body name="left"><joint name="hip" axis="0 0 1"/><geom type="sphere" size="0.1"/>
+        <geom type="sphere" size="0.4" contype="0" conaffinity="0"/></body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position joint="knee" kp="12" forcerange="-3 3"/><motor joint="hip" gear="150"/><motor joint="gone" gear="1"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def masses(asset):
+    return {n: p.mass for n, p in zip(asset.body_names, asset.body_properties())}
+
+
+def test_urdf_bodies_are_depth_first_with_children_sorted_by_joint_name(tmp_path):
+    asset = load(tmp_path, TREE, fix_base_link=True)
+    assert gym.get_asset_rigid_body_names(asset) == ["base", "a_arm", "tip", "z_arm", "pad"]
+    assert gym.get_asset_dof_names(asset) == ["j_a", "j_z"]
+    assert gym.get_asset_joint_names(asset) == ["j_a", "weld", "j_z", "keep"]
+    assert gym.find_asset_rigid_body_index(asset, "z_arm") == 3
+    assert gym.find_asset_rigid_body_index(asset, "nothing") == -1
+
+
+def test_links_without_inertial_use_shape_volume_and_density(tmp_path):
+    found = masses(load(tmp_path, TREE, density=500.0))
+    assert found["z_arm"] == pytest.approx(500 * 0.1 * 0.2 * 0.3)
+    assert found["a_arm"] == pytest.approx(500 * 4 / 3 * math.pi * 0.1**3)
+    assert (found["base"], found["tip"]) == (2, 3)
+    box = load(tmp_path, TREE, density=500.0).body_properties()[3]
+    assert box.inertia.x.x == pytest.approx(box.mass / 12 * (0.2**2 + 0.3**2))
+    assert box.inertia.z.z == pytest.approx(box.mass / 12 * (0.1**2 + 0.2**2))
+
+
+def test_collapse_fixed_joints_merges_masses_and_inertias(tmp_path):
+    asset = load(tmp_path, TREE, density=500.0, collapse_fixed_joints=True)
+    assert asset.body_names == ["base", "a_arm", "z_arm", "pad"]
+    ball = 500 * 4 / 3 * math.pi * 0.1**3
+    arm = asset.body_properties()[1]
+    assert arm.mass == pytest.approx(ball + 3)
+    # the tip's frame is at z = 1, turned by 90 degrees about y: its z axis, with the centre at 0.5, is the arm's x
+    com = 3 * np.array([0.5, 0, 1]) / (ball + 3)
+    assert list(arm.com) == pytest.approx(com)
+    inertia = np.diag([0.4 * ball * 0.1**2] * 3) + np.diag([0.1, 0.2, 0.3])
+    for mass, point in ((ball, np.zeros(3)), (3, np.array([0.5, 0, 1]))):
+        d = point - com
+        inertia += mass * (d @ d * np.eye(3) - np.outer(d, d))
+    found = np.array([list(arm.inertia.x), list(arm.inertia.y), list(arm.inertia.z)])
+    assert found == pytest.approx(inertia, abs=1e-9)
+
+
+def test_joint_properties_come_from_the_urdf(tmp_path):
+    rows = gym.get_asset_dof_properties(
+        load(tmp_path, TREE, armature=0.125, default_dof_drive_mode=gymapi.DOF_MODE_POS)
+    )
+    assert rows["lower"].tolist() == pytest.approx([0.1, -1])
+    assert rows["upper"].tolist() == pytest.approx([0.4, 2])
+    assert rows["effort"].tolist() == [9, 7] and rows["velocity"].tolist() == [2, 3]
+    assert rows["damping"].tolist() == [0, 0.5] and rows["friction"].tolist() == [0, 0.25]
+    assert rows["hasLimits"].all() and (rows["driveMode"] == gymapi.DOF_MODE_POS).all()
+    assert rows["armature"].tolist() == [0.125, 0.125]
+
+
+def test_inertial_with_mass_only_scales_the_shape_inertia(tmp_path):
+    text = """<robot name="r"><link name="cart"><inertial><mass value="6"/></inertial>
+        <collision><geometry><box size="1 2 3"/></geometry></collision></link></robot>"""
+    properties = load(tmp_path, text).body_properties()[0]
+    assert properties.mass == 6 and properties.inertia.x.x == pytest.approx(6 / 12 * (4 + 9))
+
+
+def test_collision_without_a_shape_is_skipped(tmp_path):
+    """As in humanplus' H1."""
+    text = """<robot name="r"><link name="hand"><collision/><collision><geometry/></collision>
+        <collision><geometry><sphere radius="0.1"/></geometry></collision></link></robot>"""
+    assert len(load(tmp_path, text).shapes) == 1
+
+
+def test_invalid_inertia_is_rebuilt(tmp_path):
+    text = LOPSIDED.replace('ixx="0.01"', 'ixx="-0.01"')
+    moments = load(tmp_path, text).body_properties()[0].inertia
+    assert min(moments.x.x, moments.y.y, moments.z.z) > 0
+
+
+def test_replace_cylinder_with_capsule_adds_the_caps(tmp_path):
+    text = """<robot name="r"><link name="l"><collision><geometry><cylinder radius="0.1" length="0.6"/></geometry>
+        </collision></link></robot>"""
+    cylinder = 1000 * math.pi * 0.1**2 * 0.6
+    assert masses(load(tmp_path, text))["l"] == pytest.approx(cylinder)
+    ball = 1000 * 4 / 3 * math.pi * 0.1**3
+    assert masses(load(tmp_path, text, replace_cylinder_with_capsule=True))["l"] == pytest.approx(cylinder + ball)
+
+
+def test_mjcf_is_loaded_as_one_robot_without_its_scene(tmp_path):
+    asset = load(tmp_path, MJCF)
+    assert asset.body_names == ["torso", "right", "left"]
+    assert asset.dof_names == ["hip", "knee", "hip#1"]  # the same name twice, and the root's own joint is gone
+    assert gym.get_asset_rigid_shape_count(asset) == 3  # neither the floor nor the picture
+    found = masses(asset)
+    assert found["torso"] == pytest.approx(5 * 4 / 3 * math.pi * 0.5**3)
+    assert found["right"] == pytest.approx(100 * 8 * 0.1 * 0.2 * 0.3)
+    assert found["left"] == pytest.approx(5 * 4 / 3 * math.pi * 0.1**3)
+    rows = gym.get_asset_dof_properties(asset)
+    assert [rows["lower"][0], rows["upper"][0]] == pytest.approx([-math.pi / 6, math.pi / 3])
+    assert rows["hasLimits"].tolist() == [True, False, False]
+    assert rows["armature"].tolist() == pytest.approx([0.02] * 3) and rows["damping"].tolist() == pytest.approx(
+        [0.3] * 3
+    )
+
+
+def test_mjcf_actuators_give_drives_and_gears_in_file_order(tmp_path):
+    asset = load(tmp_path, MJCF)
+    assert [gym.get_asset_actuator_joint_name(asset, k) for k in range(2)] == ["knee", "hip"]
+    assert gym.get_asset_actuator_properties(asset)[1].motor_effort == 150
+    knee = gym.get_asset_dof_properties(asset)[1]
+    assert knee["driveMode"] == gymapi.DOF_MODE_POS and (knee["stiffness"], knee["effort"]) == (12, 3)
+    assert gym.get_asset_dof_properties(asset)[0]["driveMode"] == gymapi.DOF_MODE_NONE
+
+
+def test_primitives_have_the_mass_of_their_volume():
+    box = gym.create_box(None, 0.2, 0.4, 0.6, options(density=100.0))
+    ball = gym.create_sphere(None, 0.3, options(density=100.0))
+    assert masses(box)["box"] == pytest.approx(100 * 0.2 * 0.4 * 0.6)
+    assert masses(ball)["sphere"] == pytest.approx(100 * 4 / 3 * math.pi * 0.3**3)
+
+
+def test_box_without_height_is_a_thin_plate(tmp_path):
+    flat = gym.create_box(None, 0.3, 0.2, 0.0, options(fix_base_link=True))
+    ball = gym.create_sphere(None, 0.05, options(density=1000.0))
+    scene = Scene((flat, pose(0, 0, 0.4)), (ball, pose(0, 0, 0.46)))
+    scene.step(100)
+    assert scene.root[1::2, 2].tolist() == pytest.approx([0.45] * 2, abs=1e-3)
+    assert masses(flat)["box"] == pytest.approx(1000 * 0.3 * 0.2 * 1e-4)
+
+
+def test_flat_mesh_is_a_thin_plate(tmp_path):
+    (tmp_path / "flat.obj").write_text("v 0 0 1\nv 2 0 1\nv 2 1 1\nv 0 1 1\nf 1 2 3\nf 1 3 4\n")
+    text = """<robot name="r"><link name="lid"><collision><origin xyz="0 0 0.3"/><geometry>
+        <mesh filename="flat.obj" scale="0.1 0.1 0.1"/></geometry></collision></link></robot>"""
+    lid = load(tmp_path, text, fix_base_link=True, density=1000.0)
+    assert masses(lid)["lid"] == pytest.approx(1000 * 0.2 * 0.1 * 1e-4, rel=1e-3)
+    ball = gym.create_sphere(None, 0.02, options(density=1000.0))
+    scene = Scene((lid, pose()), (ball, pose(0.1, 0.05, 0.43)))
+    scene.step(100)
+    assert scene.root[1::2, 2].tolist() == pytest.approx([0.3 + 0.1 + 0.02] * 2, abs=1e-3)
+
+
+def test_flat_hexagon_is_a_thin_plate(tmp_path):
+    """The moments of inertia of a flat body are A + B = C, which fails by rounding."""
+    corners = [
+        (round(0.05 * math.cos(k * math.pi / 3), 6), round(0.05 * math.sin(k * math.pi / 3), 6)) for k in range(6)
+    ]
+    lines = [f"v {x} 0 {z}" for x, z in corners] + [f"f 1 {k} {k + 1}" for k in range(2, 6)]
+    (tmp_path / "flat.obj").write_text("\n".join(lines))
+    lid = load(
+        tmp_path,
+        """<robot name="r"><link name="lid"><collision><geometry>
+        <mesh filename="flat.obj"/></geometry></collision></link></robot>""",
+        fix_base_link=True,
+        density=1000.0,
+    )
+    assert masses(lid)["lid"] == pytest.approx(1000 * 1.5 * 3**0.5 * 0.05**2 * 1e-4, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("<robot name='r'><link name='a'/><link name='b'/></robot>", ["one link must be the root", "a, b"]),
+        ("<robot", ["not XML"]),
+        (
+            "<robot name='r'><link name='a'><collision><geometry><mesh filename='package://x/y.obj'/></geometry>"
+            "</collision></link></robot>",
+            ["package://x/y.obj", "is missing"],
+        ),
+        (
+            "<robot name='r'><link name='a'/><link name='b'/><joint name='j' type='floating'><parent link='a'/>"
+            "<child link='b'/></joint></robot>",
+            ["joint j", "floating"],
+        ),
+    ],
+)
+def test_invalid_file_is_refused_with_its_name(tmp_path, text, words):
+    with pytest.raises(gymapi.AssetError) as caught:
+        load(tmp_path, text)
+    for word in ["asset.urdf", *words]:
+        assert word in str(caught.value)
+
+
+def test_missing_file_is_refused(tmp_path):
+    with pytest.raises(gymapi.AssetError, match="the asset does not exist"):
+        gym.load_asset(None, str(tmp_path), "nothing.urdf", None)
+
+
+def test_transforms_compose_and_invert():
+    a = gymapi.Transform(gymapi.Vec3(1, 2, 3), gymapi.Quat.from_axis_angle(gymapi.Vec3(0, 0, 1), math.pi / 2))
+    assert list((a * pose(1, 0, 0)).p) == pytest.approx([1, 3, 3])
+    back = a * a.inverse()
+    assert list(back.p) == pytest.approx([0, 0, 0]) and list(back.r) == pytest.approx([0, 0, 0, 1])
+    assert list(gymapi.Quat.from_euler_zyx(0.1, -0.2, 0.3).to_euler_zyx()) == pytest.approx([0.1, -0.2, 0.3])
+
+
+ROTATED = """
+<mujoco>
+  <worldbody>
+    <body name="base" pos="1 2 3" euler="90 0 0">
+      <inertial pos="0 0 0.5" mass="2" diaginertia="3 2 1.5"/>
+      <geom name="tip" type="sphere" size="0.1" pos="0 0 1"/>
+      <body name="arm" pos="0 0 2"><joint name="hinge" axis="0 0 1"/><geom type="sphere" size="0.1" mass="1"/></body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_mjcf_root_rotation_is_applied_and_its_position_ignored(tmp_path):
+    asset = load(tmp_path, ROTATED)
+    base, arm = asset.rest_poses()
+    assert (base.p.x, base.p.y, base.p.z, base.r.w) == (0, 0, 0, 1)  # the frame of the actor
+    assert (arm.p.x, arm.p.y, arm.p.z) == pytest.approx((0, -2, 0))  # 90 degrees about x turn z to -y
+    own = asset.body_properties()[0]
+    assert (own.mass, own.com.x, own.com.y, own.com.z) == pytest.approx((2, 0, -0.5, 0))
+    assert [own.inertia.x.x, own.inertia.y.y, own.inertia.z.z] == pytest.approx([3, 1.5, 2])
+    assert asset.model.geom_pos[0] == pytest.approx([0, -1, 0])

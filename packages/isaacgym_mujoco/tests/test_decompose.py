@@ -1,0 +1,88 @@
+"""Concave collision meshes as convex parts. ``vhacdx`` is optional: a module of that name stands in for it here."""
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+from isaacgym_scene import Scene, gym, load, pose
+
+from isaacgym_mujoco.api import gymapi
+from isaacgym_mujoco.assets import decompose
+
+TUB = """<robot name="tub"><link name="tub"><collision><geometry>
+<mesh filename="tub.obj" scale="0.5 0.5 0.5"/></geometry></collision></link></robot>"""
+# boxes by their corners: a floor and two walls
+BOXES = [((-1, -1, 0), (1, 1, 0.2)), ((-1, -1, 0.2), (-0.8, 1, 2)), ((0.8, -1, 0.2), (1, 1, 2))]
+FACES = [(1, 3, 4), (1, 4, 2), (5, 6, 8), (5, 8, 7), (1, 2, 6), (1, 6, 5)]
+FACES += [(3, 7, 8), (3, 8, 4), (1, 5, 7), (1, 7, 3), (2, 4, 8), (2, 8, 6)]
+
+
+def corners(low, high):
+    return np.array([[(low, high)[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], dtype=float)
+
+
+def tub(folder):
+    lines = [f"v {x} {y} {z}" for box in BOXES for x, y, z in corners(*box)]
+    lines += [f"f {a + 8 * k} {b + 8 * k} {c + 8 * k}" for k in range(len(BOXES)) for a, b, c in FACES]
+    (folder / "tub.obj").write_text("\n".join(lines))
+
+
+@pytest.fixture
+def vhacdx(tmp_path, monkeypatch):
+    """A decomposition that knows the tub's boxes: eight vertices each, in the file's order."""
+    place = tmp_path / "site"
+    place.mkdir()
+    (place / "vhacdx.py").write_text(
+        "def compute_vhacd(points, faces, **limits):\n"
+        "    assert points.shape[0] == 24 and len(faces) == 36 and limits['maxConvexHulls'] == 5\n"
+        "    return [(points[k : k + 8], faces[:12]) for k in (0, 8, 16)]\n"
+    )
+    monkeypatch.syspath_prepend(str(place))
+    decompose.parts.cache_clear()
+    yield
+    sys.modules.pop("vhacdx", None)
+    decompose.parts.cache_clear()
+    importlib.invalidate_caches()
+
+
+def options(**values):
+    params = gymapi.VhacdParams()
+    params.max_convex_hulls = 5
+    return {"fix_base_link": True, "vhacd_enabled": True, "vhacd_params": params, **values}
+
+
+def test_ball_falls_into_a_decomposed_tub(tmp_path, vhacdx):
+    tub(tmp_path)
+    asset = load(tmp_path, TUB, **options())
+    assert gym.get_asset_rigid_shape_count(asset) == 3
+    ball = gym.create_sphere(None, 0.1, gymapi.AssetOptions())
+    scene = Scene((asset, pose()), (ball, pose(0, 0, 0.5)))
+    scene.step(200)
+    assert scene.root[1, 2].item() == pytest.approx(0.2, abs=2e-3)  # the floor's height, 0.1, and the radius
+
+
+def test_mesh_without_decomposition_is_its_convex_hull(tmp_path, monkeypatch):
+    tub(tmp_path)
+    monkeypatch.setattr(decompose, "available", lambda: False)
+    asset = load(tmp_path, TUB, **options())
+    assert gym.get_asset_rigid_shape_count(asset) == 1
+    ball = gym.create_sphere(None, 0.1, gymapi.AssetOptions())
+    scene = Scene((asset, pose()), (ball, pose(0, 0, 1.12)))
+    scene.step(200)
+    assert scene.root[1, 2].item() == pytest.approx(1.1, abs=2e-3)
+
+
+def test_convex_mesh_stays_one_shape(tmp_path, vhacdx):
+    box = corners((-1, -1, -1), (1, 1, 1))
+    lines = [f"v {x} {y} {z}" for x, y, z in box] + [f"f {a} {b} {c}" for a, b, c in FACES]
+    (tmp_path / "tub.obj").write_text("\n".join(lines))
+    assert gym.get_asset_rigid_shape_count(load(tmp_path, TUB, **options())) == 1
+
+
+def test_mesh_is_read_in_its_own_frame(tmp_path):
+    tub(tmp_path)
+    vertices, triangles = decompose.read(tmp_path / "tub.obj", (0.5, 0.5, 2.0))
+    wanted = np.concatenate([corners(*box) for box in BOXES]) * [0.5, 0.5, 2.0]
+    found = {tuple(v) for v in vertices.round(5)}
+    assert found == {tuple(v) for v in wanted.round(5)} and len(triangles) == 36

@@ -1,0 +1,73 @@
+"""States and sensors of single actors, and forces at points."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from isaacgym_scene import ARM, ENGINES, LOPSIDED, Scene, box, gym, load, pose
+
+from isaacgym_mujoco.api import gymapi
+
+pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES, indirect=True)]
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_force_at_a_point_equals_the_force_and_its_torque_about_the_centre(tmp_path, local):
+    def scene():
+        scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0)
+        roots = scene.root.clone()
+        roots[:, 3:7] = scene.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])  # its x is the world's y
+        scene.set_roots(roots)
+        scene.step()
+        return scene
+
+    at_point, at_centre = scene(), scene()
+    force, centre = at_point.tensor([1.0, 2.0, 3.0]).repeat(2, 1), at_point.tensor([0, 0.2, 0])
+    point = at_point.tensor([0.3, 0.4, 0.5]).repeat(2, 1)
+    if local:
+        as_local = lambda x: torch.stack([x[:, 1], -x[:, 0], x[:, 2]], dim=1).contiguous()  # noqa: E731
+        gym.apply_rigid_body_force_at_pos_tensors(at_point.sim, as_local(force), as_local(point), gymapi.LOCAL_SPACE)
+    else:
+        gym.apply_rigid_body_force_at_pos_tensors(at_point.sim, force, point, gymapi.ENV_SPACE)
+    torque = torch.linalg.cross(point - centre, force)
+    gym.apply_rigid_body_force_tensors(at_centre.sim, force, torque, gymapi.ENV_SPACE)
+    for scene in (at_point, at_centre):
+        scene.step()
+    assert at_centre.root[:, 7:].abs().min() > 0
+    torch.testing.assert_close(at_point.root, at_centre.root, rtol=1e-4, atol=1e-5)
+
+
+def test_dof_states_of_one_actor_can_be_set(tmp_path):
+    scene = Scene((load(tmp_path, ARM, fix_base_link=True), pose()), gravity=0.0)
+    states = gym.get_actor_dof_states(scene.envs[1], 0, gymapi.STATE_ALL)
+    states["pos"], states["vel"] = [0.3, -0.2], [5.0, 5.0]
+    gym.set_actor_dof_states(scene.envs[1], 0, states, gymapi.STATE_POS)
+    scene.refresh()
+    assert scene.dof.cpu().numpy() == pytest.approx(np.array([[0, 0], [0, 0], [0.3, 0], [-0.2, 0]]))
+    assert gym.get_actor_dof_handle(scene.envs[1], 0, 1) == 1 and gym.get_actor_dof_handle(scene.envs[1], 0, 2) == -1
+    scene.step()
+    frame = gym.get_dof_frame(scene.envs[1], 1)
+    assert list(frame.origin) == pytest.approx([0.4 * math.cos(0.3), 0.4 * math.sin(0.3), 0], abs=1e-5)
+    assert list(frame.axis) == pytest.approx([-math.sin(0.3), math.cos(0.3), 0], abs=1e-5)
+    with pytest.raises(NotImplementedError, match="actor0 has DOFs"):
+        gym.set_sim_rigid_body_states(
+            scene.sim, gym.get_sim_rigid_body_states(scene.sim, gymapi.STATE_ALL), gymapi.STATE_ALL
+        )
+
+
+def test_states_of_all_bodies_are_restored_and_sensors_read():
+    asset = box(density=100.0)
+    gym.create_asset_force_sensor(asset, 0, gymapi.Transform())
+    scene = Scene((asset, pose(0, 0, 2)), (asset, pose(1, 0, 2)))
+    first = np.copy(gym.get_sim_rigid_body_states(scene.sim, gymapi.STATE_ALL))
+    assert first["pose"]["p"]["x"].tolist() == [0, 1, 0, 1] and first["pose"]["r"]["w"].tolist() == [1] * 4
+    scene.step(5)
+    one = gym.get_actor_rigid_body_states(scene.envs[1], 1, gymapi.STATE_ALL)
+    assert one["vel"]["linear"]["z"] == pytest.approx([-0.4905], rel=1e-4) and one["pose"]["p"]["x"] == [1]
+    sensor = gym.get_actor_force_sensor(scene.envs[1], 1, 0)
+    assert gym.get_actor_force_sensor_count(scene.envs[1], 1) == 1
+    assert sensor.get_forces().force.z == pytest.approx(-9.81 * 0.8, rel=1e-4)
+    gym.set_sim_rigid_body_states(scene.sim, first, gymapi.STATE_ALL)
+    scene.refresh()
+    assert torch.allclose(scene.root[:, 2], scene.tensor([2.0])) and scene.root[:, 7:].abs().max() == 0

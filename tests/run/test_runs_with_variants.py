@@ -1,0 +1,169 @@
+"""--terms and --sweep: which variants are made, of which candidates, and what is refused."""
+
+import numpy as np
+import pytest
+
+from envcoder_bench.compile.c_code import write_c
+from envcoder_bench.compile.kernels import GroupProgram, divide
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
+from envcoder_bench.run.prepare.groups import prepare
+from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
+from envcoder_bench.shaping.variants import variant_of
+from envcoder_bench.tasks.base import BASELINES
+
+SMALL = ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "evaluation.num_envs=1"]
+MINE = """
+WEIGHTS = {"swing": 0.1}
+LIMIT = 1.5
+SCALE = 2 * 3.0
+def compute_reward(pole_angle, pole_vel, cart_pos):
+    terms = {"upright": torch.cos(pole_angle), "swing": -WEIGHTS["swing"] * torch.abs(pole_vel)}
+    terms["centre"] = -torch.abs(cart_pos / LIMIT)
+    return torch.where(torch.abs(pole_angle) > 1.5, -2.0, sum(terms.values())), terms
+"""
+OBSERVED = """
+def compute_observation(cart_pos, pole_angle):
+    return torch.stack([cart_pos, pole_angle], dim=-1)
+def compute_done(pole_angle):
+    return torch.abs(pole_angle) > 1.0
+"""
+PLAIN = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    return resolve("Cartpole", SMALL)
+
+
+def made(spec, texts, **asked):
+    candidates = read_candidates("Cartpole", texts) if texts else []
+    return with_variants(spec, candidates, Asked.of(asked.get("terms", False), asked.get("sweep"), asked.get("points")))
+
+
+def names(sources):
+    return [source.name for source in sources]
+
+
+def test_every_term_is_left_out_halved_and_doubled_and_every_function_left_out(cartpole):
+    sources = made(cartpole, {"mine": MINE + OBSERVED}, terms=True)
+    assert names(sources) == [
+        "mine",
+        *(f"mine.{term}_x{factor}" for term in ("upright", "swing", "centre") for factor in ("0", "0.5", "2")),
+        *(f"mine.without_{function}" for function in ("reward", "observation", "terminal")),
+    ]
+    groups, faults = prepare(with_candidates(cartpole, sources))
+    assert not faults and len(groups) == len(sources) + 2
+    by_name = {group.name: group.shaping for group in groups}
+    assert by_name["mine"].obs_dim == 2 and by_name["mine.without_observation"].obs_dim == 4
+    assert by_name["mine.without_reward"].components == ()
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(1000, marks=pytest.mark.slow)])
+def test_variants_that_differ_in_weights_share_one_kernel_with_one_program(cartpole, count):
+    steps = range(round((count / 12) ** 0.5 * 3))
+    sweep = {"upright": [2 + k for k in steps], "centre": [2 + k for k in steps], "swing": [0.2, 0.3]}
+    sources = made(cartpole, {"mine": MINE}, sweep=sweep, points=None)[1:]
+    assert len(sources) >= count
+    groups, _ = prepare(with_candidates(cartpole.changed(baselines=False), sources))
+    programs = [group.shaping.programs["reward"] for group in groups]
+    codes = [write_c(program, dict.fromkeys(program.outputs, "O = {value};")) for program in programs]
+    kernels = divide([GroupProgram(k, 0, code) for k, code in enumerate(codes)], [])
+    assert len({code.constants for code in codes}) == len(codes)
+    assert len(kernels) == 1 and len(kernels[0].codes) == 1
+
+
+def test_functions_that_shaper_types_leave_out_are_not_varied(cartpole):
+    only = cartpole.changed(shaper_types=("compute_reward",))
+    assert len(made(only, {"mine": MINE + OBSERVED}, terms=True)) == 1 + 9
+    with pytest.raises(UserError, match="its compute_reward is not used"):
+        made(cartpole.changed(shaper_types=("compute_observation",)), {"mine": MINE + OBSERVED}, terms=True)
+
+
+def test_human_baseline_without_candidates(cartpole):
+    sources = made(cartpole, {}, terms=True)
+    functions = ("reward", "observation", "torque", "terminal", "initial_state")
+    assert set(names(sources)) <= {f"human.without_{name}" for name in functions}
+    by_name = {one.name: one.source for one in baseline_sources(cartpole.task)}
+    first = sources[0]
+    assert first.source.startswith(by_name["unshaped"].rstrip()), "what the unshaped task has in its place"
+    assert variant_of(first.source).original == "human"
+    groups, faults = prepare(with_candidates(cartpole, sources))
+    assert not faults
+    used = {group.name: group.shaping.functions for group in groups}
+    for source in sources:
+        theirs = [one.type for one in used[source.name].values() if one.file == source.file]
+        assert theirs == [variant_of(source.source).function]
+    with pytest.raises(UserError, match="--no_baselines leaves out"):
+        made(cartpole.changed(baselines=False), {}, terms=True)
+
+
+def test_terms_of_human_baselines_are_those_of_their_rewards():
+    spec = resolve("Anymal", SMALL)
+    sources = made(spec, {}, terms=True)
+    terms = {variant_of(one.source).term for one in sources} - {""}
+    assert terms == {"lin_vel_xy", "ang_vel_z", "torque"} and not set(names(sources)) & set(BASELINES)
+    assert "torch.clamp(" in sources[0].source.partition("TERM_FACTORS")[2], "the sum is never below 0"
+
+
+def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
+    sources = made(cartpole, {"mine": MINE}, sweep=["swing=0,0.1,1", "upright=1,2"])
+    assert names(sources) == [
+        "mine", "mine.swing=0+upright=1", "mine.swing=0+upright=2", "mine.swing=0.1+upright=2",
+        "mine.swing=1+upright=1", "mine.swing=1+upright=2",
+    ]  # fmt: skip
+    assert 'WEIGHTS = {"swing": 0}' in sources[1].source and "TERM_FACTORS" not in sources[0].source
+    variant = variant_of(sources[3].source)
+    assert variant.values == {"swing": 0.1, "upright": 2.0} and variant.usual == {"swing": 0.1, "upright": 1.0}
+    assert not prepare(with_candidates(cartpole, sources))[1]
+
+
+def test_latin_hypercube_has_each_value_equally_often(cartpole):
+    sweep = {"swing": [0.2, 0.3, 0.4, 0.5], "upright": [2, 3], "LIMIT": range(2, 22)}
+    sources = made(cartpole, {"mine": MINE}, sweep=sweep, points=4)[1:]
+    values = [variant_of(source.source).values for source in sources]
+    assert sorted(one["swing"] for one in values) == [0.2, 0.3, 0.4, 0.5]
+    assert sorted(one["upright"] for one in values) == [2, 2, 3, 3]
+    assert np.ptp([one["LIMIT"] for one in values]) >= 15
+    assert names(sources) == names(made(cartpole, {"mine": MINE}, sweep=sweep, points=4)[1:])
+
+
+def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
+    texts = {"mine": MINE, "broken": "def compute_reward(pole_angel):\n    return pole_angel\n", "plain": PLAIN}
+    with caplog.at_level("WARNING", logger="envcoder_bench"):
+        sources = made(cartpole, texts, terms=True)
+    assert len(sources) == 3 + 9 and {"broken", "plain"} < set(names(sources))
+    assert "candidate broken has no variants" in caplog.text and "returns no components" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("texts", "asked", "message"),
+    [
+        ({"a": PLAIN}, {"terms": True}, "terms of a are not divided: its compute_reward returns no components"),
+        ({"a": "def compute_reward(pole_angel): pass"}, {"terms": True}, r"a.py:1: .*did you mean pole_angle"),
+        ({"a": MINE}, {"sweep": "swng=1,2"}, "did you mean swing"),
+        ({"a": MINE}, {"sweep": "SCALE=1,2"}, "line 4: SCALE is"),
+        ({"a": MINE}, {"sweep": "swing=1,x"}, "x is not a number"),
+        ({"a": MINE}, {"sweep": "swing"}, "write NAME=VALUE"),
+        ({"a": MINE}, {"sweep": ["swing=1", "swing=2"]}, "given twice"),
+        ({"a": MINE}, {"sweep": "train.params.config.gamma=0.9"}, "share the trainer's settings"),
+        ({"a": MINE}, {"sweep": "swing=1", "terms": True}, "give one of them"),
+        ({"a": MINE}, {"points": 3}, "for --sweep"),
+        ({"a": MINE}, {"sweep": "swing=1", "points": 1}, "at least 2"),
+        ({"a": MINE}, {"sweep": {"swing": range(100), "LIMIT": range(100)}},
+         f"makes 10,000 variants, and a run has at most {MOST:,}; about [0-9,]+ train at once on cpu"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_varied_is_refused(cartpole, texts, asked, message):
+    with pytest.raises(UserError, match=message):
+        made(cartpole, texts, **asked)
+
+
+def test_nothing_is_asked_for():
+    assert Asked.of(False, None, None) is None and Asked.of(False, {}, None) is None
+
+
+@pytest.mark.slow
+def test_untrusted_candidates_are_divided_from_what_the_jail_returns(cartpole):
+    sources = made(cartpole.changed(untrusted=True), {"mine": MINE}, terms=True)
+    assert sources == made(cartpole, {"mine": MINE}, terms=True)

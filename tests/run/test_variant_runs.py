@@ -1,0 +1,108 @@
+"""Runs with --terms and --sweep: their effects as files, and the ways in which runs go on."""
+
+import shutil
+
+import pandas as pd
+import pytest
+from helpers import CARTPOLE_QUICK, assert_same_weights, run, weights, write_candidates
+
+from envcoder_bench import Reporter, StopRequest, evaluate, extend, resume
+from envcoder_bench.run.train import executor
+from envcoder_bench.run.train.rungs import Stop
+from envcoder_bench.video.page import write_page
+
+pytestmark = pytest.mark.slow
+
+MINE = """
+WEIGHTS = {"swing": 0.1}
+def compute_reward(pole_angle, pole_vel, cart_pos):
+    terms = {"upright": torch.cos(pole_angle), "swing": -WEIGHTS["swing"] * torch.abs(pole_vel)}
+    terms["centre"] = -torch.abs(cart_pos)
+    return torch.where(torch.abs(pole_angle) > 1.5, -2.0, sum(terms.values())), terms
+"""
+QUICK = dict(
+    num_envs_per_candidate=4, learning_iterations=4, sim="mujoco_cpu", device="cpu",
+    overrides={
+        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 60,
+    },
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def divided(tmp_path_factory):
+    return evaluate("Cartpole", {"mine": MINE}, terms=True, output_dir=tmp_path_factory.mktemp("run") / "a", **QUICK)
+
+
+def test_run_has_effects_as_table_picture_and_file(divided):
+    assert len(divided.terms) == 9 and set(divided.terms["term"]) == {"upright", "swing", "centre"}
+    assert {"terms.csv", "terms_mine.png"} <= {path.name for path in divided.folder.iterdir()}
+    assert divided.folder / "terms_mine.png" in divided.pictures and divided.summary["paths"]["terms"] == "terms.csv"
+    assert "terms of mine" in str(divided) and "one seed" in str(divided)
+    by_name = divided.results.set_index("candidate")["fitness"]
+    effects = divided.terms.set_index("candidate")["effect"]
+    for name, effect in effects.items():
+        assert effect == pytest.approx(by_name[name] - by_name["mine"], abs=1e-6)
+    read = resume(divided.folder)
+    assert read.terms.equals(divided.terms) and read.table() == divided.table()
+    page = write_page(divided.folder, 0).read_text(encoding="utf-8")
+    assert "The terms of mine" in page and "--candidates mine.py --terms" in page
+
+
+def test_original_and_its_variants_train_as_if_alone(divided, tmp_path):
+    alone = evaluate("Cartpole", {"mine": MINE}, output_dir=tmp_path / "a", **QUICK)
+    for name in ("mine", "human", "unshaped"):
+        assert_same_weights(weights(divided.folder, name), weights(alone.folder, name))
+    variant = (divided.folder / "candidates" / "mine.swing_x0" / "source.py").read_text(encoding="utf-8")
+    other = evaluate("Cartpole", {"x": variant}, output_dir=tmp_path / "b", no_baselines=True, **QUICK)
+    fitness = divided.results.set_index("candidate")["fitness"]
+    assert other.results["fitness"].item() == fitness["mine.swing_x0"]
+
+
+def test_variants_are_extended_by_seeds_and_trained_by_several_workers(divided, tmp_path):
+    copy = shutil.copytree(divided.folder, tmp_path / "copy")
+    larger = extend(copy, seeds=2)
+    assert set(larger.terms["seeds"]) == {2} and not larger.terms["ci_low"].isna().all()
+    two = evaluate("Cartpole", {"mine": MINE}, terms=True, seeds=2, output_dir=tmp_path / "two", devices="cpu:2",
+                   **{key: value for key, value in QUICK.items() if key not in ("sim", "device")})  # fmt: skip
+    pd.testing.assert_frame_equal(two.terms, larger.terms, rtol=1e-6)
+
+
+def test_race_with_variants_says_who_was_stopped(tmp_path, monkeypatch):
+    stopped = ["mine.swing_x0", "mine.swing_x2"]
+    monkeypatch.setattr(executor, "decide", lambda *_: [Stop(name, 0.1, 9, "behind") for name in stopped])
+    keys = {**QUICK["overrides"], "race.rungs": [4], "evaluation.points": 4}
+    settings = {**QUICK, "learning_iterations": 8, "overrides": keys}
+    result = evaluate("Cartpole", {"mine": MINE}, terms=True, output_dir=tmp_path / "a", race=True, **settings)
+    terms = result.terms.set_index("candidate")
+    assert list(terms.index[terms["status"] == "stopped at 4"]) == stopped
+    assert terms.loc[stopped, "effect"].isna().all() and terms["effect"].notna().sum() == 7
+
+
+def test_stopped_run_has_its_effects_when_it_is_resumed(divided, tmp_path):
+    stop = StopRequest()
+
+    class StopAtTwo(Reporter):
+        def iteration_done(self, iteration, env_steps, best):
+            if iteration == 2:
+                stop()
+
+    first = evaluate("Cartpole", {"mine": MINE}, terms=True, output_dir=tmp_path / "a", stop=stop,
+                     reporter=StopAtTwo(), **QUICK)  # fmt: skip
+    assert not first.complete and first.terms.empty and not first.studies
+    assert resume(first.folder).terms.equals(divided.terms)
+
+
+def test_command_divides_and_sweeps(tmp_path, capsys):
+    (path,) = write_candidates(tmp_path / "files", {"mine": MINE})
+    words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 2, "--candidates", path]
+    run(tmp_path / "a", *words, "--sweep", "swing=0,0.1,1", "--sweep", "upright=1,2", "--sweep_points", 4)
+    assert "sweep of mine" in capsys.readouterr().out and (tmp_path / "a" / "sweep_mine.png").is_file()
+    for more, message in (
+        (["--sweep", "swng=1"], "did you mean swing"),
+        (["--terms", "--check"], "--terms trains"),
+        (["--terms", "--sweep", "swing=1"], "give one of them"),
+    ):
+        run(tmp_path / "b", *words, *more, expect=2)
+        said = capsys.readouterr().err
+        assert message in said and said.count("\n") == 1
+    assert not (tmp_path / "b").exists()

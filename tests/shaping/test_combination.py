@@ -1,0 +1,74 @@
+"""How components make up a reward: recognised from values, or refused."""
+
+import numpy as np
+import pytest
+
+from envcoder_bench.shaping.combination import PRODUCT, SUM, NotDivisible, find_combination
+
+_RNG = np.random.default_rng(0)
+A, B, C = (_RNG.normal(size=2000).astype(np.float32) for _ in range(3))
+P, Q = np.abs(A) + np.float32(0.1), np.abs(B)
+ONE, NONE = np.ones_like(A), np.zeros_like(A)
+BOTH = {"a": A, "b": B}
+
+
+def f(x):
+    return np.float32(x)
+
+
+@pytest.mark.parametrize(
+    ("reward", "terms", "weights", "more"),
+    [
+        (A + B, BOTH, [1, 1], {}),
+        (f(2) * A - f(0.3) * B, BOTH, [2, -0.3], {}),
+        (f(-0.02) * A + B + f(1.5), BOTH, [-0.02, 1], {"offset": 1.5}),
+        (np.maximum(A + B, 0), BOTH, [1, 1], {"low": 0.0}),
+        (np.minimum(f(2) * A + B, 0), BOTH, [2, 1], {"high": 0.0}),
+        (np.clip(f(2) * A - B, -1, 1), BOTH, [2, -1], {"low": -1.0, "high": 1.0}),
+        (np.where(C > 1, f(-2), A + B), BOTH, [1, 1], {"overrides": (-2.0,)}),
+        (np.where(C > 2, f(-2), np.maximum(f(3) * A - B, 0)), BOTH, [3, -1], {"low": 0.0, "overrides": (-2.0,)}),
+        (np.where(np.arange(2000) < 3, f(-2), A - B), BOTH, [1, -1], {"overrides": (-2.0,)}),  # too few to be seen
+        (A + B, {**BOTH, "total": A + B}, [1, 1, 0], {}),
+        (f(2) * A + B, {**BOTH, "shown": C}, [2, 1, 0], {}),
+        (A + ONE, {"a": A, "alive": ONE}, [1, 1], {}),
+        (f(3) * A + f(2) * ONE, {"a": A, "alive": ONE}, [3, 2], {}),
+        (f(3) * A, {"a": A, "never": NONE}, [3, 1], {"unseen": ("never",)}),
+        (P * Q, {"p": P, "q": Q}, [1, 1], {"form": PRODUCT}),
+        (np.sqrt(P) * Q**2, {"p": P, "q": Q}, [0.5, 2], {"form": PRODUCT}),
+        (np.where(A > 0, f(1), f(0)) + np.where(B > 0, f(0.5), f(0)),
+         {"a": np.where(A > 0, f(1), f(0)), "b": np.where(B > 0, f(0.5), f(0))}, [1, 1], {}),
+    ],
+)  # fmt: skip
+def test_forms_are_recognised(reward, terms, weights, more):
+    how = find_combination(reward, terms)
+    assert list(how.weights.values()) == pytest.approx(weights, rel=1e-5)
+    expected = {"form": SUM, "offset": 0.0, "low": None, "high": None, "overrides": (), "unseen": (), **more}
+    assert {key: getattr(how, key) for key in expected} == expected
+    assert how.used == [name for name, weight in zip(terms, weights) if weight]
+    assert str(how)
+
+
+@pytest.mark.parametrize(
+    ("reward", "terms", "message"),
+    [
+        (A, {}, "returns no components"),
+        (np.maximum(A, B), BOTH, "not the sum"),
+        (A * B, BOTH, "not the sum"),  # a product of terms with both signs cannot be raised to powers
+        (A + B + C * C, BOTH, "not the sum"),
+        (A + B + f(0.003) * C, BOTH, "not the sum"),  # beyond the tolerance
+        (f(2) * A + f(3) * B + f(2) * C + C * C, {**BOTH, "sum": A + B}, "a and b and sum depend on each other"),
+        (np.full_like(A, np.nan), BOTH, "too few states"),
+    ],
+)
+def test_other_rewards_are_not_divided(reward, terms, message):
+    with pytest.raises(NotDivisible, match=message):
+        find_combination(reward, terms)
+
+
+def test_rounding_of_a_sum_of_many_terms_is_no_other_form():
+    terms = {f"t{k}": (10.0 ** (k % 4) * _RNG.normal(size=3000)).astype(np.float32) for k in range(20)}
+    total = np.zeros(3000, np.float32)
+    for term in terms.values():
+        total = total + np.float32(0.02) * term
+    how = find_combination(np.maximum(total, 0), terms)
+    assert list(how.weights.values()) == pytest.approx([0.02] * 20, rel=1e-4) and how.low == 0.0

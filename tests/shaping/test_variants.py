@@ -1,0 +1,180 @@
+"""Texts of variants: what they compute, what they say of themselves, their names; declared numbers."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.shaping.combination import PRODUCT, SUM, Combination
+from envcoder_bench.shaping.discovery import refuse_clashes
+from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.source import Source
+from envcoder_bench.shaping.variants import (
+    SWEEP,
+    TERMS,
+    Variant,
+    asking_words,
+    marked,
+    numbers,
+    parse_values,
+    resolve_name,
+    variant_name,
+    variant_of,
+    with_factors,
+    with_numbers,
+    without_function,
+)
+
+FILE = '''
+"""A file that uses names of the wrapper: whole_reward, combined."""
+combined = 3.0
+
+
+def compute_reward(x, y, *, z: float = 2.0):
+    # "power" is a term, and a name of the wrapper
+    terms = {"x": x, "power": z * y, 7: 0.0 * x}
+    total = torch.clamp(0.5 * terms["x"] - terms["power"] + combined, min=1.0)
+    return torch.where(x > 2.0, -5.0, total), terms
+'''
+X, Y = torch.linspace(-4.0, 4.0, 33), torch.linspace(3.0, -3.0, 33)
+HOW = Combination(SUM, {"x": 0.5, "power": -1.0, "7": 0.0}, 3.0, low=1.0, overrides=(-5.0,))
+
+
+def called(text, *args, **named):
+    return load_candidate("c", text, "c.py").functions["compute_reward"].call(*args, **named)
+
+
+@pytest.mark.parametrize("factors", [{"x": 0.0}, {"power": 2.0}, {"x": 0.5, "power": 3.0}, {}])
+def test_scaled_terms_are_those_of_a_reward_written_that_way(factors):
+    reward, terms = called(with_factors(FILE, HOW, factors), X, Y)
+    a, b = factors.get("x", 1.0), factors.get("power", 1.0)
+    expected = torch.where(X > 2.0, -5.0, torch.clamp(0.5 * a * X - b * 2.0 * Y + 3.0, min=1.0))
+    assert torch.allclose(reward, expected, atol=1e-6)
+    assert torch.allclose(terms["x"], a * X) and torch.allclose(terms["power"], b * 2.0 * Y)
+    assert set(terms) == {"x", "power", "7"}
+
+
+def test_parameters_keep_their_names_kinds_and_defaults():
+    text = with_factors(FILE, HOW, {"x": 0.0})
+    before, after = (load_candidate("c", t, "c.py").functions["compute_reward"].parameters for t in (FILE, text))
+    assert [(p.name, p.kind, p.default, p.annotation) for p in before] == [
+        (p.name, p.kind, p.default, p.annotation) for p in after
+    ]
+    assert torch.allclose(called(text, X, Y, z=0.0)[1]["power"], 0.0 * Y)
+
+
+def test_factors_of_a_product_are_powers():
+    text = "def compute_reward(x, y):\n    return x * y**2, {'x': x, 'y': y}\n"
+    how = Combination(PRODUCT, {"x": 1.0, "y": 2.0})
+    x, y = torch.rand(9), torch.cat([torch.zeros(1), torch.rand(8)])
+    for factor, expected in ((0.0, x), (0.5, x * y), (2.0, x * y**4)):
+        assert torch.allclose(called(with_factors(text, how, {"y": factor}), x, y)[0], expected, atol=1e-6)
+
+
+def test_text_of_the_file_is_kept_as_it_is():
+    assert with_factors(FILE, HOW, {"x": 0.0}).startswith(FILE.rstrip())
+    assert without_function(FILE, ["compute_reward"]).startswith(FILE.rstrip())
+
+
+def test_function_that_is_left_out_is_not_defined():
+    text = "ACTION_DIM = 2\ndef compute_torque(actions):\n    return actions\ndef compute_goal(x):\n    return {}\n"
+    left = load_candidate("c", without_function(text, ["compute_torque"]), "c.py")
+    assert list(left.functions) == ["compute_goal"] and left.action_dim is None
+
+
+def test_reward_that_is_no_def_at_the_top_level_is_refused():
+    with pytest.raises(UserError, match="not defined by a def at the top level"):
+        with_factors("def f(x):\n    return x, {'x': x}\ncompute_reward = f\n", HOW, {})
+
+
+# what a text says of itself
+
+
+def test_variants_describe_themselves():
+    for variant in (
+        Variant("mine", TERMS, 'a "quoted" \n term', 0.5, weight=2.0, unseen=True),
+        Variant("mine", SWEEP, values={"a": 1e-9}, usual={"a": 3.0}, points=4),
+        Variant("mine", TERMS, function="compute_goal"),
+    ):
+        text = marked(FILE, variant)
+        assert variant_of(text) == variant
+        assert Source(text).definitions.keys() == Source(FILE).definitions.keys()
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["", "{", "[1]", "{}", '{"original": 3, "flag": ""}', '{"original": "a", "flag": "b", "factor": "x"}',
+     '{"original": "a", "flag": "b", "values": 1}', '{"original": "a", "flag": "b", "values": {"x": []}}'],
+)  # fmt: skip
+def test_comments_of_a_user_say_nothing(comment):
+    assert variant_of(f"{FILE}\n# variant: {comment}\n") is None
+
+
+def test_words_that_ask_for_variants_again():
+    swept = {f"m{k}": Variant("m", SWEEP, values={"a": k, "b": 1.0}, usual={"a": 2.0, "b": 1.0}) for k in (0.0, 0.5)}
+    assert asking_words(swept) == ["--sweep", "a=0,0.5,2", "--sweep", "b=1"]
+    assert asking_words({"m": Variant("m", TERMS, "a", 0.0)}) == ["--terms"] and asking_words({}) == []
+
+
+def test_names_are_valid_and_unique():
+    taken = set()
+    names = []
+    for what in ("lin vel (xy)_x0", "LIN_VEL_xy_x0", "é" * 300, "é" * 300, "..", "x" * 300):
+        names.append(variant_name("m", what, taken))
+        taken.add(names[-1].casefold())
+    assert names[0] == "m.lin_vel_xy_x0" and names[1] == "m.LIN_VEL_xy_x0_2"
+    assert len({name.casefold() for name in names}) == len(names)
+    refuse_clashes([Path(f"{name}.py") for name in names])
+
+
+# declared numbers
+
+DECLARED = '''A = 1.0
+B: float = -2
+WEIGHTS = {"x": 0.5, "y": -1e-3, "z": 2 * 3, 4: 1.0}
+C = A * 2
+D = True
+TWICE = 1
+TWICE = 2
+"""é"""; E = 3  # a comment
+FIRST, SECOND = 1, 2
+'''
+
+
+def test_declared_numbers_are_found_and_changed_in_place():
+    assert numbers(DECLARED) == {"A": 1.0, "B": -2.0, "WEIGHTS.x": 0.5, "WEIGHTS.y": -0.001, "E": 3.0}
+    changed = with_numbers(DECLARED, {"A": "3", "B": "-4.5", "WEIGHTS.y": "7e2", "E": "9"})
+    assert changed == (
+        DECLARED.replace("A = 1.0", "A = 3").replace("-2", "(-4.5)").replace("-1e-3", "7e2").replace("E = 3", "E = 9")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("A", ("A", False)), ("x", ("WEIGHTS.x", False)), ("WEIGHTS.x", ("WEIGHTS.x", False)), ("power", ("power", True))],
+)
+def test_names_of_a_sweep(name, answer):
+    assert resolve_name(name, DECLARED, ["x", "power"]) == answer
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("powr", r"no term or number 'powr' \(did you mean power\?\); there are the terms x, power and the numbers A"),
+        ("C", r"line 4: C is A \* 2, not a number that is written out"),
+        ("D", "line 5: D is True, not a number"),
+        ("z", r"line 3: WEIGHTS.z is 2 \* 3, not a number"),
+        ("TWICE", "no term or number 'TWICE'"),
+    ],
+)
+def test_names_of_a_sweep_that_cannot_be_used(name, message):
+    with pytest.raises(UserError, match=message):
+        resolve_name(name, DECLARED, ["x", "power"])
+
+
+def test_values_of_a_sweep():
+    assert parse_values("a", " 0, 1e-3,-2") == ["0", "1e-3", "-2"] and parse_values("a", [1, 0.5]) == ["1", "0.5"]
+    for wrong, message in (("1,,2", "an empty value"), ("1,x", "x is not"), ("nan", "nan is not"), ("1,1.0", "twice")):
+        with pytest.raises(UserError, match=message):
+            parse_values("a", wrong)

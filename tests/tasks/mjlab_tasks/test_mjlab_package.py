@@ -1,0 +1,317 @@
+"""With mjlab itself: its own environment is the oracle."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from envcoder_bench import evaluate
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.tasks.base import EnvGroups
+from envcoder_bench.tasks.mjlab_tasks import SECTIONS
+from envcoder_bench.tasks.registry import find_spec, make_task
+
+pytest.importorskip("mjlab")
+pytestmark = pytest.mark.slow  # constructing a scene takes a second
+
+CARTPOLE, GO1, G1 = "Mjlab-Cartpole-Balance", "Mjlab-Velocity-Flat-Unitree-Go1", "Mjlab-Velocity-Flat-Unitree-G1"
+LIFT = "Mjlab-Lift-Cube-Yam"
+
+
+class Driven:
+    """A task whose steps and resets are those of its own terminations, as ``GroupedVecTask`` does with ``human``."""
+
+    def __init__(self, name, size, groups=1, backend="mujoco", patches=(), limit=10**9, begin=True):
+        spec = find_spec(f"mjlab:{name}")
+        n = size * groups
+        self.task = make_task(spec, {"name": spec.name, "sim": {"backend": backend}}, n, "mujoco_cpu", "cpu")
+        self.actions, self.limit, nowhere = torch.zeros(n, self.task.num_dofs), limit, torch.zeros(n, dtype=torch.bool)
+        lanes = torch.arange(size).repeat(groups)
+        seeds = torch.zeros(n, dtype=torch.int64)
+        self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, patches, keys=()))
+        self.size, self.steps = size, 0
+        if not begin:
+            return
+        self._begin(~nowhere)
+        self.task.world.episode_length_buf.zero_()  # the first episodes of a training have begun before
+
+    def _begin(self, mask):
+        self.task.step_count = self.steps
+        if mask.any():
+            self.task.prepare_reset(mask)
+        self.task.settle()
+
+    def step(self, action):
+        """Take one action ``(size, width)`` in all groups; return the results of the step by name."""
+        task = self.task
+        self.actions.copy_(action.repeat(len(self.actions) // self.size, 1))
+        task.step_count = self.steps
+        task.step(torch.empty(0))
+        self.steps += 1
+        names = ("reward_buf", "reward_terms", "reset_buf", "score")
+        results = {name: task.state[name].clone() for name in names}
+        results["time_outs"] = task.timed_out.clone()
+        ended = task.state["reset_buf"] | task.timed_out | (task.world.episode_length_buf >= self.limit)
+        self._begin(ended)
+        results.update({name: task.state[name].clone() for name in ("obs_buf", "critic_buf") if name in task.state})
+        results["ended"] = ended
+        return results
+
+    def of_group(self, results, group):
+        return {name: x[group * self.size : (group + 1) * self.size] for name, x in results.items()}
+
+
+def actions(size, width, steps):
+    generator = torch.Generator().manual_seed(3)
+    return [0.7 * torch.randn(size, width, generator=generator) for _ in range(steps)]
+
+
+@pytest.fixture
+def short_episodes(monkeypatch):
+    """Episodes of 0.6 s, so that there are resets."""
+    from envcoder_bench.tasks.mjlab_tasks.source import Source
+
+    registered = Source.env_cfg
+
+    def env_cfg(self):
+        cfg = registered(self)
+        cfg.episode_length_s = 0.6
+        return cfg
+
+    monkeypatch.setattr(Source, "env_cfg", env_cfg)
+
+
+# mjlab's own numbers
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("name, steps", [(CARTPOLE, 200), (GO1, 200), (LIFT, 128)])
+def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, steps, groups, short_episodes):
+    from reference import Reference
+
+    size, steps = 4, steps if groups == 1 else steps // 4
+    driven = Driven(name, size, groups, backend="warp")
+    spec = find_spec(f"mjlab:{name}")
+    reference = Reference(spec.task_class.source.env_cfg(), size)
+    own = reference.reset()
+    widths = spec.task_class.own_widths
+    buffers = {"actor": "obs_buf", "critic": "critic_buf"}
+    for k, action in enumerate(actions(size, driven.task.num_dofs, steps)):
+        own, reward, terminated, time_outs = reference.step(action, k)
+        results = driven.step(action)
+        for group in range(groups):
+            mine = driven.of_group(results, group)
+            assert torch.equal(mine["reward_buf"], reward), (k, group)
+            assert torch.equal(mine["reset_buf"], terminated) and torch.equal(mine["time_outs"], time_outs), (k, group)
+            for kind, x in own.items():
+                assert torch.equal(mine[buffers[kind]][:, : widths[kind]], x), (k, group, kind)
+    assert reference.resets >= 4
+
+
+# isolation
+
+MORE = {"rewards": {"mine": lambda env: env.action_manager.action.square().sum(dim=1)}}
+
+
+@pytest.mark.parametrize("name", [CARTPOLE, GO1, G1, LIFT])
+def test_alone_as_among_others_with_other_terms_commands_and_events(name):
+    cfg = find_spec(f"mjlab:{name}").task_class.source.env_cfg()
+    weights = {"rewards": {name: 3.0 * term.weight for name, term in cfg.rewards.items()}}
+    event = next(name for name, term in cfg.events.items() if term.mode == "reset")
+    others = [{"events": {event: None}}, weights, MORE]
+    size = 5
+    alone, among = Driven(name, size, limit=15), Driven(name, size, 5, patches=[{}, *others, {}], limit=15)
+    for k, action in enumerate(actions(size, alone.task.num_dofs, 40)):
+        expected, results = alone.step(action), among.step(action)
+        for group in (0, 4):
+            for key, x in among.of_group(results, group).items():
+                assert torch.equal(x, expected[key]), (k, group, key)
+    different = among.of_group(results, 3)["reward_buf"]
+    assert not torch.equal(different, expected["reward_buf"])
+
+
+def test_one_observation_patch_changes_no_other_groups_draws():
+    size = 4
+    patch = {"observations": {"actor": {"command": None}}}
+    alone, among = Driven(GO1, size), Driven(GO1, size, 3, patches=[{}, patch, {}])
+    for action in actions(size, 12, 6):
+        expected, results = alone.step(action), among.step(action)
+    for group in (0, 2):
+        assert torch.equal(among.of_group(results, group)["obs_buf"], expected["obs_buf"])
+    width = find_spec(f"mjlab:{GO1}").task_class.own_widths["actor"]
+    patched = among.of_group(results, 1)["obs_buf"]
+    # the command is the last term, so that those before it are unchanged, noise included
+    assert torch.equal(patched[:, : width - 3], expected["obs_buf"][:, : width - 3])
+    assert not patched[:, width - 3 :].any()
+
+
+# checkpoints
+
+
+@pytest.mark.parametrize("name", [CARTPOLE, GO1])
+@pytest.mark.parametrize("backend", ["mujoco", "warp"])
+def test_a_restored_task_continues_bitwise(name, backend):
+    size = 3
+    history = {"observations": {"actor": {"history_length": 2}}, **MORE}
+    first, second = (Driven(name, size, 2, backend, [{}, history], 9, begin=begins) for begins in (True, False))
+    sequence = actions(size, first.task.num_dofs, 30)
+    for action in sequence[:14]:
+        first.step(action)
+    second.task.set_state(first.task.get_state())
+    second.steps = first.steps
+    for action in sequence[14:]:
+        one, other = first.step(action), second.step(action)
+        assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+# candidates
+
+
+def load(tmp_path, text):
+    task_class = find_spec(f"mjlab:{CARTPOLE}").task_class
+    return load_candidate("mine", text, tmp_path / "mine.py", complete=task_class.complete)
+
+
+HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
+
+
+@pytest.mark.parametrize(
+    "text, line, message",
+    [
+        ('rewards = {\n    "smoth_reward": 1.0,\n}\n', 2, "rewards has no term 'smoth_reward'"),
+        (HEAD.format("env.x") + 'rewards = {"mine": mine}\n', 5, "the term 'mine' raised AttributeError"),
+        (HEAD.format("env.action_manager.action") + 'rewards = {"mine": mine}\n', 8, r"'mine' returns shape \(2, 1\)"),
+        (HEAD.format("1") + 'terminations = {"mine": mine}\n', 8, "the term 'mine' returns int"),
+        (
+            "rewards = {}\n\n\ndef compute_reward(score):\n    return score\n",
+            1,
+            "defines both rewards and compute_reward",
+        ),
+        ("def compute_goal(score):\n    return {}\n\n\nrewards = 3\n", 5, "rewards must be a dict"),
+    ],
+)
+def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
+    with pytest.raises(CandidateError, match=message) as error:
+        load(tmp_path, text)
+    assert error.value.line == line and error.value.file == str(tmp_path / "mine.py")
+
+
+def test_the_candidate_of_the_page_can_be_used():
+    page = Path(__file__).parents[3] / "docs" / "mjlab.md"
+    (text,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    task_class = find_spec(f"mjlab:{GO1}").task_class
+    candidate = load_candidate("mine", text, "mine.py", complete=task_class.complete)
+    widths = task_class.own_widths["actor"]
+    obs = candidate.functions["compute_observation"].call(torch.zeros(2, widths + 128))
+    assert obs.shape == (2, widths - 3 + 2 * 12) and set(candidate.patches) <= set(SECTIONS)
+
+
+def test_first_episodes_of_a_training_begin_at_random_lengths_and_of_an_evaluation_at_0():
+    task = Driven(CARTPOLE, 8, 2).task
+    task.attach(task._groups)
+    task.step_count = 0
+    task.prepare_reset(torch.ones(16, dtype=torch.bool))
+    lengths = task.first_progress.clone()
+    assert len(set(lengths.tolist())) > 4 and torch.equal(lengths[:8], lengths[8:])
+    assert torch.equal(task.world.episode_length_buf, lengths)
+    for step_count in (5, 1 << 40):
+        task.attach(task._groups)
+        task.step_count = step_count
+        task.prepare_reset(torch.ones(16, dtype=torch.bool))
+        assert not task.first_progress.any() and not task.world.episode_length_buf.any()
+
+
+def test_a_candidates_functions_read_its_own_terms(tmp_path):
+    text = HEAD.format("env.action_manager.action[:, 0].abs()") + (
+        'rewards = {"mine": {"func": mine, "weight": -0.5}}\n'
+        'observations = {"last": mdp.last_action, "cart_vel": {"history_length": 3}}\n'
+    )
+    candidate = load(tmp_path, text)
+    state = {"reward_buf": torch.ones(2), "reward_terms": torch.arange(8.0).view(2, 4), "obs_buf": torch.zeros(2, 40)}
+    _, components = candidate.functions["compute_reward"].call(state["reward_buf"], state["reward_terms"])
+    assert list(components) == ["smooth_reward", "mine"] and components["mine"].tolist() == [1.0, 5.0]
+    assert candidate.functions["compute_observation"].call(state["obs_buf"]).shape == (2, 5 + 2 + 1)
+    assert set(candidate.patches) == {"rewards", "observations"}
+
+
+def test_a_fault_of_a_term_stops_its_group_alone():
+    calls = []
+
+    def late(env):
+        calls.append(1)
+        if len(calls) > 4:
+            raise RuntimeError("too late")
+        return torch.zeros(env.num_envs)
+
+    late.__module__ = "envcoder_candidate_0_late"
+    driven = Driven(CARTPOLE, 3, 3, patches=[{}, {"rewards": {"late": late}}, {}])
+    alone = Driven(CARTPOLE, 3)
+    for action in actions(3, 1, 8):
+        results, expected = driven.step(action), alone.step(action)
+    assert list(driven.task.faults) == [1] and "the term 'late' raised RuntimeError: too late" in str(
+        driven.task.faults[1]
+    )
+    for group in (0, 2):
+        assert torch.equal(driven.of_group(results, group)["reward_buf"], expected["reward_buf"])
+
+
+# tasks
+
+
+@pytest.mark.parametrize(
+    "task, message",
+    [
+        ("mjlab:Mjlab-Cartpole-Balanc", "did you mean Mjlab-Cartpole-Balance"),
+        ("mjlab:mjlab-cartpole-balance", r"did you mean Mjlab-Cartpole-Balance\?"),
+        ("mjlab:Mjlab-Lift-Cube-Yam-Rgb", "camera sensor 'camera_d405'"),
+        ("mjlab:Mjlab-Velocity-Rough-Unitree-Go1", "a generated terrain"),
+        ("mjlab:Mjlab-Tracking-Flat-Unitree-G1", "the command 'motion' needs a motion file"),
+        ("mjlab:no_such_package:Task", "no_such_package cannot be imported"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(task, message):
+    with pytest.raises(ValueError, match=message):
+        find_spec(task)
+
+
+def test_keys_of_the_state_are_those_that_are_described():
+    spec = find_spec(f"mjlab:{GO1}")
+    task = Driven(GO1, 2).task
+    task.refresh_state()
+    for key, x in task.state.items():
+        assert tuple(x.shape[1:]) == spec.task_class.fields[key].shape, key
+    data = task.world.scene["robot"].data
+    assert torch.equal(task.state["robot.projected_gravity_b"], data.projected_gravity_b)
+    assert torch.equal(task.state["command.twist"], task.blocks[0].command_manager.get_command("twist"))
+
+
+def test_standing_still_on_a_command_of_zero_tracks_it():
+    task = Driven(GO1, 2).task
+    block = task.blocks[0]
+    block.command_manager.get_command("twist").zero_()
+    score: Tensor = task._fitness(block, task.state["reward_buf"])
+    assert bool((score > 0.8).all()) and bool((score <= 1.0).all())
+
+
+def test_from_the_registry_to_a_ranking(tmp_path):
+    (tmp_path / "weight.py").write_text('rewards = {"smooth_reward": 2.0}\n')
+    (tmp_path / "plain.py").write_text(
+        "def compute_reward(state_dict):\n    return torch.cos(state_dict['cartpole.joint_pos'][:, 1])\n"
+    )
+    (tmp_path / "wrong.py").write_text('rewards = {"smooth": 2.0}\n')
+    address = f"mjlab:{CARTPOLE}"
+    with pytest.raises(UserError, match="unknown key"):
+        compose_config(address, ["task.sim.bakend=warp"])
+    cfg = compose_config(address)
+    assert cfg.params["config"]["horizon_length"] == 32 and cfg.params["network"]["mlp"]["units"] == [64, 64]
+    settings = {"num_envs_per_candidate": 8, "learning_iterations": 2}
+    few = ["evaluation.num_envs=2", "evaluation.points=1", "evaluation.final_episodes=2"]
+    result = evaluate(address, tmp_path, output_dir=tmp_path / "run", overrides=few, **settings)
+    rows = {row.candidate: row for row in result.rows}
+    assert rows["wrong"].error and "rewards has no term 'smooth'" in rows["wrong"].error
+    assert all(0.0 <= rows[name].fitness <= 1.0 for name in ("weight", "plain", "human", "unshaped"))
