@@ -1,11 +1,13 @@
 """Atomic file writes, and error messages for files that cannot be read or written."""
 
 import errno
+import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout  # torch's own dependency
 
@@ -53,6 +55,17 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
         if temporary.exists():
             temporary.unlink()
         raise
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file with named values. Raises OSError, or ValueError if it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path}: it is nested too deeply") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: it has no named values")
+    return content
 
 
 @contextmanager

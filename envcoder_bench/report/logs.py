@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.csv_log import KEYS, CsvLog, Log, one_line
 from envcoder_bench.report.results import number
 from envcoder_bench.report.tensorboard import TensorboardLog
@@ -71,10 +72,21 @@ class ComponentLog(CsvLog):
 
 
 def read_curves(path: str | Path) -> pd.DataFrame:
-    """Read curves.csv or components.csv; names are strings (``001`` stays so), empty cells and infinity are NaN."""
+    """Read curves.csv or components.csv; names are strings (``001`` stays so), empty cells and infinity are NaN.
+
+    Raises:
+        UserError: it is damaged.
+    """
     import pandas as pd  # slow to import, and --check does not need it
 
-    read = pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
+    try:
+        read = pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path} is damaged: {reason}; restore a copy of it, or delete it") from error
+    if not {*KEYS} <= {*read.columns}:
+        names = ", ".join(KEYS)
+        raise UserError(f"{path} is damaged: its columns must begin with {names}; restore a copy of it, or delete it")
     return read.replace([math.inf, -math.inf], math.nan)  # a fitness that is infinite is none, and cannot be drawn
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
@@ -303,7 +303,7 @@ def write_summary(path: str | Path, content: dict[str, Any]) -> None:
 def read_ranking(path: str | Path) -> list[Ranked]:
     """Read the ranking in summary.json. Raises ValueError if it is not the summary of a run."""
     try:
-        rows = json.loads(Path(path).read_text(encoding="utf-8"))["ranking"]
+        rows = read_json(Path(path))["ranking"]
         return [_ranked(row) for row in rows]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not the summary of a run: {error}") from error

@@ -104,8 +104,11 @@ def read_results(path: str | Path) -> list[Result]:
     Raises:
         ValueError: if the columns are others or a row is incomplete; the message names the file.
     """
-    with open(path, encoding="utf-8", newline="") as file:
-        text = file.read()
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {error}") from error
     if not text.endswith("\n"):
         raise ValueError(f"{path}: its end is missing")
     header, *rows = csv.reader(io.StringIO(text))

@@ -1,7 +1,6 @@
 """Extension of a complete run by candidates, seeds or iterations, to what one larger run would have given."""
 
 import contextlib
-import json
 import logging
 import shutil
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import Stopped, UserError, user_input
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.core.torch_settings import settings_kept
@@ -66,6 +65,8 @@ def extend(
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), run.locked(), contextlib.ExitStack() as workers:
         spec = run.resolve(*run.read(trains=True))
+        if run.provenance is None:
+            raise UserError(f"{FLAG} {run.path}: run.json is missing or damaged: restore a copy of it")
         new = _new_sources(spec, candidates, candidate_idx)
         extension = _plan(run, spec, new, seeds, learning_iterations)
         spec = replace(spec.changed(**extension.more), sources=tuple(extension.sources))
@@ -202,7 +203,7 @@ def _trains(row: Result) -> bool:
 def _summary(run: RunFolder) -> dict[str, Any]:
     """Return the facts of summary.json that continue, or 0 if it is damaged."""
     try:
-        content = json.loads(run.summary.read_text(encoding="utf-8"))
+        content = read_json(run.summary)
         memory = content["memory"]
         return {
             "waves": int(memory["waves"]),

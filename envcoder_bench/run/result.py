@@ -1,7 +1,6 @@
 """The result of a run as an object, read from the files of its folder."""
 
 import contextlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 import pandas as pd
 
 from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.files import read_json
 from envcoder_bench.core.shell import resume_call, shown
 from envcoder_bench.report.breakdown import Breakdown
 from envcoder_bench.report.csv_log import KEYS
@@ -143,7 +143,7 @@ class RunResult:
     def summary(self) -> dict[str, Any]:
         """The content of summary.json; empty until the run is complete."""
         path = RunFolder(self.folder).summary
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return read_json(path) if path.is_file() else {}
 
     @property
     def pictures(self) -> list[Path]:
@@ -234,7 +234,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
 def _recorded_meaning(folder: RunFolder) -> str:
     """Return what fitness measures from summary.json, because the task may no longer exist; empty if damaged."""
     try:
-        return str(json.loads(folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
+        return str(read_json(folder.summary)["fitness_meaning"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import read_json
 from envcoder_bench.core.settings import dotted
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.logs import Evaluation, read_curves
@@ -126,7 +126,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
 def _meaning(run: OpenedRun) -> str:
     """Return what a run's fitness measures: as it was recorded, else by its config."""
     try:
-        return str(json.loads(run.folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
+        return str(read_json(run.folder.summary)["fitness_meaning"])
     except (OSError, ValueError, KeyError, TypeError):
         return fitness_meaning(run.spec)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.settings import dotted, plain, select
 from envcoder_bench.core.shell import shown
 from envcoder_bench.report.logs import read_curves
@@ -143,7 +143,7 @@ def _as_videos(recording: Recording, files: Sequence[Path], seconds: float, note
 def read_videos(folder: Path) -> PageVideos | None:
     """Return the videos of a run's page as they were made before; None if there are none."""
     try:
-        note = json.loads((folder / VIDEOS / VIDEOS_NOTE).read_text(encoding="utf-8"))
+        note = read_json(folder / VIDEOS / VIDEOS_NOTE)
         recording = Recording.load(folder / VIDEOS / RECORDING)
         files = [folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes]
         return _as_videos(recording, files if note["seconds"] else [], note["seconds"], note["note"])
@@ -205,7 +205,7 @@ def _sections(run: OpenedRun) -> list[Section]:
 
 def _summary(folder: RunFolder) -> dict[str, Any]:
     try:
-        return json.loads(folder.summary.read_text(encoding="utf-8"))
+        return read_json(folder.summary)
     except (OSError, ValueError):
         return {}
 

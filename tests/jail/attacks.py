@@ -555,6 +555,16 @@ attack(
     logs="import logging\nlogging.basicConfig(level=0)\nwhile True:\n    logging.warning('x' * 1_000_000)",
 )
 attack(
+    "tensors without numbers",
+    "returned|cannot be used",
+    good=False,
+    meta="def compute_reward(dof_pos):\n    return dof_pos[:, 0].to('meta')",
+    of_a_component="def compute_reward(dof_pos):\n    x = dof_pos[:, 0]\n    return x, {'c': x.sum().to('meta')}",
+    sparse="def compute_reward(dof_pos):\n    return dof_pos[:, 0].to_sparse()",
+    by_another_return="def compute_reward(dof_pos, k=1.0):\n    if k < 0:\n        return dof_pos[:, 0]\n"
+    "    return torch.zeros_like(dof_pos[:, 0], device='meta')",
+)
+attack(
     "false exits",
     "ended the process|raised|must return",
     good=False,

@@ -53,3 +53,9 @@ def test_other_file_is_refused_by_name(tmp_path):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"other\.csv: not a results\.csv"):
         read_results(tmp_path / "other.csv")
+
+
+def test_results_that_are_no_text_are_named(tmp_path):
+    (tmp_path / "results.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"results\.csv: 'utf-8' codec can't decode"):
+        read_results(tmp_path / "results.csv")

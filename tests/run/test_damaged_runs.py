@@ -14,6 +14,7 @@ import torch
 from helpers import CARTPOLE_QUICK, assert_same_policies, run, start_process, stop_at, write_candidates
 
 import envcoder_bench
+from envcoder_bench import __main__ as verbs
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run.folder.run_folder import RunFolder
 
@@ -173,8 +174,7 @@ def test_resume_of_an_unusable_run_reports_the_damage_and_keeps_files(tmp_path, 
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("eval-shapers: ")]
     assert len(told) == 1 and re.search(message, told[0]), told
     after = files(folder)
-    # logs are cut to the checkpoint, as at every resumption; run.log has the error, and status.html the end
-    for name in before:
+    for name in before:  # logs are cut to the checkpoint, as at every resumption; run.log and the status have the error
         assert after[name] == before[name] or name.suffix in (".csv", ".log", ".html"), name
 
 
@@ -291,6 +291,40 @@ def test_complete_run_without_summary_and_results_is_refused(tmp_path, finished,
     assert main(["--resume", str(folder)]) == 2
     told = capsys.readouterr().err
     assert "results.csv is damaged" in told and "summary.json is damaged" in told and "restore a copy" in told
+
+
+ODD = [b"", b"\xff\xfe\x00", b"a,b\n1,2\n", b"[1]", b"[" * 100_000]
+COMMANDS = {
+    "resume": lambda folder, good: main(["--resume", str(folder)]),
+    "extend": lambda folder, good: main(["--extend", str(folder), "--learning_iterations", "1"]),  # fewer than it has
+    "report": lambda folder, good: verbs.main(["report", str(folder), "--video", "0"]),
+    "compare": lambda folder, good: verbs.main(["compare", str(folder), str(good)]),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_files_with_anything_in_them_end_in_a_message(tmp_path, finished, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    names = ["results.csv", "summary.json", "run.json", "config.yaml", "curves.csv", "components.csv", "points.csv"]
+    for name in names:
+        for number, content in enumerate(ODD):
+            folder = tmp_path / f"{number}_{name}"
+            shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("tensorboard", "states"))
+            (folder / name).write_bytes(content)
+            code = COMMANDS[command](folder, finished)
+            told = capsys.readouterr().err
+            assert code in (0, 2) and "Traceback" not in told, (name, content[:9], told)
+
+
+@pytest.mark.parametrize("content", [None, b"[]"])
+def test_run_without_its_record_cannot_be_extended(tmp_path, finished, capsys, content):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    (folder / "run.json").unlink() if content is None else (folder / "run.json").write_bytes(content)
+    before = files(folder)
+    assert main(["--extend", str(folder), "--seeds", "2"]) == 2
+    assert "run.json is missing or damaged: restore a copy of it" in capsys.readouterr().err
+    assert files(folder) == before
 
 
 class Killed(BaseException):

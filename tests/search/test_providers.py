@@ -254,6 +254,18 @@ def test_all_tries_together_take_three_times_the_limit(llm, server, tmp_path, mo
 
 
 @both
+@pytest.mark.parametrize(
+    "fault, message",
+    [(status(500, "oops"), "500: oops"), (no_connection, "Connection refused: nobody listens; is the server running?")],
+)
+def test_failures_keep_their_reason_where_the_waits_take_the_time(llm, fault, message, server, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: server._sleep(0.2))
+    server.script.extend([fault] * 20)
+    (reply,), _ = ask(make(llm, server, timeout=0.1), tmp_path)
+    assert reply.finish == ERROR and message in reply.error and "no reply within" not in reply.error
+
+
+@both
 def test_servers_say_how_long_to_wait(llm, server, tmp_path):
     server.script.extend([status(429, headers=[("retry-after", "17")]), status(503, headers=[("retry-after", "soon")])])
     (reply,), _ = ask(make(llm, server), tmp_path)

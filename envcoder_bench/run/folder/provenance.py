@@ -16,7 +16,7 @@ import torch
 
 import envcoder_bench
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.settings import Settings, merged, plain, select
 from envcoder_bench.core.yaml_files import parse_yaml
 from envcoder_bench.run.folder.checkpoint import FORMAT, refuse_newer
@@ -99,7 +99,7 @@ def read_provenance(path: Path) -> Provenance:
         ValueError: it is missing or damaged.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         refuse_newer(int(content["format"]), path)
         record = Provenance(content["begun"], content["software"], content["config"], content["sources"])
         record.before = [str(text) for text in content["before"]]

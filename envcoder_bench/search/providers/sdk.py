@@ -158,11 +158,12 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
             tries = 1 + int(request.headers.get("x-stainless-retry-count", 0))
             now = time.monotonic()
             if tries == 1 and "end" not in request.extensions:
-                call.end, call.waits = now + TIMEOUTS * timeout, 0.0
+                call.end, call.waits, call.failure = now + TIMEOUTS * timeout, 0.0, None
             end = request.extensions.setdefault("end", min(now + timeout, call.end))  # redirects have a copy
             late = self._failure(504, f"no reply within {timeout:g} s (--reply_timeout)", tries < TIMEOUTS)
-            if now > end:
-                return late
+            if now > end:  # the waits between the tries took the rest of the time
+                status, message = call.failure or (0, "")
+                return self._failure(status, message, False) if status else late
             try:
                 with _cut_at(end, request):
                     response = self._whole_reply(request, end)
@@ -173,6 +174,7 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
                     proxy = without_login(proxy_of(request.url.scheme, request.url.host))
                     through = f" through the proxy {proxy}" if proxy else ""
                     text = f"no connection to {who}{through}: {hide(str(error))}{_remedy(error)}"
+                    call.failure = 503, f"no connection: {hide(str(error))}{_remedy(error)}"
                     if text not in reported:  # requests of a round fail together, and each is sent again
                         reported.add(text)
                         notify(text)
@@ -181,7 +183,9 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
             if call.waits > timeout:
                 response.headers["x-should-retry"] = "false"
             if response.status_code in (408, 409, 429) or response.status_code >= 500:
-                notify(f"{who}: {response.status_code}: {_reason(response.text, hide)}")
+                message = _reason(response.text, hide)
+                call.failure = response.status_code, message
+                notify(f"{who}: {response.status_code}: {message}")
             return response
 
         def _whole_reply(self, request: Any, end: float) -> Any:
