@@ -63,7 +63,7 @@ class LinearEnv:
         seen = []
         for g, (x, dim) in enumerate(zip(self.x, self.critic_dims)):
             own = torch.cat([self.progress[g].unsqueeze(1) - 3.0, x, x.square()], dim=1)[:, :dim]
-            seen.append(torch.nn.functional.pad(own, (0, max(self.critic_dims) - dim)))
+            seen.append(torch.nn.functional.pad(own, (0, max(self.critic_dims) - own.shape[1])))
         return torch.cat(seen)
 
     def reset(self) -> Tensor:
