@@ -123,6 +123,20 @@ class Block(EnvView):
         self.device_ = device_of(self)
         self._dt = torch.zeros(self._n, device=self.device_)
         self._observations: list[tuple[ObservationManager, slice]] = []
+        self._failed = False
+
+    def attempt(self, call: Callable[..., None], *args: Any) -> None:
+        """Call a method for commands, events or the curriculum; if those of a candidate raise, its groups stop."""
+        if self._failed:
+            return
+        try:
+            call(*args)
+        except Exception as error:
+            base, sections = self.world.cfg, ("events", "commands", "curriculum")
+            if all(getattr(self.cfg, section) is getattr(base, section) for section in sections):
+                raise
+            self._failed = True
+            self._faults(list(self.groups), raised_in("events, commands or curriculum", "", error))
 
     def load(self) -> None:
         """Construct the managers, in the order of mjlab."""
@@ -260,9 +274,17 @@ class Block(EnvView):
     def observe(self) -> None:
         """Compute the observations of the actor and the critic, once per step."""
         with self._drawing("observations", self.draws.step):
-            for manager, rows in self._observations:
-                with self._stream("observations", rows):
-                    observed = manager.compute(update_history=True)
+            for manager, rows in list(self._observations):
+                try:
+                    with self._stream("observations", rows):
+                        observed = manager.compute(update_history=True)
+                except Exception as error:
+                    groups = range(rows.start // self.size, rows.stop // self.size)
+                    if self.configs[groups[0]].observations is self.world.cfg.observations:
+                        raise
+                    self._observations.remove((manager, rows))
+                    self._faults([self.groups.start + g for g in groups], raised_in("observations", "", error))
+                    continue
                 for group, x in observed.items():
                     buffer = self._buffers.get(group)
                     if buffer is not None and isinstance(x, Tensor):

@@ -14,6 +14,7 @@ class PatchError(ValueError):
 def raised_in(section: str, key: str, error: Exception) -> PatchError:
     """Return the error for what a term of a candidate raised."""
     lines = str(error).splitlines() or [""]
-    fault = PatchError(section, key, f"the term '{key}' raised {type(error).__name__}: {lines[0]}")
+    what = f"the term '{key}'" if key else f"one of its {section}"
+    fault = PatchError(section.split(",")[0], key, f"{what} raised {type(error).__name__}: {lines[0]}")
     fault.__cause__ = error
     return fault

@@ -226,7 +226,7 @@ class MjlabTask(Task):
                 block.judge()
             self._end_of_judgement()
             for block in self.blocks:
-                block.events()
+                block.attempt(block.events)
         self._begun = None
 
     def _end_of_judgement(self) -> None:
@@ -261,11 +261,11 @@ class MjlabTask(Task):
         with torch.no_grad():
             self._set_step(self.step_count)
             for block in self.blocks:
-                block.curriculum(mask[block.rows])
+                block.attempt(block.curriculum, mask[block.rows])
             with FixedShapes(self.num_envs, "the simulation's reset"):
                 self.world.reset(EnvIds.of(mask))
             for block in self.blocks:
-                block.begin(mask[block.rows])
+                block.attempt(block.begin, mask[block.rows])
             with FixedShapes(self.num_envs, "the actions' reset"):
                 self.world.action_manager.reset(EnvIds.of(mask))
             self.world.episode_length_buf.masked_fill_(mask, 0)
@@ -295,10 +295,10 @@ class MjlabTask(Task):
             mask = torch.zeros_like(self.unstable) if self._begun is None else self._begun
             if self._begun is None:
                 for block in self.blocks:
-                    block.curriculum(mask[block.rows])
+                    block.attempt(block.curriculum, mask[block.rows])
             self.world.refresh(written=self._begun is not None)
             for block in self.blocks:
-                block.command(mask[block.rows])
+                block.attempt(block.command, mask[block.rows])
             self.world.sense()
             for block in self.blocks:
                 block.observe()

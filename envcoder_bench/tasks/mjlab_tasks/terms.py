@@ -9,6 +9,7 @@ it, and each environment has a weight for it: 1,000 settings of weights are one 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -188,5 +189,7 @@ class TermTable:
 
 def is_foreign(func: Any) -> bool:
     """Return whether a candidate's file defines a function or the class of an object."""
+    while isinstance(func, functools.partial):
+        func = func.func
     module = getattr(func, "__module__", None) or type(func).__module__
     return module.startswith("envcoder_candidate_")
