@@ -22,7 +22,10 @@ ON_CUDA = pytest.param("cuda:0", marks=[pytest.mark.cuda, NO_GPU])
 
 def run(folder, checkout, script, *words):
     """Return the last line that a script on the open isaacgym prints."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), checkout, os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), checkout, os.environ.get("PYTHONPATH", "")]),
+    }
     command = [sys.executable, "-m", "isaacgym_mujoco", str(HERE / "scripts" / script), *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
