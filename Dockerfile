@@ -29,12 +29,13 @@ ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,graphics,utili
 FROM torch-${DEVICE}
 WORKDIR /opt/envcoder_bench
 COPY requirements.txt ./
-RUN pip install --no-cache-dir -r requirements.txt
+RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY packages/isaacgym_mujoco ./packages/isaacgym_mujoco
 COPY envcoder_bench ./envcoder_bench
 COPY cfg ./cfg
 COPY user_functions ./user_functions
-RUN pip install --no-cache-dir --no-deps . && eval-shapers --version
+RUN pip install --no-cache-dir --no-deps ./packages/isaacgym_mujoco . && eval-shapers --version
 # folders that any user of -u may write
 ENV HOME=/tmp/home
 RUN mkdir -m 777 /tmp/home /work

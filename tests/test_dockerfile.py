@@ -55,7 +55,7 @@ def test_both_devices_are_stages_with_the_pinned_torch():
     stages = {words.partition(" AS ")[2] for words in arguments("FROM")}
     assert {"torch-cpu", "torch-cuda"} <= stages and arguments("FROM")[-1] == "torch-${DEVICE}"
     assert arguments("ARG")[0] == "DEVICE=cpu"
-    pins = re.findall(r"^torch==([\w.]+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    pins = re.findall(r"^torch==([\w.]+)", (ROOT / "requirements-torch.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert [f"TORCH={pins[0]}"] * 2 == arguments("ARG")[1:]
     python = re.search(r"python:(\d+)\.(\d+)-", arguments("FROM")[0])
     assert python is not None and (int(python[1]), int(python[2])) >= (3, 11)

@@ -8,6 +8,7 @@ from envcoder_bench.grid.pictures import PICTURES, draw_pictures
 from envcoder_bench.terrain.arenas import Arena, Zone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("complete", [0, 3, 10])
 def test_pictures_are_drawn_for_any_completion_rate(tmp_path, complete) -> None:
     rows = [

@@ -197,6 +197,7 @@ def test_time_limit_is_that_of_headers_and_redirects_too(endless, monkeypatch, t
     assert 0.4 < time.monotonic() - began < 5  # the import of the SDK included
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("encoding", ["gzip", pytest.param("deflate", marks=pytest.mark.slow)])
 def test_packed_replies_are_read_and_limited_as_unpacked(llm, encoding, server, tmp_path, monkeypatch):

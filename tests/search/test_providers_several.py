@@ -90,6 +90,7 @@ def test_split_tokens_and_costs_add_up_exactly(several, tmp_path):
     assert transcript.spent.cost == 101 + 2 * 140 == sum(r.cost for r in replies)
 
 
+@pytest.mark.slow
 def test_single_requests_are_sent_without_n(several, tmp_path):
     requests = [*samples(2, "a"), *samples(1, "b"), *samples(1, "c")]
     complete(openai(several), requests, tmp_path / "t.jsonl", concurrency=1)
@@ -182,6 +183,7 @@ def test_server_that_fails_with_n_is_asked_without(several, tmp_path):
     assert [body.get("n") for body in several.bodies] == [8, 4, 2, *[None] * 8]
 
 
+@pytest.mark.slow
 def test_truncated_transcript_repeats_only_lost_requests(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
     path = tmp_path / "t.jsonl"

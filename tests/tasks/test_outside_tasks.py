@@ -82,6 +82,7 @@ def test_train_yaml_of_the_task_overrides_the_default(folder):
         compose_config("pendulum")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -87,6 +87,7 @@ def test_levels_are_random_after_the_last_level(name):
     assert set(task.state["terrain_levels"].tolist()) == {float(k) for k in range(10)}
 
 
+@pytest.mark.slow
 def test_levels_depend_on_seed_and_lane_but_not_on_other_groups(name):
     cfg = shipped(name)
     cfg["env"]["terrain"]["maxInitMapLevel"] = 9

@@ -189,6 +189,7 @@ def sweep(names, values):
     return studies(made, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "values"),
     [
