@@ -156,7 +156,7 @@ def test_check_table_has_expected_columns_and_width():
     assert "    a.py:7\n      in compute_reward: why" in text and "    b.py:3\n      in compute_reward: raises" in text
     rewards = [line.split(maxsplit=1)[-1] for line in lines if "[" in line and "least" not in line]
     assert [" ".join(line.split()) for line in rewards] == [
-        "reward 0.5 [0, 1]", "reward 12.5 [-3, 1e+06]", "1 [0, 2]", "-0.25 [-1, 0]",
+        "reward 0.5 [0, 1]", "reward 12.5 [-3, 1,000,000]", "1 [0, 2]", "-0.25 [-1, 0]",
     ]  # fmt: skip
     assert "off" in render_check(rows[:1], 80, False, 5)
 
