@@ -192,6 +192,21 @@ def test_full_disk_at_any_write_loses_no_results(tmp_path, monkeypatch, capsys, 
         assert (output / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_full_disk_at_every_write_of_the_status_page_changes_no_result(tmp_path, monkeypatch, whole):
+    fsync = os.fsync
+    refused = []
+
+    def limited(fd):
+        if "status.html" in os.readlink(f"/proc/self/fd/{fd}"):
+            refused.append(fd)
+            full(fd)
+        fsync(fd)
+
+    monkeypatch.setattr(files.os, "fsync", limited)
+    output = run(tmp_path / "run", *words(tmp_path, 4), "checkpoint_minutes=0")
+    assert refused and (output / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
+
+
 def test_other_errors_keep_their_traceback():
     def fails(words):
         raise FileNotFoundError(errno.ENOENT, "a mistake of ours", "somewhere")

@@ -132,6 +132,5 @@ def test_typical_files_are_numerous_and_mostly_traceable():
     assert len(ORDINARY) >= 9 and len(counts) >= 6 and sum(counts) >= 60 and min(counts) >= 9
     assert len(REFUSED) / sum(counts) < 8 / 58
     defined = "\n".join(code for task in task_names() for code in typical(task).values())
-    types = {*SHAPER_TYPES} - {"compute_critic_observation"}  # needs separate networks, which these tasks do not have
-    assert all(f"def {type_}(" in defined for type_ in types)
+    assert all(f"def {type_}(" in defined for type_ in SHAPER_TYPES)
     assert Path(project_folder("user_functions")).is_dir()
