@@ -101,6 +101,12 @@ class FixedShapes(TorchFunctionMode):
             x[index] = value
             return
         ids = parts[axis]
+        is_number = isinstance(value, (bool, int)) or (isinstance(value, float) and x.is_floating_point())
+        if is_number and axis == 0 and ids.dim() == 1 and all(type(part) in (int, slice) for part in parts[1:]):
+            # filled in, because indexing would copy the number to the device and wait for it
+            rows = x[(slice(None), *parts[1:])]
+            rows.masked_fill_(ids.mask.view(-1, *[1] * (rows.dim() - 1)), value)
+            return
         plain = tuple(part.as_subclass(Tensor) if isinstance(part, EnvIds) else part for part in parts)
         new = x.clone()
         new[plain] = value

@@ -20,6 +20,14 @@ def write_number(env_ids, x):
     x["a"][env_ids] = 0.0
 
 
+def write_number_to_a_column(env_ids, x):
+    x["a"][env_ids, 1] = 0.5
+
+
+def write_number_to_columns(env_ids, x):
+    x["a"][env_ids, 1:] = 2
+
+
 def write_columns(env_ids, x):
     x["a"][env_ids[:, None], torch.tensor([2, 0])] = x["b"][env_ids][:, :2]
 
