@@ -49,6 +49,16 @@ MEASUREMENTS = {
             "--iterations": (60, "iterations"),
         },
     ),
+    "mjlab": (
+        "measurements.mjlab",
+        "a task of mjlab without learning: ours, mjlab's own environment, and the simulation alone",
+        {
+            "--task": ("Mjlab-Velocity-Flat-Unitree-Go1", "a name of mjlab's registry"),
+            "--envs": SIZE["--envs"],
+            "--steps": (50, "control steps in a round"),
+            "--rounds": (3, "rounds in turn, of which the median counts"),
+        },
+    ),
     "certainty": (
         "measurements.certainty",
         "how often a ranking's statements are right, in simulated runs",

@@ -28,6 +28,7 @@ class Playback:
         self.num_envs, self.device = self.layout.num_envs, torch.device(device)
         self.obs_dims, self.action_dims = [OBS_DIM] * groups, [ACTION_DIM] * groups
         self.group_seeds, self.alive = list(range(groups)), [True] * groups
+        self.critic_dims, self.critic_obs = [0] * groups, None
         rng = torch.Generator().manual_seed(0)
         n = self.num_envs
         self.obs = torch.randn(steps, n, OBS_DIM, generator=rng).to(device)

@@ -40,6 +40,13 @@ COLUMNS: dict[str, list[Column]] = {
         ("measured with", lambda r: f"{r['loop_candidates']:,} candidates"),
         ("times as fast", lambda r: f"{r['loop_s'] / r['batched_s']:.1f}"),
     ],
+    "mjlab": [
+        ("task", lambda r: r["task"]),
+        ("environments", lambda r: f"{r['envs']:,}"),
+        ("ours, env-steps/s", lambda r: f"{r['ours']:,.0f}"),
+        ("mjlab's own", lambda r: f"{r['mjlab']:,.0f}"),
+        ("simulation alone", lambda r: f"{r['physics']:,.0f}"),
+    ],
     "certainty": [
         ("simulated runs of", lambda r: r["case"]),
         ("candidates x seeds", lambda r: f"{r['candidates']} x {r['seeds']}"),
@@ -72,6 +79,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "task_scaling": ("task", "candidates", "envs"),
     "processes": ("envs", "processes"),
     "certainty": ("case", "candidates", "seeds"),
+    "mjlab": ("task", "envs"),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     "page": ("candidates", "seeds", "iterations", "libraries"),

@@ -47,6 +47,13 @@ def test_processes_are_measured_concurrently(benchmark):
     assert len(row["each"]) == 2 and row["total"] == pytest.approx(sum(row["each"])) and min(row["each"]) > 0
 
 
+def test_mjlab_is_measured_in_turn(benchmark):
+    pytest.importorskip("mjlab")
+    words = ("--task", "Mjlab-Cartpole-Balance", "--envs", 2, "--steps", 2, "--rounds", 1)
+    (row,), _ = benchmark("mjlab", *words, more=["--device", "cpu"])
+    assert min(row["ours"], row["mjlab"], row["physics"]) > 0
+
+
 def test_learner_measures_batched_and_loop(benchmark):
     words = ["--candidates", 3, "--envs", 8, "--iterations", 1, "--warmup", 1, "--loop_candidates", 2]
     (row,), printed = benchmark("learner", *words)
