@@ -64,6 +64,13 @@ class EnvGroups:
     patches: Sequence[Mapping[str, Any]] = ()
     keys: Collection[str] | None = None
 
+    @classmethod
+    def alone(cls, num_envs: int, actions: Tensor) -> EnvGroups:
+        """Return all environments as one group with seed 0 and the task's own shaping."""
+        device = actions.device
+        seeds, lanes = torch.zeros(num_envs, dtype=torch.int64, device=device), torch.arange(num_envs, device=device)
+        return cls(seeds, lanes, actions, *[torch.zeros(num_envs, dtype=torch.bool, device=device)] * 3)
+
 
 class Task(ABC):
     """A robot task without its shaping.

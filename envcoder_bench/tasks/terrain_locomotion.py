@@ -97,10 +97,7 @@ class TerrainLocomotion(LeggedTask):
         self._begun = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._evaluates = False
         self.first_progress = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
-        zeros = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
-        lanes = torch.arange(self.num_envs, device=self.device)
-        nowhere = zeros.bool()
-        self._groups = EnvGroups(zeros, lanes, self._acted, nowhere, nowhere, nowhere)
+        self._groups = EnvGroups.alone(self.num_envs, self._acted)
         self._place()
         self._scan()
 

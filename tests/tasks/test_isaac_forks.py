@@ -14,7 +14,7 @@ from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.isaacgym_tasks import groups, importing
+from envcoder_bench.tasks.isaacgym_tasks import importing, isaac_task
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.legged_source import rsl_rl_train
@@ -262,7 +262,7 @@ def test_groups_of_one_seed_get_equal_delays_frictions_and_centres_of_mass(fork)
 
 @pytest.mark.slow
 def test_candidates_with_different_initial_states_are_logged(fork, caplog, monkeypatch):
-    monkeypatch.setattr(groups, "_told", set())
+    monkeypatch.setattr(isaac_task, "_told", set())
     environment(WALKER, groups=2).reset()
     environment("legged_gym:sharer").reset()
     assert "begin with different" not in caplog.text

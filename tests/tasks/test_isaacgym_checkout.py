@@ -20,8 +20,8 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.isaacgym_tasks import random_params, randomizer
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
+from envcoder_bench.tasks.isaacgym_tasks.fitness import FITNESS
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
-from envcoder_bench.tasks.isaacgym_tasks.spec import FITNESS
 from envcoder_bench.tasks.registry import get_spec, make_task
 from envcoder_bench.tools.isolation import measure_isolation
 
@@ -106,11 +106,11 @@ def test_config_that_extends_another_gives_the_class_of_the_other():
 
 
 @ISAAC
-@pytest.mark.parametrize("file", sorted(FITNESS.glob("*.py")), ids=lambda file: file.stem)
-def test_shipped_fitness_functions_run_on_their_tasks(file):
-    if file.stem in ("LeggedRobot", "AnymalTerrain"):
+@pytest.mark.parametrize("name", FITNESS)
+def test_shipped_fitness_functions_run_on_their_tasks(name):
+    if name in ("LeggedRobot", "AnymalTerrain"):
         pytest.skip("not of IsaacGymEnvs, or with a terrain that takes minutes")
-    spec = get_spec(f"isaacgymenvs:{file.stem}")
+    spec = get_spec(f"isaacgymenvs:{name}")
     assert spec.task_class.fitness_meaning
     task = make_task(spec, read_yaml(spec.config), 2, "mujoco_cpu", "cpu")
     value = task.fitness(task.state)

@@ -2,7 +2,7 @@
 
 ``find_source.py`` finds a task's class and config, ``probe.py`` learns its properties from a small simulation with a
 run's config, and ``spec.py`` makes a task class, its baselines and YAML files. ``isaac_task.py`` adapts it, with
-``driver.py`` for its step, ``groups.py``, ``draws.py`` for its random numbers, and ``checkpoint.py``. The importable
+``driver.py`` for its step and resets, ``draws.py`` for its random numbers, and ``tensors.py``. The importable
 ``isaacgym`` simulates: NVIDIA's if it is installed, else this project's implementation on MuJoCo.
 
 This file imports neither torch nor a simulator: the command line asks it which ``--task`` is an address.

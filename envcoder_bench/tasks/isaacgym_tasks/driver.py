@@ -8,18 +8,26 @@ one, and the graph of a reward buffer that is written in place would grow with e
 """
 
 import contextlib
+import functools
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
-from envcoder_bench.tasks.isaacgym_tasks.reward_terms import RewardTerms
+from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer
+from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
+from envcoder_bench.tasks.isaacgym_tasks.source import Source
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Unmasked
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
+TERMS = "reward_terms"  # an attribute that the task gets: a dict of tensors (num_envs,)
+_SUMS = ("episode_sums", "rewards_episode")
+_END = "termination"
 _BASE = ("base_quat", "base_lin_vel", "base_ang_vel", "projected_gravity")
 
 
@@ -277,3 +285,151 @@ def make_driver(task: Any, gym: GymProxy) -> Driver:
         return StepDriver(task, gym) if _has_own_step(task) else Driver(task, gym)
     missing = [name for name in ("pre_physics_step", "post_physics_step", "reset_idx") if not hasattr(task, name)]
     raise ValueError(f"{type(task).__name__} lacks {', '.join(missing)}: it is neither a VecTask nor a LeggedRobot")
+
+
+class RewardTerms:
+    """Notes the terms of a task's own reward in its attribute ``reward_terms``, for candidates that weigh them anew.
+
+    Two ways of writing a reward have terms that can be noted without a change of the task's code:
+
+    - legged_gym's: a list ``reward_functions`` with ``reward_names``. A term is what a function returns, without its
+      scale; ``termination`` is a function of its own.
+    - sums of each term over the episode, as in AnymalTerrain and AllegroKuka: a dict of tensors, to which the reward
+      adds its terms. A term is what is added, with its scale.
+
+    A reward that is computed as one expression, as in most tasks of IsaacGymEnvs, has none.
+
+    Attributes:
+        meaning: what a term is.
+    """
+
+    def __init__(self, task: Any) -> None:
+        self._task, self._sums = task, ""
+        functions, names = getattr(task, "reward_functions", None), getattr(task, "reward_names", None)
+        if isinstance(functions, list) and isinstance(names, list) and functions and len(functions) == len(names):
+            self._terms = {str(name): self._zeros() for name in names}
+            task.reward_functions = [self._noting(f, str(name)) for f, name in zip(functions, names)]
+            if _END in getattr(task, "reward_scales", ()) and _END not in self._terms:
+                self._terms[_END] = self._zeros()
+                setattr(task, f"_reward_{_END}", self._noting(getattr(task, f"_reward_{_END}"), _END))
+        else:
+            self._sums = next((name for name in _SUMS if self._is_sums(getattr(task, name, None))), "")
+            self._terms = {key: self._zeros() for key in getattr(task, self._sums, {})} if self._sums else {}
+        self.meaning = f"term of the task's own reward, {'with' if self._sums else 'without'} its scale"
+        if self._terms:
+            setattr(task, TERMS, self._terms)
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note the terms that the task adds to the sums of its episodes inside the block."""
+        if not self._sums:
+            yield
+            return
+        before = {key: x.clone() for key, x in getattr(self._task, self._sums).items()}
+        for x in getattr(self._task, self._sums).values():
+            x.zero_()
+        yield
+        for key, x in getattr(self._task, self._sums).items():
+            if key in before:
+                self._note(key, x)
+                x.add_(before[key])  # the same sum, bit by bit: 0 + term is the term
+
+    def _noting(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            term = function(*args, **kwargs)
+            self._note(name, term)
+            return term
+
+        return noting
+
+    def _note(self, name: str, term: Any) -> None:
+        if isinstance(term, Tensor) and term.numel() == self._task.num_envs:
+            self._terms[name].copy_(term.detach().view(-1))
+
+    def _zeros(self) -> Tensor:
+        return torch.zeros(self._task.num_envs, device=self._task.device)
+
+    def _is_sums(self, value: Any) -> bool:
+        shapes = {getattr(x, "shape", None) for x in value.values()} if isinstance(value, dict) else set()
+        return shapes == {(self._task.num_envs,)}
+
+
+class Resets:
+    """Resets of some environments, with random numbers of their own; rows of other environments are restored.
+
+    Args:
+        source: where the task comes from, for messages.
+        driver, scene, draws: of the task.
+        unmasked: restores rows of other environments.
+        randomizer: None without domain randomization.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        driver: Driver,
+        scene: Scene,
+        draws: Draws,
+        unmasked: Unmasked,
+        randomizer: Randomizer | None,
+    ) -> None:
+        self._source, self._driver, self._scene, self._draws = source, driver, scene, draws
+        self._unmasked, self._randomizer = unmasked, randomizer
+
+    def begin(self, mask: Tensor, env_ids: Tensor, step: int) -> None:
+        """Begin episodes in the environments ``env_ids``, where ``mask`` is True, and observe their first states."""
+        self.randomize(mask, env_ids, step)
+        self._unmasked.save()
+        with self._source.errors_of_code(), self._draws.generators_kept():
+            for group in self._by_group(mask, env_ids):
+                self._reset(group, step)
+            self._draws.begin_step(-1 - step)
+            with self._draws.call("observe", None, True):
+                self._driver.observe()
+        self._unmasked.restore(mask)
+
+    def randomize(self, mask: Tensor, env_ids: Tensor, step: int) -> None:
+        """Randomize what is due at a reset of the environments ``env_ids``, where ``mask`` is True."""
+        if self._randomizer is None:
+            return
+        with self._source.errors_of_code():
+            self._randomizer.refresh(step)
+            for group in self._by_group(mask, env_ids):
+                self._randomizer.randomize(group, step)
+
+    def overwrite(self, what: str, mask: Tensor, write: Callable[[], None]) -> bool:
+        """Overwrite initial states or goals of new episodes where ``mask`` is True, and observe them again.
+
+        Returns:
+            Whether there are any.
+        """
+        if not bool(mask.any()):
+            return False
+        self._unmasked.save()
+        write()
+        with self._draws.call(f"observe {what}", mask.nonzero().flatten(), True):
+            self._driver.observe()
+        self._unmasked.restore(mask)
+        return True
+
+    def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
+        """Return the environments to reset in each call of the task's code.
+
+        On a CPU a call has environments of one group, so that the code mixes no groups. On CUDA it has all: results
+        are not bitwise reproducible there, and each call costs time.
+        """
+        if mask.device.type != "cpu":
+            return [env_ids]
+        size = int(self._draws.lanes.max()) + 1
+        groups = mask.split(size)
+        return [group.nonzero().flatten() + k * size for k, group in enumerate(groups) if bool(group.any())]
+
+    def _reset(self, env_ids: Tensor, step: int) -> None:
+        self._draws.begin_step(-1 - step)  # negative, so that draws differ from those of the step
+        before = self._scene.get_state() if self._driver.advances and env_ids.device.type == "cpu" else None
+        with self._draws.call("reset", env_ids, True), self._scene.own_properties.watched():
+            self._driver.reset(env_ids)
+        if before is not None:
+            self._scene.undo_others(env_ids, before)
+            self._driver.gym.changed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,21 +15,21 @@ from envcoder_bench.core.errors import near_matches, user_input
 from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
-from envcoder_bench.tasks.isaacgym_tasks.checkpoint import Checkpoint
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
-from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
-from envcoder_bench.tasks.isaacgym_tasks.groups import make_groups_alike, one_group, tell_unequal_beginnings
-from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
-from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer, make_randomizer
+from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, Resets, make_driver
+from envcoder_bench.tasks.isaacgym_tasks.randomizer import make_randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
-from envcoder_bench.tasks.isaacgym_tasks.source import Source
-from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror, Row, Slot, Unmasked
+from envcoder_bench.tasks.isaacgym_tasks.source import Source, make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Mirror, Row, Slot
 
 if TYPE_CHECKING:
     from isaacgym_mujoco.physics.live_tensors import PoseSource
 
+log = logging.getLogger(__name__)
 SOLVED = "solved_before"  # key of the state for fitness functions that count once per episode
 ENV_BYTES = 160 * 1024  # approximate memory of one environment in the physics engine, without the task's tensors
+TOLERANCE = 1e-4  # rounding may depend on an environment's place in a tensor
+_told: set[str] = set()  # addresses of tasks whose unequal beginnings were logged
 
 
 class IsaacTask(Task):
@@ -106,10 +107,9 @@ class IsaacTask(Task):
         # fitness, and what a checkpoint holds
         self._scoring = Scoring(type(self).score, self.once, self.state, self.constants)
         self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
-        live = {"state": self.state, "default": self.default_state}
-        self._checkpoint = Checkpoint(self.isaac, self._gym, self.scene, self._randomizer, live, self._progress)
+        self._live = {"state": self.state, "default": self.default_state}
         self._first = self.get_state()
-        self.attach(one_group(num_envs, self.driver.num_actions, self.device))
+        self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.driver.num_actions, device=self.device)))
         self._begun: Tensor | None = None
 
     def _sync(self) -> None:
@@ -141,7 +141,12 @@ class IsaacTask(Task):
         )
         if self._randomizer is not None:
             self._randomizer.undo()
-        if make_groups_alike(self.isaac, self.rows, self.histories, self.driver, self.scene, groups.lanes):
+        if bool((groups.lanes != torch.arange(self.num_envs, device=groups.lanes.device)).any()):
+            # of several groups each gets what the task drew or placed at its construction for the first one: frictions,
+            # masses, origins and terrain levels are then independent of other groups
+            tensors.make_alike(self.isaac, self.rows, self.histories, groups.lanes)
+            self.driver.place(groups.lanes)
+            self.scene.make_alike(groups.lanes)
             self._first = self.get_state()
         if self._randomizer is not None:
             self._randomizer.attach(groups.seeds, groups.lanes)
@@ -244,17 +249,42 @@ class IsaacTask(Task):
     # checkpoints
 
     def get_state(self) -> dict[str, Tensor]:
-        return self._checkpoint.get_state()
+        saved = tensors.save(self.isaac)
+        saved.update({f"sim.{key}": x for key, x in self.scene.get_state().items()})
+        saved.update({f"own.{key}": x for key, x in self.scene.own_properties.get_state().items()})
+        for kind, live in self._live.items():
+            saved.update({f"{kind}.{key}": x.to("cpu", copy=True) for key, x in live.items()})
+        if self._randomizer is not None:
+            saved.update({f"random.{key}": x for key, x in self._randomizer.get_state().items()})
+        return {**saved, "progress": self._progress.to("cpu", copy=True)}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
-        self._checkpoint.set_state(state)
+        if self._randomizer is not None:  # first, because the scene computes poses from properties
+            self._randomizer.set_state(_section(state, "random"))
+        self._restore(state)
+
+    def _restore(self, state: dict[str, Tensor]) -> None:
+        """Restore a state, except the randomization."""
+        self.scene.own_properties.set_state(_section(state, "own"))  # first, as the randomization
+        self.scene.set_state(_section(state, "sim"))
+        self._gym.changed()
+        tensors.restore(self.isaac, state, self.device)
+        for kind, live in self._live.items():
+            for key, x in live.items():
+                x.copy_(state[f"{kind}.{key}"])
+        self._progress.copy_(state["progress"])
 
     def restart(self) -> None:
         if self._randomizer is not None:
             self._randomizer.expire()
             everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
             self._resets.randomize(everyone, torch.arange(self.num_envs, device=self.device), self.step_count)
-        self._checkpoint.restore(self._first)
+        self._restore(self._first)
+
+
+def _section(state: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """Return the entries of a saved state whose keys begin with ``kind.``, without that."""
+    return {key[len(kind) + 1 :]: x for key, x in state.items() if key.startswith(f"{kind}.")}
 
 
 class Scoring:
@@ -299,81 +329,31 @@ class Scoring:
         return self._function(**{name: keys[name] for name in self._names})
 
 
-class Resets:
-    """Resets of some environments, with random numbers of their own; rows of other environments are restored.
+def tell_unequal_beginnings(address: str, state: Mapping[str, Tensor], seeds: Tensor, lanes: Tensor) -> None:
+    """Warn once per task if groups of one seed begin with different states, which is unfair to some of them.
+
+    Random numbers of such groups are equal, so that the task's code treats environments by their index in all groups.
 
     Args:
-        source: where the task comes from, for messages.
-        driver, scene, draws: of the task.
-        unmasked: restores rows of other environments.
-        randomizer: None without domain randomization.
+        address: of the task.
+        state: tensors ``(num_envs, ...)`` after the task's own reset of all environments.
+        seeds, lanes: ``(num_envs,)``, the seed of each environment's group, and its index in the group.
     """
-
-    def __init__(
-        self,
-        source: Source,
-        driver: Driver,
-        scene: Scene,
-        draws: Draws,
-        unmasked: Unmasked,
-        randomizer: Randomizer | None,
-    ) -> None:
-        self._source, self._driver, self._scene, self._draws = source, driver, scene, draws
-        self._unmasked, self._randomizer = unmasked, randomizer
-
-    def begin(self, mask: Tensor, env_ids: Tensor, step: int) -> None:
-        """Begin episodes in the environments ``env_ids``, where ``mask`` is True, and observe their first states."""
-        self.randomize(mask, env_ids, step)
-        self._unmasked.save()
-        with self._source.errors_of_code(), self._draws.generators_kept():
-            for group in self._by_group(mask, env_ids):
-                self._reset(group, step)
-            self._draws.begin_step(-1 - step)
-            with self._draws.call("observe", None, True):
-                self._driver.observe()
-        self._unmasked.restore(mask)
-
-    def randomize(self, mask: Tensor, env_ids: Tensor, step: int) -> None:
-        """Randomize what is due at a reset of the environments ``env_ids``, where ``mask`` is True."""
-        if self._randomizer is None:
-            return
-        with self._source.errors_of_code():
-            self._randomizer.refresh(step)
-            for group in self._by_group(mask, env_ids):
-                self._randomizer.randomize(group, step)
-
-    def overwrite(self, what: str, mask: Tensor, write: Callable[[], None]) -> bool:
-        """Overwrite initial states or goals of new episodes where ``mask`` is True, and observe them again.
-
-        Returns:
-            Whether there are any.
-        """
-        if not bool(mask.any()):
-            return False
-        self._unmasked.save()
-        write()
-        with self._draws.call(f"observe {what}", mask.nonzero().flatten(), True):
-            self._driver.observe()
-        self._unmasked.restore(mask)
-        return True
-
-    def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
-        """Return the environments to reset in each call of the task's code.
-
-        On a CPU a call has environments of one group, so that the code mixes no groups. On CUDA it has all: results
-        are not bitwise reproducible there, and each call costs time.
-        """
-        if mask.device.type != "cpu":
-            return [env_ids]
-        size = int(self._draws.lanes.max()) + 1
-        groups = mask.split(size)
-        return [group.nonzero().flatten() + k * size for k, group in enumerate(groups) if bool(group.any())]
-
-    def _reset(self, env_ids: Tensor, step: int) -> None:
-        self._draws.begin_step(-1 - step)  # negative, so that draws differ from those of the step
-        before = self._scene.get_state() if self._driver.advances and env_ids.device.type == "cpu" else None
-        with self._draws.call("reset", env_ids, True), self._scene.own_properties.watched():
-            self._driver.reset(env_ids)
-        if before is not None:
-            self._scene.undo_others(env_ids, before)
-            self._driver.gym.changed()
+    size = int(lanes.max()) + 1
+    seed = seeds.view(-1, size)[:, 0]
+    same = (seed == seed[0]).nonzero().flatten()
+    if address in _told or len(same) < 2:
+        return
+    differ = []
+    for key, x in state.items():
+        groups = x.reshape(len(seed), size, -1)[same].float()
+        if not torch.allclose(groups, groups[:1].expand_as(groups), TOLERANCE, TOLERANCE, equal_nan=True):
+            differ.append(key)
+    if differ:
+        _told.add(address)
+        log.warning(
+            "%s: candidates of one seed begin with different %s: the task's code distinguishes environments by their"
+            " index among those of all candidates. For a fair ranking give --isolate process",
+            address,
+            ", ".join(differ),
+        )

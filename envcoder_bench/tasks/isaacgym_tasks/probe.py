@@ -11,12 +11,10 @@ from torch import Tensor
 
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.isaacgym_tasks import tensors
-from envcoder_bench.tasks.isaacgym_tasks.driver import make_driver
+from envcoder_bench.tasks.isaacgym_tasks.driver import TERMS, make_driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
-from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
-from envcoder_bench.tasks.isaacgym_tasks.reward_terms import TERMS
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
-from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, group_weights
+from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, group_weights, make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Row, Slot
 from envcoder_bench.tasks.sim_task import PROGRESS, actions
 

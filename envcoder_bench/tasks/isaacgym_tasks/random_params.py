@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 PURPOSE = 9  # of core.noise, beside the kinds of functions and ``draws.PURPOSE``
 KINDS = ("dof_properties", "rigid_body_properties", "rigid_shape_properties", "tendon_properties")
 SCALE = "scale"
+METHOD, PARAMS = "apply_randomizations", "randomization_params"  # of IsaacGymEnvs' VecTask
 DISTRIBUTIONS = ("gaussian", "uniform", "loguniform")
 _SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
 _KEYS = (
@@ -123,6 +124,12 @@ class Params:
     gravity: Distribution | None
     actors: Mapping[str, Mapping[str, Attributes]] = field(default_factory=dict)
     scales: Attributes = field(default_factory=dict)
+
+
+def randomizes(config: Mapping[str, Any]) -> bool:
+    """Return whether a task's config enables IsaacGymEnvs' domain randomization."""
+    section = config.get("task")
+    return isinstance(section, Mapping) and bool(section.get("randomize"))
 
 
 def read_params(content: Any, path_of_params: str = "task.randomization_params") -> Params:

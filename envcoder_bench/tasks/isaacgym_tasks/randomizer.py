@@ -13,9 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench.tasks.isaacgym_tasks.making import randomizes
 from envcoder_bench.tasks.isaacgym_tasks.random_actors import RandomActors
-from envcoder_bench.tasks.isaacgym_tasks.random_params import Distribution, Params, read_params, standard_numbers
+from envcoder_bench.tasks.isaacgym_tasks.random_params import (
+    Distribution,
+    Params,
+    randomizes,
+    read_params,
+    standard_numbers,
+)
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 
 log = logging.getLogger(__name__)

@@ -2,23 +2,29 @@
 
 import contextlib
 import copy
+import inspect
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.settings import plain
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
+from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports, one_line
+from envcoder_bench.tasks.isaacgym_tasks.random_params import METHOD, PARAMS, randomizes
 
 Config = dict[str, Any]
 
@@ -67,6 +73,59 @@ class Source:
             yield
         except Exception as error:
             raise UserError(f"{self.address}: {one_line(error, self.file.parent)}") from error
+
+
+def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: str) -> tuple[Any, GymProxy]:
+    """Construct a task from its config, with a proxy as its gym. Raises ValueError."""
+    config = {key: value for key, value in plain(cfg).items() if key != "name" or "name" in source.config}
+    if "name" in config:
+        config["name"] = source.config["name"]
+    draws, switched_off = Draws(num_envs, torch.device(device)), contextlib.nullcontext()
+    if randomizes(config):
+        switched_off = _without_randomization(source, config)
+    with isaac_imports(*source.folders), proxied() as proxies, draws.call("make", None, True), switched_off:
+        task = source.make(config, num_envs, device)
+    if not proxies:
+        raise ValueError(f"{source.address} does not acquire a gym: it is not a task of Isaac Gym")
+    if randomizes(config):
+        setattr(task, METHOD, _nothing)
+        if not hasattr(task, PARAMS):
+            setattr(task, PARAMS, config["task"].get(PARAMS))
+    return task, proxies[0]
+
+
+@contextlib.contextmanager
+def _without_randomization(source: Source, config: Mapping[str, Any]) -> Iterator[None]:
+    """Disable the task's own randomization inside the block, because its draws would mix candidates.
+
+    Its argument is made an attribute of the class, because HumanoidAMP reads it and does not set it.
+
+    Raises:
+        ValueError: the class does not randomize as IsaacGymEnvs' VecTask does.
+    """
+    owners = [cls for cls in source.task_class.__mro__ if METHOD in vars(cls)]
+    taken = list(inspect.signature(getattr(source.task_class, METHOD)).parameters)[1:] if owners else []
+    if len(owners) != 1 or taken != ["dr_params"]:
+        names = ", ".join(cls.__name__ for cls in owners) or "no class"
+        raise ValueError(
+            f"{source.address}: task.randomize is True, which needs the method {METHOD}(dr_params) of IsaacGymEnvs'"
+            f" VecTask, and here {names} defines {METHOD}({', '.join(taken)}): give task.task.randomize=false"
+        )
+    owner, method = owners[0], vars(owners[0])[METHOD]
+    setattr(owner, METHOD, _nothing)
+    missing = not hasattr(source.task_class, PARAMS)
+    if missing:
+        setattr(owner, PARAMS, config["task"].get(PARAMS))
+    try:
+        yield
+    finally:
+        setattr(owner, METHOD, method)
+        if missing:
+            delattr(owner, PARAMS)
+
+
+def _nothing(*_: Any) -> None:
+    """Replace ``apply_randomizations``: ``Randomizer`` does its work."""
 
 
 @contextlib.contextmanager

@@ -1,43 +1,42 @@
 """Make a registry entry of a task of Isaac Gym code: its class, and a folder with baselines and YAML files."""
 
-import ast
 import hashlib
-import importlib.util
+import inspect
 import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
-from torch import Tensor
 
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
+from envcoder_bench.tasks.isaacgym_tasks.fitness import Fitness, fitness_of
 from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
-from envcoder_bench.tasks.isaacgym_tasks.making import PARAMS
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
+from envcoder_bench.tasks.isaacgym_tasks.random_params import PARAMS
 from envcoder_bench.tasks.isaacgym_tasks.source import Source, group_weights
 from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
 
-FITNESS = Path(__file__).resolve().parent / "fitness"
+log = logging.getLogger(__name__)
 
 
 def isaac_spec(task: str) -> TaskSpec:
     """Find a task by its address, such as ``isaacgymenvs:Ant``; its class is not probed yet. Raises ValueError."""
     source = find_source(task)
-    score = fitness_file(source)
-    task_class = make_class(source, score)
-    digest = _digest(source, score)
+    fitness = fitness_of(source.task_class)
+    task_class = make_class(source, fitness)
+    digest = _digest(source, fitness)
     folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{digest}"
-    write_folder(folder, source, score)
+    write_folder(folder, source, fitness)
     config, train = folder / "task.yaml", folder / "train.yaml"
     return TaskSpec(folder, task_class, config, train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
 
@@ -84,16 +83,9 @@ def mount_isaac(spec: TaskSpec) -> None:
     mount(spec.name, spec.folder)
 
 
-def make_class(source: Source, score: Path | None) -> type[IsaacTask]:
+def make_class(source: Source, fitness: Fitness | None) -> type[IsaacTask]:
     """Return a task's class without the properties that ``probe`` finds."""
-    module: Any = None
-    if score is not None:
-        spec = importlib.util.spec_from_file_location(f"isaacgym_fitness_{score.stem}", score)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    function: Callable[..., Tensor] | None = getattr(module, "compute_fitness", None)
-    once = bool(getattr(module, "ONCE", False))
+    once = fitness is not None and fitness.once
     fields: dict[str, Field] = {}
     if once:
         fields[SOLVED] = Field((), "-", "1 where the episode has been solved before this step")
@@ -105,10 +97,10 @@ def make_class(source: Source, score: Path | None) -> type[IsaacTask]:
         "model": source.file.name,
         "source": source,
         "fields": fields,
-        "fitness_meaning": _meaning(module) if module is not None else "",
-        "fitness_reduction": "sum" if once or getattr(module, "SUM", False) else "mean",
+        "fitness_meaning": "" if fitness is None else fitness.meaning,
+        "fitness_reduction": "sum" if once or (fitness is not None and fitness.summed) else "mean",
         "once": once,
-        "score": None if function is None else staticmethod(function),
+        "score": None if fitness is None else staticmethod(fitness.function),
         "config_keys": tuple(_leaves(source.config)),
     }
     return type(source.task_class.__name__, (IsaacTask,), attributes)
@@ -131,25 +123,9 @@ def probed_class(task_class: type[IsaacTask], facts: Facts) -> type[IsaacTask]:
     return type(task_class.__name__, (task_class,), attributes)
 
 
-def fitness_file(source: Source) -> Path | None:
-    """Return the provided fitness of a task, by the name of its class or of a base class; None if there is none."""
-    package = source.task_class.__module__.split(".")[0]
-    for cls in source.task_class.__mro__:
-        name = "LeggedRobot" if cls.__name__ == "LeggedRobot" else cls.__name__
-        path = FITNESS / f"{name}.py"
-        foreign = package == "legged_gym" and name != "LeggedRobot"
-        if path.is_file() and not foreign:
-            return path
-    return None
-
-
-def _meaning(module: Any) -> str:
-    return " ".join((module.__doc__ or "").partition("\n\n")[0].split())
-
-
-def _digest(source: Source, score: Path | None) -> str:
-    files = [source.file, *([] if score is None else [score])]
-    parts = [repr(source.config), *(file.read_text(encoding="utf-8", errors="replace") for file in files)]
+def _digest(source: Source, fitness: Fitness | None) -> str:
+    text = source.file.read_text(encoding="utf-8", errors="replace")
+    parts = [repr(source.config), text, unshaped(source, fitness), *map(repr, fitness[1:] if fitness else ())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -160,18 +136,14 @@ def _leaves(node: Any, prefix: str = "") -> list[str]:
     return keys
 
 
-log = logging.getLogger(__name__)
-
-
-def write_folder(folder: Path, source: Source, score: Path | None) -> None:
+def write_folder(folder: Path, source: Source, fitness: Fitness | None) -> None:
     """Write a task's folder: both baselines and the YAML files."""
     config = {**source.config, "name": source.name}
-    text = None if score is None else score.read_text(encoding="utf-8")
     human = _HUMAN.format(address=source.address, file=source.file.name, reward=_reward(source))
     critic = f"\n\n{_CRITIC_OBSERVATION}" if _central_value(source.train or {}) else ""
     files = {
         f"{HUMAN}.py": human + critic,
-        f"{UNSHAPED}.py": unshaped(source, text) + critic,
+        f"{UNSHAPED}.py": unshaped(source, fitness) + critic,
         "task.yaml": yaml.safe_dump(config, sort_keys=False),
     }
     if source.train is not None:
@@ -241,25 +213,23 @@ _ALIVE = '''def compute_reward(reset_buf):
 '''
 
 
-def unshaped(source: Source, fitness: str | None) -> str:
-    """Return the source of the unshaped baseline: the fitness is the reward; it terminates unless ``ENDS`` is False."""
-    reward, ends = _ALIVE, True
-    head = ""
+_IMPORTS = {
+    "torch.": "import torch",
+    "quat_rotate_inverse(": "from envcoder_bench.torch_utils import quat_rotate_inverse",
+}
+
+
+def unshaped(source: Source, fitness: Fitness | None) -> str:
+    """Return the source of the unshaped baseline: the fitness is the reward, and the task's own end counts or none."""
+    reward = _ALIVE
     if fitness is not None:
-        tree = ast.parse(fitness)
-        lines = fitness.splitlines()
-        parts = [node for node in tree.body[1:] if not _is_switch(node, "ENDS", "ONCE", "SUM")]
-        ends = not any(_is_switch(node, "ENDS") and not ast.literal_eval(node.value) for node in tree.body)  # type: ignore[attr-defined]
-        imports = [node for node in parts if isinstance(node, (ast.Import, ast.ImportFrom))]
-        rest = [node for node in parts if node not in imports]
-        head = "\n".join("\n".join(lines[n.lineno - 1 : n.end_lineno]) for n in imports)
-        reward = "\n\n\n".join("\n".join(lines[n.lineno - 1 : n.end_lineno]) for n in rest)
-        reward = reward.replace("def compute_fitness(", "def compute_reward(") + "\n"
+        name = fitness.function.__name__
+        reward = inspect.getsource(fitness.function).replace(f"def {name}(", "def compute_reward(")
     document = f'"""{source.address}, the unshaped baseline: the fitness is the reward; the rest is the task\'s own."""'
-    parts = [document, *([head] if head else []), "", reward.rstrip("\n"), "", "", _OBSERVATION]
-    if ends:
-        parts += ["", _TERMINAL]
-    return "\n".join(parts)
+    imports = "\n\n".join(line for word, line in _IMPORTS.items() if word in reward)
+    head = f"{document}\n\n{imports}\n" if imports else f"{document}\n"
+    functions = [reward, _OBSERVATION, *([_TERMINAL] if fitness is None or fitness.ends else [])]
+    return "\n\n".join([head, *functions])
 
 
 _OBSERVATION = '''def compute_observation(obs_buf):
@@ -274,7 +244,3 @@ _TERMINAL = '''def compute_terminal(reset_buf):
     """The task's own end of an episode, without time-outs."""
     return reset_buf
 '''
-
-
-def _is_switch(node: ast.AST, *names: str) -> bool:
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in names

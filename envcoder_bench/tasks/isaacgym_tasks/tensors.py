@@ -1,9 +1,9 @@
-"""A task's tensors by name: those with rows for each environment, those without, its numbers, and their mirror."""
+"""A task's tensors by name: with rows for each environment or without, its numbers; their mirror and their copies."""
 
 import math
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ _BOOKKEEPING = re.compile(
     r"physics_engine|last_(step|rand)|first_randomization|control_(steps|freq)|debug|print|randomize|virtual|_handles?$"
     r"|total_|enable_|init_done|force_render|plane_|clip_|aggregate|randomization_|counter|height_samples|custom_origins|privileged"
 )
+_NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # tensors of indices of actors and bodies in the whole simulation
 Slot = tuple[str, str]  # an attribute, and a key if the attribute is a dict, else ""
 
 
@@ -314,3 +315,77 @@ class Mirror:
             targets.append(kept)
             sources.append(tensor)
         copy_all(targets, sources)
+
+
+def save(task: Any) -> dict[str, Tensor]:
+    """Copy a task's tensors to the CPU.
+
+    Keys are ``task.<attribute>.<key>``, for lists of tensors ``sequence.<attribute>.<index>``, and for numbers
+    ``number.<attribute>``.
+    """
+    saved = {f"task.{'.'.join(slot)}": x.to("cpu", copy=True) for slot, x in tensors_of(task)}
+    for name, sequence in sequences_of(task):
+        saved.update({f"sequence.{name}.{k}": x.to("cpu", copy=True) for k, x in enumerate(sequence)})
+    saved.update({f"number.{name}": x for name, x in _exact(numbers_of(task)).items()})
+    return saved
+
+
+def restore(task: Any, state: Mapping[str, Tensor], device: torch.device) -> None:
+    """Restore what ``save`` returned; tensors of equal shape are overwritten in place."""
+    for key, x in state.items():
+        kind, _, name = key.partition(".")
+        if kind == "task":
+            attribute, _, entry = name.partition(".")
+            tensor = read(task, (attribute, entry))
+            if isinstance(tensor, Tensor) and tensor.shape == x.shape and writable(tensor):
+                tensor.copy_(x)
+            else:
+                write(task, (attribute, entry), x.to(device, copy=True))
+        elif kind == "sequence":
+            attribute, _, index = name.partition(".")
+            _restore_element(getattr(task, attribute), int(index), x.to(device, copy=True))
+        elif kind == "number":
+            now, value = getattr(task, name, None), x.item()
+            setattr(task, name, type(now)(value) if isinstance(now, (bool, int)) else value)
+
+
+def _restore_element(sequence: Any, index: int, x: Tensor) -> None:
+    """Set an element of a list or deque; a sequence that is shorter in a new instance grows."""
+    if index >= len(sequence):
+        sequence.append(x)
+    elif isinstance(sequence, list) and sequence[index].shape == x.shape and writable(sequence[index]):
+        sequence[index].copy_(x)  # it may be a view of another tensor
+    else:  # a history, whose elements may be one tensor now
+        sequence[index] = x
+
+
+def _exact(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Convert numbers to tensors that hold them exactly."""
+    exact_numbers: dict[str, Tensor] = {}
+    for name, value in numbers.items():
+        if isinstance(value, float):
+            exact_numbers[name] = torch.tensor(value, dtype=torch.float64)
+        elif isinstance(value, (bool, int)) and abs(value) < 2**62:
+            exact_numbers[name] = torch.tensor(value)
+    return exact_numbers
+
+
+def make_alike(task: Any, rows: Mapping[Slot, Row], histories: Sequence[str], lanes: Tensor) -> None:
+    """Copy the rows of a task's tensors to every environment from the one whose index is its lane.
+
+    Args:
+        rows: its tensors that have rows for each environment.
+        histories: its lists and deques of such tensors.
+        lanes: ``(num_envs,)``, the index of each environment in its group.
+    """
+    num_envs = len(lanes)
+    for slot, row in rows.items():
+        x = read(task, slot)
+        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != num_envs * row.repeats:
+            continue
+        if writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(slot))):
+            rows_of_lanes = x.reshape(num_envs, row.repeats, *x.shape[1:])[lanes.to(x.device)]
+            x.copy_(rows_of_lanes.reshape(x.shape))
+    for name in histories:
+        for x in getattr(task, name):
+            x.copy_(x[lanes.to(x.device)])
