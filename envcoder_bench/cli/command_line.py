@@ -16,8 +16,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.overrides import split_overrides
-from envcoder_bench.core.repeats import RepeatHandler
-from envcoder_bench.core.run_log import LOGGERS
+from envcoder_bench.core.run_log import LOGGERS, RepeatHandler
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig

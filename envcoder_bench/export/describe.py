@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.compile.program import ACTION, Program, reachable
-from envcoder_bench.export.command import Affine
-from envcoder_bench.export.module import ACTIONS, COMMAND, OBS
+from envcoder_bench.export.module import ACTIONS, COMMAND, OBS, Affine
 from envcoder_bench.run.folder.policies import OpenedRun, Policy
 from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.kinds import VALUE

@@ -18,9 +18,8 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.noise import ACTION, normal
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.export.command import affine_command
 from envcoder_bench.export.describe import as_text, describe, named_columns
-from envcoder_bench.export.module import COMMAND, ExportedPolicy
+from envcoder_bench.export.module import COMMAND, ExportedPolicy, affine_command
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.run.folder.policies import OpenedRun, Policy, load_policy, open_run
 from envcoder_bench.run.prepare.environments import build_env

@@ -24,8 +24,7 @@ from envcoder_bench.grid.robots import Robot
 from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, rotate_inverse
 from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.sim.base import Simulator
-from envcoder_bench.terrain.arena_lookup import ArenaLookup
-from envcoder_bench.terrain.arenas import Arenas
+from envcoder_bench.terrain.arenas import ArenaLookup, Arenas
 from envcoder_bench.terrain.scan import turned
 
 _AROUND = [(0.1 * x, 0.1 * y) for x in range(-4, 5) for y in range(-3, 4)]  # m: the ground on which a robot starts

@@ -9,8 +9,7 @@ import yaml
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.grid.settings import GridSettings
-from envcoder_bench.terrain.arena_yaml import read_arena
-from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena
+from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena, read_arena
 
 BUILT_IN = ("friction", "grass", "boulder", "stairs")
 _SUFFIXES = (".yaml", ".yml")

@@ -17,8 +17,7 @@ import torch
 from mujoco.batch import Batch
 from torch import Tensor
 
-from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
-from envcoder_bench.sim.mujoco_tensors import MujocoTensors
+from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, MujocoTensors, RobotModel
 from isaacgym_mujoco.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
 from isaacgym_mujoco.physics.live_tensors import PoseSource, restore, save
 

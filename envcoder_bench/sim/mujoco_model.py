@@ -1,4 +1,4 @@
-"""Compilation of a robot's MJCF for both MuJoCo engines: time step, drives, sensors, addresses, buffer sizes."""
+"""A robot's MJCF for both MuJoCo engines: time step, drives, ground, sensors, addresses, buffer sizes, tensors."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.sim.base import INTEGRATORS
+from envcoder_bench.sim.base import INTEGRATORS, Simulator
 from envcoder_bench.sim.ground import Ground
-from envcoder_bench.sim.mujoco_ground import put_ground
 from isaacgym_mujoco.physics.buffers import buffer_sizes
+from isaacgym_mujoco.physics.height_field import add_height_field
 
 # A state outside these limits is unstable: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms. With MuJoCo's
 # own limit, 1e10, an unstable robot would go unnoticed for many control steps.
@@ -350,3 +350,94 @@ def _text(model: mujoco.MjModel, name: str) -> str | None:
         return None
     first = int(model.text_adr[text])
     return model.text_data[first : first + int(model.text_size[text])].split(b"\0")[0].decode()
+
+
+LEAST_FRICTION = 1e-3  # MuJoCo Warp's single precision fails with less
+_PLANE = mujoco.mjtGeom.mjGEOM_PLANE
+
+
+def put_ground(spec: mujoco.MjSpec, ground: Ground) -> None:
+    """Replace the planes of the world's body by ``ground``; contacts take its friction, not the robot's.
+
+    The masks and the contact parameters are those of the file's first plane, MuJoCo's defaults without one.
+    """
+    planes = [geom for geom in spec.worldbody.geoms if geom.type == _PLANE]
+    names = ("contype", "conaffinity", "condim", "solref", "solimp", "rgba", "group")
+    values = [getattr(planes[0], name) for name in names] if planes else []
+    like = {name: np.copy(value) if np.ndim(value) else int(value) for name, value in zip(names, values)}
+    rolling = np.copy(planes[0].friction)[1:] if planes else (0.005, 0.0001)
+    for plane in planes:
+        spec.delete(plane)
+    # the geom of higher priority decides on friction
+    priority = 1 + max((int(geom.priority) for geom in spec.geoms), default=0)
+    for number, field in enumerate(ground.height_fields):
+        corner = np.array([*field.corner, 0.0])
+        geom = add_height_field(spec, f"height field {number}", field.heights, (field.spacing, field.spacing), corner)
+        _set_surface(geom, like, priority, field.friction, rolling)
+    for number, box in enumerate(ground.boxes):
+        geom = spec.worldbody.add_geom(
+            name=f"box {number}",
+            type=mujoco.mjtGeom.mjGEOM_BOX,
+            pos=list(box.center),
+            size=[0.5 * length for length in box.size],
+            quat=[np.cos(0.5 * box.yaw), 0.0, 0.0, np.sin(0.5 * box.yaw)],
+        )
+        _set_surface(geom, like, priority, box.friction, rolling)
+
+
+def _set_surface(geom: Any, like: dict[str, Any], priority: int, friction: float, rolling: Any) -> None:
+    for name, value in like.items():
+        setattr(geom, name, value)
+    geom.priority = priority
+    geom.friction = [max(friction, LEAST_FRICTION), *rolling]
+
+
+class MujocoTensors(Simulator):
+    """A simulator of a ``RobotModel``, with its state tensors in the default state, but not the physics.
+
+    A subclass adds ``site_states``, ``jacobian``, ``mass_matrix`` and ``engine_warnings``.
+    """
+
+    def __init__(self, robot: RobotModel, num_envs: int, device: str) -> None:
+        self.num_envs = num_envs
+        self.device = torch.device(device)
+        self.dt, self.floating = robot.dt, robot.floating
+        self.dof_names = robot.dof_names
+        self.body_names = robot.body_names
+        self.sensor_names = robot.sensor_names
+        self.object_names = robot.object_names
+        self.site_names = robot.sites.names
+        self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
+        self.effort_limits = robot.effort_limits
+        self.body_masses = torch.tensor(robot.mj_model.body_mass[1:], dtype=torch.float32)
+        self._robot = robot
+
+        dofs, bodies, sensors = len(robot.dof_names), len(robot.body_names), len(robot.sensor_bodies)
+        root = torch.from_numpy(robot.default_root_state()).to(self.device)
+        self.root_states = root.repeat(num_envs, 1)
+        self.dof_pos = torch.zeros(num_envs, dofs, device=self.device)
+        self.dof_vel = torch.zeros(num_envs, dofs, device=self.device)
+        self.dof_force = torch.zeros(num_envs, dofs, device=self.device)
+        self.contact_forces = torch.zeros(num_envs, bodies, 3, device=self.device)
+        self.sensor_forces = torch.zeros(num_envs, sensors, 6, device=self.device)
+        self.object_states = torch.from_numpy(robot.default_object_states()).to(self.device).repeat(num_envs, 1, 1)
+        self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
+        self._refused = torch.zeros(num_envs, dtype=torch.bool, device=self.device)  # by write, since the last step
+        self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+
+    def _live(self) -> dict[str, Tensor]:
+        """Return the tensors that a saved state has beside the engine's own."""
+        return {
+            "effort": self._effort,
+            "root_states": self.root_states,
+            "dof_pos": self.dof_pos,
+            "dof_vel": self.dof_vel,
+            "dof_force": self.dof_force,
+            "contact_forces": self.contact_forces,
+            "sensor_forces": self.sensor_forces,
+            "object_states": self.object_states,
+            "unstable": self.unstable,
+            "refused": self._refused,
+            "contact_overflows": self.contact_overflows,
+        }

@@ -22,17 +22,17 @@ from torch import Tensor
 
 from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouched
 from envcoder_bench.core.torch_settings import is_deterministic
-from envcoder_bench.sim.mujoco_model import RobotModel
-from envcoder_bench.sim.mujoco_tensors import MujocoTensors
+from envcoder_bench.sim.mujoco_model import MujocoTensors, RobotModel
 from envcoder_bench.sim.mujoco_warp_kernels import (
     add_sensor_forces,
     add_sensor_forces_in_order,
     load_command,
     publish,
+    read_jacobian,
+    read_sites,
     to_body_frame,
     write,
 )
-from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from isaacgym_mujoco.compat.warp_start import start_warp
 from isaacgym_mujoco.physics.live_tensors import PoseSource, restore, save
 from isaacgym_mujoco.physics.warp_contacts import ContactForces
@@ -290,4 +290,60 @@ class MujocoWarp(MujocoTensors):
             dim=(self.num_envs, len(self.sensor_names)),
             inputs=[self._sensor_bodies, data.xquat],
             outputs=[self._forces[2]],
+        )
+
+
+class WarpSites:
+    """Quantities computed from positions and velocities, because MuJoCo Warp's fields lag one substep after a step.
+
+    It must be created within Warp's scope of the device.
+
+    Attributes:
+        states, jacobian, mass_matrix: as in ``Simulator``.
+    """
+
+    def __init__(self, model: mjw.Model, data: mjw.Data, robot: RobotModel, device: torch.device) -> None:
+        sites, dofs, n = robot.sites, len(robot.dof_names), data.nworld
+        self._model, self._data, self._robot = model, data, robot
+        rows = 0 if sites.jacobian is None else 1
+        self.states = torch.zeros(n, len(sites.names), 13, device=device)
+        self.jacobian = torch.zeros(n, 6 * rows, dofs, device=device)
+        self.mass_matrix = torch.zeros(n, dofs * rows, dofs, device=device)
+        self._everywhere = wp.ones(n, dtype=wp.bool)
+        if not sites.names:
+            return
+        self._places = [wp.array(x, dtype=wp.int32) for x in (sites.bodies, sites.roots)]
+        self._quats = wp.array(sites.quats, dtype=wp.quat)  # four numbers wxyz, as MuJoCo Warp stores them
+        self._states = wp.from_torch(self.states.view(-1, 13))
+        if rows:
+            self._moves = wp.array(sites.moves, dtype=wp.bool)
+            self._inertia = wp.array(sites.inertia, dtype=wp.int32)
+            self._jacobian, self._mass_matrix = wp.from_torch(self.jacobian), wp.from_torch(self.mass_matrix)
+
+    def refresh(self, mask: wp.array | None = None) -> None:
+        """Update the tensors from the worlds' state, for all worlds or where ``mask`` is True."""
+        model, data, sites = self._model, self._data, self._robot.sites
+        if not sites.names:
+            return
+        chosen = self._everywhere if mask is None else mask
+        mjw.kinematics(model, data)
+        mjw.com_pos(model, data)
+        mjw.com_vel(model, data)
+        wp.launch(
+            read_sites,
+            dim=(data.nworld, len(sites.names)),
+            inputs=[chosen, *self._places, self._quats, data.site_xpos, data.xquat, data.subtree_com, data.cvel],
+            outputs=[self._states],
+        )
+        if sites.jacobian is None:
+            return
+        mjw.crb(model, data)
+        wp.launch(
+            read_jacobian,
+            dim=(data.nworld, len(self._robot.dof_names)),
+            inputs=[
+                *(chosen, sites.jacobian, int(sites.roots[sites.jacobian]), self._robot.first_qvel),
+                *(self._moves, self._inertia, data.site_xpos, data.subtree_com, data.cdof, data.M),
+            ],
+            outputs=[self._jacobian, self._mass_matrix],
         )

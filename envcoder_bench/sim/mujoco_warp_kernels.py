@@ -1,4 +1,4 @@
-"""Warp kernels that copy state between MuJoCo Warp's arrays and the state tensors, one thread per world."""
+"""Warp kernels that copy state between MuJoCo Warp's arrays and the state tensors, most with one thread per world."""
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
@@ -8,7 +8,16 @@ import warp as wp
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
 from isaacgym_mujoco.physics.warp_contacts import CONTACT
-from isaacgym_mujoco.physics.warp_functions import as_vec4, conjugate, is_within, reset_motion, rotate, set_state_row
+from isaacgym_mujoco.physics.warp_functions import (
+    as_vec4,
+    conjugate,
+    is_within,
+    multiply,
+    reset_motion,
+    rotate,
+    set_state_row,
+    velocity_at,
+)
 
 
 @wp.func
@@ -315,3 +324,58 @@ def write(
         sensor_forces[env, i] = 0.0
     for i in range(qacc_warmstart.shape[1]):
         qacc_warmstart[env, i] = 0.0
+
+
+@wp.kernel(enable_backward=False)
+def read_sites(
+    mask: wp.array[wp.bool],
+    bodies: wp.array[wp.int32],
+    roots: wp.array[wp.int32],
+    quats: wp.array[wp.quat],
+    site_xpos: wp.array2d[wp.vec3],
+    xquat: wp.array2d[wp.quat],
+    subtree_com: wp.array2d[wp.vec3],
+    cvel: wp.array2d[wp.spatial_vector],
+    states: wp.array2d[wp.float32],
+):
+    """Compute a site's pose and velocity, one thread per world and site."""
+    env, site = wp.tid()
+    if not mask[env]:
+        return
+    body = bodies[site]
+    point = site_xpos[env, site]
+    quat = multiply(as_vec4(xquat[env, body]), as_vec4(quats[site]))
+    linear = velocity_at(cvel[env, body], point - subtree_com[env, roots[site]])
+    row = env * bodies.shape[0] + site
+    set_state_row(row, 0, point, quat, linear, wp.spatial_top(cvel[env, body]), states)
+
+
+@wp.kernel(enable_backward=False)
+def read_jacobian(
+    mask: wp.array[wp.bool],
+    site: int,
+    root: int,
+    first_qvel: int,
+    moves: wp.array[wp.bool],
+    inertia: wp.array2d[wp.int32],
+    site_xpos: wp.array2d[wp.vec3],
+    subtree_com: wp.array2d[wp.vec3],
+    cdof: wp.array2d[wp.spatial_vector],
+    packed: wp.array2d[wp.float32],
+    jacobian: wp.array3d[wp.float32],
+    mass_matrix: wp.array3d[wp.float32],
+):
+    """Compute a joint's column of the Jacobian and row of the mass matrix, one thread per world and joint."""
+    env, dof = wp.tid()
+    if not mask[env]:
+        return
+    if moves[dof]:
+        axis = cdof[env, first_qvel + dof]
+        linear = velocity_at(axis, site_xpos[env, site] - subtree_com[env, root])
+        for i in range(3):
+            jacobian[env, i, dof] = linear[i]
+            jacobian[env, 3 + i, dof] = wp.spatial_top(axis)[i]
+    for other in range(inertia.shape[1]):
+        entry = inertia[dof, other]
+        if entry >= 0:
+            mass_matrix[env, dof, other] = packed[env, entry]

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from envcoder_bench.sim.ground import Ground
-from envcoder_bench.sim.mujoco_ground import put_ground
+from envcoder_bench.sim.mujoco_model import put_ground
 
 FLOOR_TILE = 1.0  # m, the edge of a tile of the checkered floor
 _SHADOW_SIZE = 1024  # texels of a shadow's edge; MuJoCo's default of 4096 takes most of the time without a GPU

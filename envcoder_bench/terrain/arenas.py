@@ -1,16 +1,21 @@
-"""Arenas: strips of zones along x, side by side on one ground, with a drag for each zone.
+"""Arenas: strips of zones along x, side by side on one ground, with a drag for each zone; their YAML, and lookups.
 
 A zone is flat ground, stairs, or boulders. Flat zones and stairs are boxes, whose contacts MuJoCo computes directly;
 thousands of boulders are one height field, because every robot is compared with every geom of the ground.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.ground import Box, Ground, HeightField
+from envcoder_bench.terrain.scan import on_triangles
 
 FLAT, STAIRS, BOULDERS = "flat", "stairs", "boulders"
 TYPES = (FLAT, STAIRS, BOULDERS)
@@ -193,3 +198,146 @@ class _Builder:
         width, height = self._arena.width, top + _DEPTH
         center = (0.5 * (x0 + x1), self._y + 0.5 * width, top - 0.5 * height)
         self._boxes.append(Box(center, (x1 - x0, width, height), 0.0, friction))
+
+
+_ZONE_KEYS = ("type", "size", "difficulty", "friction", "drag", "count", "tread", "cell")
+_OF_TYPE = {"count": (STAIRS, BOULDERS), "tread": (STAIRS,), "cell": (BOULDERS,), "difficulty": (STAIRS, BOULDERS)}
+
+
+def read_arena(name: str, data: Any, width: float = 30.0, apron: float = 3.0) -> Arena:
+    """Check an arena's YAML: ``zones``, a list of mappings, and ``width``.
+
+    Raises:
+        ValueError: a key is unknown or missing, or its value is not valid; the message names it.
+    """
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{name}: an arena is a mapping with the key zones, not {type(data).__name__}")
+    _only(name, data, ("zones", "width"))
+    zones = data.get("zones")
+    if not isinstance(zones, Sequence) or isinstance(zones, str) or not zones:
+        raise ValueError(f"{name}: zones must be a list with at least one zone, got {zones!r}")
+    width = _number(f"{name}: width", data.get("width", width), above=0.0)
+    arena = Arena(name, tuple(_zone(f"{name}: zones[{k}]", zone) for k, zone in enumerate(zones)), width, apron)
+    for k, zone in enumerate(arena.zones):
+        for key, length in (("size", zone.size), ("width", width)):
+            if zone.type == BOULDERS and abs(length / zone.cell - round(length / zone.cell)) > 1e-6:
+                where = f"{name}: zones[{k}].size" if key == "size" else f"{name}: width"
+                raise ValueError(f"{where} must be a multiple of the boulders' cell, {zone.cell} m, got {length}")
+    return arena
+
+
+def _zone(where: str, data: Any) -> Zone:
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{where} must be a mapping with the key type, got {data!r}")
+    _only(where, data, _ZONE_KEYS)
+    kind = data.get("type")
+    if kind not in TYPES:
+        raise ValueError(f"{where}.type must be {', '.join(TYPES)}, got {kind!r}{near_matches(str(kind), TYPES)}")
+    for key, types in _OF_TYPE.items():
+        if key in data and kind not in types:
+            raise ValueError(f"{where}.{key} is for {' and '.join(types)} zones, and this one is {kind}")
+        if key == "difficulty" and kind in types and key not in data:
+            meaning = "the riser, m" if kind == STAIRS else "the smallest and largest edge, m, [low, high]"
+            raise ValueError(f"{where}.difficulty is missing: {meaning}")
+    if kind == BOULDERS and "count" not in data:
+        raise ValueError(f"{where}.count is missing: the number of boulders")
+    range_m: Any = data.get("difficulty", [])
+    difficulty = list(range_m) if isinstance(range_m, Sequence) and not isinstance(range_m, str) else [range_m]
+    difficulty = [_number(f"{where}.difficulty", value, above=0.0) for value in difficulty]
+    if len(difficulty) != {FLAT: 0, STAIRS: 1, BOULDERS: 2}[kind] or sorted(difficulty) != difficulty:
+        raise ValueError(f"{where}.difficulty must be a riser for stairs or [low, high] for boulders, got {range_m!r}")
+    count = data.get("count")
+    if count is not None and (type(count) is not int or count < 0):
+        raise ValueError(f"{where}.count must be a whole number of at least 0, got {count!r}")
+    zone = Zone(
+        kind,
+        _number(f"{where}.size", data.get("size", 10.0), above=0.0),
+        tuple(difficulty),
+        _number(f"{where}.friction", data.get("friction", 0.8)),
+        _number(f"{where}.drag", data.get("drag", 0.0)),
+        count,
+        _number(f"{where}.tread", data.get("tread", 0.3), above=0.0),
+        _number(f"{where}.cell", data.get("cell", 0.05), above=0.0),
+    )
+    if kind == STAIRS and zone.risers < (count or 1):
+        raise ValueError(f"{where}: {count or 1} risers with treads of {zone.tread} m do not fit in {zone.size} m")
+    return zone
+
+
+def _only(where: str, data: Mapping[Any, Any], keys: Sequence[str]) -> None:
+    for key in data:
+        if key not in keys:
+            raise ValueError(f"{where}: unknown key '{key}'{near_matches(str(key), keys)}; there are {', '.join(keys)}")
+
+
+def _number(where: str, value: Any, above: float | None = None) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{where} must be a number, got {value!r}")
+    if value < 0 or (above is not None and value <= above):
+        raise ValueError(f"{where} must be {'greater than' if above is not None else 'at least'} 0, got {value}")
+    return float(value)
+
+
+class ArenaLookup:
+    """Heights, zones and drags of arenas by lookup on the device: batched, without a wait for the device.
+
+    Positions are local: x and y from the arena's corner. Stairs are exact up to their cells of 5 cm; boulders are read
+    as the triangles of their height field. Beyond the arena its edge counts.
+    """
+
+    def __init__(self, arenas: Arenas, device: torch.device | str) -> None:
+        self.most = max(len(arena.zones) for arena in arenas.arenas)
+        flat: list[np.ndarray] = []
+        first, nx, ny, spacing, drag, begin = [], [], [], [], [], []
+        total = 0
+        for arena, tables, spacings in zip(arenas.arenas, arenas.tables, arenas.spacings):
+            for number in range(self.most + 1):
+                k = min(number, len(tables) - 1)  # the last table is the apron behind the arena
+                if number < len(tables):
+                    flat.append(tables[k].reshape(-1))
+                    own_first, total = total, total + tables[k].size
+                    first.append(own_first)
+                else:
+                    first.append(first[-1])
+                nx.append(tables[k].shape[0])
+                ny.append(tables[k].shape[1])
+                spacing.append(spacings[k])
+                drag.append(arena.zones[k].drag if k < len(arena.zones) else 0.0)
+                begin.append(arena.starts[number] if number < len(arena.starts) else math.inf)
+        flat.append(np.zeros(max(ny) + 2, dtype=np.float32))  # a table's last cell reads beyond its end
+
+        def tensor(values: Any, kind: torch.dtype = torch.float32) -> Tensor:
+            return torch.tensor(values, dtype=kind, device=device)
+
+        self._heights = torch.from_numpy(np.concatenate(flat)).to(device)
+        self._first, self._ny = tensor(first, torch.int64), tensor(ny, torch.int64)
+        self._nx, self._spacing, self._drag = tensor(nx, torch.int64), tensor(spacing), tensor(drag)
+        self._begin = tensor(begin).view(len(arenas.arenas), self.most + 1)
+        self._smooth = (self._ny > 1).to(torch.float32)
+
+    def zone(self, arena: Tensor, x: Tensor) -> Tensor:
+        """Return the zone ``(n, ...)``, from 0, at x ``(n, ...)`` of arenas ``(n,)``; behind the last, one more."""
+        begin = self._begin[arena]
+        begin = begin.view(len(arena), *[1] * (x.dim() - 1), self.most + 1)
+        return ((x.unsqueeze(-1) >= begin).sum(-1) - 1).clamp(min=0)
+
+    def heights(self, arena: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the height ``(n, ...)`` of the ground, m, at local x and y ``(n, ...)`` in arenas ``(n,)``."""
+        number = self.zone(arena, x)
+        start = arena.view(-1, *[1] * (x.dim() - 1))
+        table = start * (self.most + 1) + number
+        spacing, ny = self._spacing[table], self._ny[table]
+        smooth = self._smooth[table]
+        # cells of a height field lie between nodes, those of other tables are their entries
+        columns = self._nx[table] - smooth.to(torch.int64)
+        u = (x - self._begin.view(-1)[table]) / spacing
+        v = y / spacing
+        i = torch.minimum(u.floor().clamp(min=0.0), (columns - 1).to(u.dtype))
+        j = torch.minimum(v.floor().clamp(min=0.0), (ny - 2).clamp(min=0).to(v.dtype))
+        u, v = (u - i).clamp(0.0, 1.0) * smooth, (v - j).clamp(0.0, 1.0) * smooth
+        node = self._first[table] + i.to(torch.int64) * ny + j.to(torch.int64)
+        return on_triangles(self._heights, node, ny, u, v)
+
+    def drag(self, arena: Tensor, x: Tensor) -> Tensor:
+        """Return the drag ``(n,)`` at local x ``(n,)``."""
+        return self._drag[arena * (self.most + 1) + self.zone(arena, x)]

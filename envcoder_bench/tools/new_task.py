@@ -13,8 +13,8 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sim.importing.robot_file import RobotFile, convert, read_mjcf
 from envcoder_bench.sim.mujoco_model import RobotModel, load_robot
+from envcoder_bench.sim.robot_file import RobotFile, convert, read_mjcf
 from envcoder_bench.tasks.registry import task_names
 from isaacgym_mujoco.api.params import AssetOptions
 from isaacgym_mujoco.assets import urdf_spec

@@ -24,7 +24,7 @@ from envcoder_bench.shaping.kinds import TORQUE
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.sim.importing.robot_file import NOTHING_TO_STAND_ON, lacks_ground
+from envcoder_bench.sim.robot_file import NOTHING_TO_STAND_ON, lacks_ground
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
 from envcoder_bench.tasks.registry import make_task

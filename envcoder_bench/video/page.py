@@ -33,8 +33,7 @@ from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
-from envcoder_bench.video.models import model_bytes
-from envcoder_bench.video.record import Player, record
+from envcoder_bench.video.record import Player, model_bytes, record
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, render
 

@@ -1,4 +1,4 @@
-"""Recording of episodes: the policies of a run folder play the first episode of its evaluations again.
+"""Recording of episodes and the model to draw them: a run's policies play the first episode of its evaluations again.
 
 All policies play at once in one simulation, one environment each, with equal seeds. Random numbers depend on the
 seed, the environment's index and the step, so that they meet the same initial state and goals. On a CPU an episode of
@@ -6,9 +6,11 @@ an evaluation is reproduced up to rounding.
 """
 
 import logging
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,9 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import Shaping
+from envcoder_bench.sim.ground import Ground, crop
+from envcoder_bench.sim.rendering import brightened, save_model, scenery
+from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.video.recording import Episode, Recording
 
 Policy = Callable[[Tensor], Tensor]
@@ -172,3 +177,33 @@ def _episode(player: Player, frames: list[Any], values: list[Any], ended: str) -
         None if mocap[0] is None else np.stack([x[1] for x in mocap]),
         ended,
     )
+
+
+AROUND = 6.0  # m of ground around the paths of the robots
+MOST_NODES = 60_000  # of a height field: without a GPU more take seconds a frame
+
+
+def model_bytes(spec: RunSpec, recording: Recording) -> bytes:
+    """Return the model of a run's task in MuJoCo's binary format.
+
+    Args:
+        recording: what is drawn: only the ground around its robots is part of the model. Tasks that have no model file
+            are drawn with its model.
+    """
+    task_class = spec.task.task_class
+    if issubclass(task_class, SimTask):
+        ground = task_class.ground(spec.config.task)
+        model = scenery(spec.task.model_path, _ground_around(ground, recording))
+    else:
+        model = brightened(recording.model)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.mjb"
+        save_model(model, path)
+        return path.read_bytes()
+
+
+def _ground_around(ground: Ground | None, recording: Recording) -> Ground | None:
+    if ground is None or not recording.episodes:
+        return None
+    places = np.concatenate([episode.qpos[:, :2] for episode in recording.episodes])
+    return crop(ground, places.min(axis=0) - AROUND, places.max(axis=0) + AROUND, MOST_NODES)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench.core.repeats import RepeatHandler, flush_messages, kind, one_line
-from envcoder_bench.core.run_log import muted
+from envcoder_bench.core.run_log import RepeatHandler, flush_messages, kind, muted, one_line
 
 MEMORY = "{}.py:{}: in compute_reward: keeps values between calls, which --resume cannot restore"
 

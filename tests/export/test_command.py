@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from envcoder_bench.export.command import affine_command
+from envcoder_bench.export.module import affine_command
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.environments import build_env

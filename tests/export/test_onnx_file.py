@@ -7,8 +7,7 @@ from onnx.reference import ReferenceEvaluator
 from torch import nn
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.export.command import Affine
-from envcoder_bench.export.module import ExportedPolicy
+from envcoder_bench.export.module import Affine, ExportedPolicy
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.trainers.ppo.hyperparameters import ACTIVATIONS
 from envcoder_bench.trainers.ppo.policy import _ACTIVATIONS, Clip, Normalizer

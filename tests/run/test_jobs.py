@@ -9,7 +9,7 @@ import pytest
 
 from envcoder_bench.cli.console import resumable
 from envcoder_bench.core.errors import NoWorker, UserError
-from envcoder_bench.core.repeats import RepeatHandler
+from envcoder_bench.core.run_log import RepeatHandler
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work
 from envcoder_bench.run.hooks import StopRequest

@@ -13,7 +13,7 @@ import warp as wp
 from backends import ANYMAL
 
 from envcoder_bench.sim import Ground, HeightField, make_simulator
-from envcoder_bench.sim.mujoco_ground import put_ground
+from envcoder_bench.sim.mujoco_model import put_ground
 from isaacgym_mujoco.compat import mujoco_height_fields, mujoco_warp_contacts, warn_once
 from isaacgym_mujoco.physics import warp_device
 from isaacgym_mujoco.physics.contacts import narrowphase, surface

@@ -11,8 +11,8 @@ import yaml
 
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.sim.importing.robot_file import lacks_ground
 from envcoder_bench.sim.mujoco_model import load_robot
+from envcoder_bench.sim.robot_file import lacks_ground
 from envcoder_bench.tasks import check_task, outside, registry
 from envcoder_bench.tools.new_task import new_task
 from envcoder_bench.tools.task_check import TaskFaults

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from envcoder_bench.sim.mujoco_ground import put_ground
-from envcoder_bench.terrain.arena_lookup import ArenaLookup
-from envcoder_bench.terrain.arena_yaml import read_arena
-from envcoder_bench.terrain.arenas import Arena, Arenas, Zone, boulder_heights, place_boulders
+from envcoder_bench.sim.mujoco_model import put_ground
+from envcoder_bench.terrain.arenas import Arena, ArenaLookup, Arenas, Zone, boulder_heights, place_boulders, read_arena
 
 MIXED = Arena(
     "mixed",

@@ -12,7 +12,7 @@ from envcoder_bench.sim.ground import crop
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.terrain_locomotion import grid_of
 from envcoder_bench.terrain.scan import HeightLookup
-from envcoder_bench.video.models import MOST_NODES, model_bytes
+from envcoder_bench.video.record import MOST_NODES, model_bytes
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.views import View
 

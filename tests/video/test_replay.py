@@ -21,9 +21,8 @@ from envcoder_bench.report.page.shell import PAGE
 from envcoder_bench.run.folder.policies import open_run
 from envcoder_bench.video import page as page_of_run
 from envcoder_bench.video import render, viewer
-from envcoder_bench.video.models import model_bytes
 from envcoder_bench.video.page import player, write_page
-from envcoder_bench.video.record import record
+from envcoder_bench.video.record import model_bytes, record
 from envcoder_bench.video.render import Look, NoVideo
 from envcoder_bench.video.render import render as draw
 

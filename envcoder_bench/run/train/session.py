@@ -19,8 +19,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
-from envcoder_bench.core.repeats import flush_messages
-from envcoder_bench.core.run_log import note
+from envcoder_bench.core.run_log import flush_messages, note
 from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import Point, RunLogs

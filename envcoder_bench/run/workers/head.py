@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.repeats import flush_messages
-from envcoder_bench.core.run_log import note, show_print
+from envcoder_bench.core.run_log import flush_messages, note, show_print
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.plan import MemoryPlanner

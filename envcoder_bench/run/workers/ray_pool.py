@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import NoWorker, UserError
-from envcoder_bench.core.repeats import flush_messages
+from envcoder_bench.core.run_log import flush_messages
 from envcoder_bench.run.workers.devices import Devices
 from envcoder_bench.run.workers.head import Pool
 from envcoder_bench.run.workers.messages import Ready, Request, WorkerLost, WorkerSetup

@@ -1,1 +1,0 @@
-"""Robots of other projects as models that this package's simulators run."""
