@@ -1,1 +1,0 @@
-"""An Allegro Hand turns a cube in its palm to one goal orientation after another."""

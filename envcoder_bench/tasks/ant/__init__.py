@@ -1,1 +1,0 @@
-"""The Ant runs towards a far target."""

@@ -1,1 +1,0 @@
-"""ANYmal C tracks velocity commands on rough ground."""

@@ -1,1 +1,0 @@
-"""A cart balances a pole."""

@@ -1,1 +1,0 @@
-"""A cart swings up a pole and balances it."""

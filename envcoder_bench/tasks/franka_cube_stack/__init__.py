@@ -1,1 +1,0 @@
-"""A Franka Panda picks up one cube and stacks it on another."""

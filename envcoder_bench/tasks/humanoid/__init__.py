@@ -1,1 +1,0 @@
-"""The Humanoid runs towards a far target."""

@@ -1,1 +1,0 @@
-"""Spot tracks velocity commands on rough ground."""
