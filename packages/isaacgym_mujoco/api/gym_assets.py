@@ -1,11 +1,13 @@
 """Methods of ``gym`` for assets."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from isaacgym_mujoco.api.params import AssetOptions, DofType, ForceSensorProperties, tell_ignored
-from isaacgym_mujoco.api.properties import ActuatorProperties, RigidShapeProperties, TendonProperties
+from isaacgym_mujoco.api.properties import RigidShapeProperties, TendonProperties
 from isaacgym_mujoco.api.simulation import Simulation, copied
 from isaacgym_mujoco.api.transforms import Transform
 from isaacgym_mujoco.assets import asset as assets
@@ -54,50 +56,14 @@ class AssetMethods:
         """Return a ball."""
         return assets.primitive("sphere", [radius, 0.0, 0.0], options)
 
-    def get_asset_dof_count(self, asset: Asset) -> int:
-        return len(asset.dof_names)
-
-    def get_asset_dof_names(self, asset: Asset) -> list[str]:
-        return list(asset.dof_names)
-
-    def get_asset_dof_name(self, asset: Asset, index: int) -> str:
-        return asset.dof_names[index]
-
     def get_asset_dof_type(self, asset: Asset, index: int) -> DofType:
         return DofType.DOF_TRANSLATION if asset.slides[index] else DofType.DOF_ROTATION
 
     def get_dof_type_string(self, kind: DofType) -> str:
         return {DofType.DOF_ROTATION: "Rotation", DofType.DOF_TRANSLATION: "Translation"}.get(kind, "Invalid")
 
-    def get_asset_dof_dict(self, asset: Asset) -> dict[str, int]:
-        return {name: k for k, name in enumerate(asset.dof_names)}
-
     def get_asset_dof_properties(self, asset: Asset) -> np.ndarray:
         return asset.dof_properties.copy()
-
-    def get_asset_joint_count(self, asset: Asset) -> int:
-        return len(asset.joint_names)
-
-    def get_asset_joint_names(self, asset: Asset) -> list[str]:
-        return list(asset.joint_names)
-
-    def get_asset_rigid_body_count(self, asset: Asset) -> int:
-        return len(asset.body_names)
-
-    def get_asset_rigid_body_names(self, asset: Asset) -> list[str]:
-        return list(asset.body_names)
-
-    def get_asset_rigid_body_name(self, asset: Asset, index: int) -> str:
-        return asset.body_names[index]
-
-    def get_asset_rigid_body_dict(self, asset: Asset) -> dict[str, int]:
-        return {name: k for k, name in enumerate(asset.body_names)}
-
-    def get_asset_rigid_shape_count(self, asset: Asset) -> int:
-        return len(asset.shapes)
-
-    def get_asset_rigid_shape_properties(self, asset: Asset) -> list[RigidShapeProperties]:
-        return copied(asset.shapes)
 
     def set_asset_rigid_shape_properties(self, asset: Asset, properties: list[RigidShapeProperties]) -> bool:
         """Set friction and filter of the asset's shapes, for actors created later; other properties have no effect."""
@@ -105,38 +71,14 @@ class AssetMethods:
         asset.shapes = copied(properties)
         return True
 
-    def get_asset_actuator_count(self, asset: Asset) -> int:
-        return len(asset.actuators)
-
-    def get_asset_actuator_properties(self, asset: Asset) -> list[ActuatorProperties]:
-        return copied(asset.actuators)
-
     def get_asset_actuator_joint_name(self, asset: Asset, index: int) -> str:
         return asset.actuator_joints[index]
-
-    def get_asset_tendon_count(self, asset: Asset) -> int:
-        return len(asset.tendons)
-
-    def get_asset_tendon_name(self, asset: Asset, index: int) -> str:
-        return asset.tendon_names[index]
-
-    def get_asset_tendon_properties(self, asset: Asset) -> list[TendonProperties]:
-        return copied(asset.tendons)
 
     def set_asset_tendon_properties(self, asset: Asset, properties: list[TendonProperties]) -> bool:
         """Set the tendons' damping and stiffness; the stiffness of their limits stays MuJoCo's."""
         tell_unused_tendon_properties(properties, asset.tendons)
         asset.tendons = copied(properties)
         return True
-
-    def find_asset_rigid_body_index(self, asset: Asset, name: str) -> int:
-        return find(asset.body_names, name)
-
-    def find_asset_dof_index(self, asset: Asset, name: str) -> int:
-        return find(asset.dof_names, name)
-
-    def find_asset_joint_index(self, asset: Asset, name: str) -> int:
-        return find(asset.joint_names, name)
 
     def create_asset_force_sensor(
         self, asset: Asset, body: int, pose: Transform, properties: ForceSensorProperties | None = None
@@ -147,3 +89,62 @@ class AssetMethods:
             raise IndexError(f"create_asset_force_sensor: {asset.name} has {len(asset.body_names)} bodies, no {body}")
         asset.sensors.append((body, copy.deepcopy(pose)))
         return len(asset.sensors) - 1
+
+
+_COUNTED = {
+    **{"dof": "dof_names", "joint": "joint_names", "rigid_body": "body_names", "rigid_shape": "shapes"},
+    **{"actuator": "actuators", "tendon": "tendons"},
+}
+_NAMED = {"dof": "dof_names", "joint": "joint_names", "rigid_body": "body_names", "tendon": "tendon_names"}
+_WITH_PROPERTIES = {"rigid_shape": "shapes", "actuator": "actuators", "tendon": "tendons"}
+
+
+def add_getters(methods: type, owner: str, parts: Callable[..., list]) -> None:
+    """Add the methods that return the parts of an asset or actor, such as ``get_asset_dof_count``.
+
+    These are ``get_<owner>_<part>_`` with ``count``, ``names``, ``name``, ``dict`` and ``properties``, unless the class
+    has a method of that name.
+
+    Args:
+        owner: ``asset`` or ``actor``.
+        parts: returns a list by its attribute and a method's first arguments.
+    """
+
+    def count(attribute: str, *args: Any) -> int:
+        return len(parts(attribute, *args))
+
+    def names(attribute: str, *args: Any) -> list[str]:
+        return list(parts(attribute, *args))
+
+    def name(attribute: str, *args: Any) -> str:
+        return parts(attribute, *args[:-1])[args[-1]]
+
+    def numbers(attribute: str, *args: Any) -> dict[str, int]:
+        return {name: k for k, name in enumerate(parts(attribute, *args))}
+
+    def properties(attribute: str, *args: Any) -> list[Any]:
+        return copied(parts(attribute, *args))
+
+    kinds = {"count": (count, _COUNTED), "properties": (properties, _WITH_PROPERTIES)}
+    kinds.update({"names": (names, _NAMED), "name": (name, _NAMED), "dict": (numbers, _NAMED)})
+    for kind, (function, attributes) in kinds.items():
+        for part, attribute in attributes.items():
+            _add(methods, f"get_{owner}_{part}_{kind}", function, attribute)
+
+
+def _add(methods: type, name: str, function: Callable[..., Any], attribute: str) -> None:
+    def method(self: Any, *args: Any) -> Any:
+        return function(attribute, *args)
+
+    method.__name__ = name
+    if name not in vars(methods):
+        setattr(methods, name, method)
+
+
+def _find(attribute: str, asset: Asset, name: str) -> int:
+    return find(getattr(asset, attribute), name)
+
+
+add_getters(AssetMethods, "asset", lambda attribute, asset: getattr(asset, attribute))
+for _part in ("dof", "joint", "rigid_body"):
+    _add(AssetMethods, f"find_asset_{_part}_index", _find, _NAMED[_part])

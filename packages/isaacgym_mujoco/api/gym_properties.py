@@ -3,11 +3,10 @@
 import numpy as np
 
 from isaacgym_mujoco.api import actor_properties
-from isaacgym_mujoco.api.gym_assets import tell_unused_shape_properties, tell_unused_tendon_properties
+from isaacgym_mujoco.api.gym_assets import add_getters, tell_unused_shape_properties, tell_unused_tendon_properties
 from isaacgym_mujoco.api.params import tell_ignored
 from isaacgym_mujoco.api.properties import (
     DOF_PROPERTIES,
-    ActuatorProperties,
     RigidBodyProperties,
     RigidShapeProperties,
     TendonProperties,
@@ -67,21 +66,6 @@ class PropertyMethods:
             env.apply_shapes(actor)
         return True
 
-    def get_actor_actuator_count(self, env: Env, actor: int) -> int:
-        return len(env.actors[actor].asset.actuators)
-
-    def get_actor_actuator_properties(self, env: Env, actor: int) -> list[ActuatorProperties]:
-        return copied(env.actors[actor].asset.actuators)
-
-    def get_actor_tendon_count(self, env: Env, actor: int) -> int:
-        return len(env.actors[actor].tendons)
-
-    def get_actor_tendon_name(self, env: Env, actor: int, index: int) -> str:
-        return env.actors[actor].asset.tendon_names[index]
-
-    def get_actor_tendon_properties(self, env: Env, actor: int) -> list[TendonProperties]:
-        return copied(env.actors[actor].tendons)
-
     def set_actor_tendon_properties(self, env: Env, actor: int, properties: list[TendonProperties]) -> bool:
         """Set the tendons' damping and stiffness, at any time; the stiffness of their limits stays MuJoCo's."""
         tell_unused_tendon_properties(properties, env.actors[actor].tendons)
@@ -111,3 +95,11 @@ class PropertyMethods:
             env.apply_bodies(actor)
         rows = actor_properties.scaled_limits(record.dof_properties, record, factor)
         return self.set_actor_dof_properties(env, actor, rows)
+
+
+def _parts_of_actor(attribute: str, env: Env, actor: int) -> list:
+    record = env.actors[actor]
+    return getattr(record if attribute in ("shapes", "tendons") else record.asset, attribute)
+
+
+add_getters(PropertyMethods, "actor", _parts_of_actor)

@@ -22,7 +22,7 @@ from isaacgym_mujoco.api.params import (
     TriangleMeshParams,
     tell_ignored,
 )
-from isaacgym_mujoco.api.simulation import Env, Simulation, new_env
+from isaacgym_mujoco.api.simulation import Env, Simulation
 from isaacgym_mujoco.api.transforms import Quat, Transform, Vec3
 from isaacgym_mujoco.assets import terrain
 from isaacgym_mujoco.assets.asset import Asset
@@ -106,7 +106,11 @@ class SceneMethods:
         return sum(self.get_env_rigid_body_count(env) for env in sim.envs)
 
     def create_env(self, sim: Simulation, lower: Vec3, upper: Vec3, per_row: int) -> Env:
-        return new_env(sim, lower, upper, per_row)
+        """Record an environment; its origin on the grid has no effect on the physics."""
+        sim.record("create_env")
+        size, (row, column) = upper - lower, divmod(len(sim.envs), max(1, per_row))
+        sim.envs.append(Env(sim, len(sim.envs), Vec3(column * size.x, row * size.y, 0.0)))
+        return sim.envs[-1]
 
     def get_env_count(self, sim: Simulation) -> int:
         return len(sim.envs)
@@ -192,40 +196,15 @@ class SceneMethods:
     def get_env_rigid_body_count(self, env: Env) -> int:
         return env.first_body(len(env.actors))
 
-    def get_actor_dof_count(self, env: Env, actor: int) -> int:
-        return len(env.actors[actor].asset.dof_names)
-
-    def get_actor_dof_names(self, env: Env, actor: int) -> list[str]:
-        return list(env.actors[actor].asset.dof_names)
-
-    def get_actor_dof_dict(self, env: Env, actor: int) -> dict[str, int]:
-        return {name: k for k, name in enumerate(env.actors[actor].asset.dof_names)}
-
-    def get_actor_joint_dict(self, env: Env, actor: int) -> dict[str, int]:
-        return {name: k for k, name in enumerate(env.actors[actor].asset.joint_names)}
-
-    def get_actor_rigid_body_count(self, env: Env, actor: int) -> int:
-        return len(env.actors[actor].asset.body_names)
-
-    def get_actor_rigid_body_names(self, env: Env, actor: int) -> list[str]:
-        return list(env.actors[actor].asset.body_names)
-
-    def get_actor_rigid_body_dict(self, env: Env, actor: int) -> dict[str, int]:
-        return {name: k for k, name in enumerate(env.actors[actor].asset.body_names)}
-
-    def get_actor_rigid_shape_count(self, env: Env, actor: int) -> int:
-        return len(env.actors[actor].shapes)
-
     def find_actor_rigid_body_handle(self, env: Env, actor: int, name: str) -> int:
         return self.find_actor_rigid_body_index(env, actor, name, DOMAIN_ENV)
 
     def find_actor_rigid_body_index(self, env: Env, actor: int, name: str, domain: int) -> int:
-        body = find(env.actors[actor].asset.body_names, name)
-        return body if body < 0 else self.get_actor_rigid_body_index(env, actor, body, domain)
+        return self.get_actor_rigid_body_index(env, actor, find(env.actors[actor].asset.body_names, name), domain)
 
     def get_actor_rigid_body_index(self, env: Env, actor: int, body: int, domain: int) -> int:
         """Return the index of the actor's ``body`` among the bodies of ``domain``; -1 if it has not so many."""
-        if not 0 <= body < self.get_actor_rigid_body_count(env, actor):
+        if not 0 <= body < len(env.actors[actor].asset.body_names):
             return INVALID_HANDLE
         if domain == DOMAIN_ACTOR:
             return body
@@ -249,7 +228,7 @@ class SceneMethods:
         return before + env.first_dof(actor) + dof
 
     def get_actor_dof_handle(self, env: Env, actor: int, index: int) -> int:
-        return env.first_dof(actor) + index if 0 <= index < self.get_actor_dof_count(env, actor) else INVALID_HANDLE
+        return env.first_dof(actor) + index if 0 <= index < len(env.actors[actor].asset.dof_names) else INVALID_HANDLE
 
     def get_rigid_transform(self, env: Env, body: int) -> Transform:
         """Return a body's pose: as placed, or after the last ``simulate``."""

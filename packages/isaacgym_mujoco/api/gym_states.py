@@ -41,10 +41,7 @@ class ForceSensor:
 
     def get_forces(self) -> Forces:
         """Return force and torque after the last ``simulate``, N and N m."""
-        engine = self.sim.engine
-        out = torch.zeros(engine.num_envs * len(self.sim.layout.sensors), 6, device=engine.device)
-        engine.read_force_sensors(out)
-        values = out[self.row].tolist()
+        values = self.sim.engine.tensor("force_sensors")[self.row].tolist()
         return Forces(Vec3(*values[:3]), Vec3(*values[3:]))
 
 
@@ -53,12 +50,13 @@ class StateMethods:
 
     def get_actor_dof_states(self, env: Env, actor: int, flags: int) -> np.ndarray:
         """Return ``DOF_STATE`` of an actor's DOFs."""
-        states = _dofs(env.sim)[_dof_rows(env, actor)].cpu().numpy()
+        states = env.sim.engine.tensor("dofs")[_dof_rows(env, actor)].cpu().numpy()
         return states.view(DOF_STATE).reshape(-1)
 
     def set_actor_dof_states(self, env: Env, actor: int, states: np.ndarray, flags: int) -> bool:
         """Set positions or velocities of an actor's DOFs, or both, by ``STATE_POS``, ``STATE_VEL``, ``STATE_ALL``."""
-        new, rows, engine = _dofs(env.sim), _dof_rows(env, actor), env.sim.engine
+        engine, rows = env.sim.engine, _dof_rows(env, actor)
+        new = engine.tensor("dofs")
         for column, (name, flag) in enumerate((("pos", STATE_POS), ("vel", STATE_VEL))):
             if flags & flag:
                 new[rows, column] = torch.as_tensor(np.ascontiguousarray(states[name]), device=new.device)
@@ -73,9 +71,7 @@ class StateMethods:
 
     def get_sim_rigid_body_states(self, sim: Simulation, flags: int) -> np.ndarray:
         """Return ``BODY_STATE`` of all bodies after the last ``simulate``."""
-        out = torch.zeros(sim.engine.num_envs * sim.engine.num_bodies, 13, device=sim.engine.device)
-        sim.engine.read_bodies(out)
-        return out.cpu().numpy().view(BODY_STATE).reshape(-1)
+        return sim.engine.tensor("bodies").cpu().numpy().view(BODY_STATE).reshape(-1)
 
     def set_sim_rigid_body_states(self, sim: Simulation, states: np.ndarray, flags: int) -> bool:
         """Set poses or velocities of all bodies, or both; actors with DOFs are refused."""
@@ -85,14 +81,13 @@ class StateMethods:
                 f"set_sim_rigid_body_states: {', '.join(jointed)} has DOFs; set its root and DOFs with"
                 " set_actor_root_state_tensor and set_dof_state_tensor"
             )
-        new = torch.zeros(sim.engine.num_envs * sim.engine.num_actors, 13, device=sim.engine.device)
-        sim.engine.read_roots(new)
-        roots = [place.bodies.start for place in sim.layout.places]
+        roots = [actor.bodies.start for actor in sim.layout.places]
         values = np.ascontiguousarray(states).view(np.float32).reshape(sim.engine.num_envs, -1, 13)[:, roots]
-        given = torch.tensor(values.reshape(-1, 13), device=new.device)
+        new = sim.engine.tensor("roots")
+        wanted = torch.tensor(values.reshape(-1, 13), device=new.device)
         for columns, flag in ((slice(0, 7), STATE_POS), (slice(7, 13), STATE_VEL)):
             if flags & flag:
-                new[:, columns] = given[:, columns]
+                new[:, columns] = wanted[:, columns]
         return TensorMethods.set_actor_root_state_tensor(TensorMethods(), sim, new)
 
     def get_dof_frame(self, env: Env, dof: int) -> DofFrame:
@@ -110,12 +105,6 @@ class StateMethods:
     def get_actor_force_sensor(self, env: Env, actor: int, index: int) -> ForceSensor:
         before = sum(len(one.asset.sensors) for one in env.actors[:actor])
         return ForceSensor(env.sim, env.index * len(env.sim.layout.sensors) + before + index)
-
-
-def _dofs(sim: Simulation) -> torch.Tensor:
-    out = torch.zeros(sim.engine.num_envs * sim.engine.num_dofs, 2, device=sim.engine.device)
-    sim.engine.read_dofs(out)
-    return out
 
 
 def _dof_rows(env: Env, actor: int) -> slice:

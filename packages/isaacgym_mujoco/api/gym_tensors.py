@@ -20,79 +20,23 @@ class TensorMethods:
         """Do nothing: results are available after ``simulate``."""
         return True
 
-    def acquire_actor_root_state_tensor(self, sim: Simulation) -> Tensor:
-        engine = sim.engine
-        return sim.tensor((engine.num_envs * engine.num_actors, 13), engine.read_roots, "roots")
-
-    def acquire_dof_state_tensor(self, sim: Simulation) -> Tensor:
-        engine = sim.engine
-        return sim.tensor((engine.num_envs * engine.num_dofs, 2), engine.read_dofs, "dofs")
-
-    def acquire_rigid_body_state_tensor(self, sim: Simulation) -> Tensor:
-        engine = sim.engine
-        return sim.tensor((engine.num_envs * engine.num_bodies, 13), engine.read_bodies, "bodies")
-
-    def acquire_net_contact_force_tensor(self, sim: Simulation) -> Tensor:
-        engine = sim.engine
-        return sim.tensor((engine.num_envs * engine.num_bodies, 3), engine.read_contact_forces, "contacts")
-
-    def acquire_dof_force_tensor(self, sim: Simulation) -> Tensor:
-        engine = sim.engine
-        return sim.tensor((engine.num_envs * engine.num_dofs,), engine.read_dof_forces, "dof forces")
-
-    def acquire_force_sensor_tensor(self, sim: Simulation) -> Tensor:
-        engine = sim.engine
-        count = engine.num_envs * len(sim.layout.sensors)
-        return sim.tensor((count, 6), engine.read_force_sensors, "sensors")
-
     def acquire_jacobian_tensor(self, sim: Simulation, name: str) -> Tensor:
         """Return ``(num_envs, links, 6, dofs)`` of the actor ``name``; with a free base, ``6 + dofs`` columns."""
-        actor = _actor(sim, name, "acquire_jacobian_tensor")
-        parts = sim.layout.places[actor]
-        links, dofs = parts.bodies.stop - parts.bodies.start, parts.dofs.stop - parts.dofs.start
-        shape = (sim.engine.num_envs, links - 1, 6, dofs) if parts.fixed else (sim.engine.num_envs, links, 6, 6 + dofs)
-        return sim.tensor(shape, lambda out: sim.engine.read_jacobian(actor, out), "jacobian", actor)
+        return sim.tensor("jacobian", _actor(sim, name, "acquire_jacobian_tensor"))
 
     def acquire_mass_matrix_tensor(self, sim: Simulation, name: str) -> Tensor:
         """Return ``(num_envs, dofs, dofs)`` of the actor ``name``."""
-        actor = _actor(sim, name, "acquire_mass_matrix_tensor")
-        parts = sim.layout.places[actor]
-        dofs = parts.dofs.stop - parts.dofs.start
-        shape = (sim.engine.num_envs, dofs, dofs)
-        return sim.tensor(shape, lambda out: sim.engine.read_mass_matrix(actor, out), "mass matrix", actor)
-
-    def refresh_actor_root_state_tensor(self, sim: Simulation) -> bool:
-        sim.engine.read_roots(self.acquire_actor_root_state_tensor(sim))
-        return True
-
-    def refresh_dof_state_tensor(self, sim: Simulation) -> bool:
-        sim.engine.read_dofs(self.acquire_dof_state_tensor(sim))
-        return True
-
-    def refresh_rigid_body_state_tensor(self, sim: Simulation) -> bool:
-        sim.engine.read_bodies(self.acquire_rigid_body_state_tensor(sim))
-        return True
-
-    def refresh_net_contact_force_tensor(self, sim: Simulation) -> bool:
-        sim.engine.read_contact_forces(self.acquire_net_contact_force_tensor(sim))
-        return True
-
-    def refresh_dof_force_tensor(self, sim: Simulation) -> bool:
-        sim.engine.read_dof_forces(self.acquire_dof_force_tensor(sim))
-        return True
-
-    def refresh_force_sensor_tensor(self, sim: Simulation) -> bool:
-        sim.engine.read_force_sensors(self.acquire_force_sensor_tensor(sim))
-        return True
+        return sim.tensor("mass_matrix", _actor(sim, name, "acquire_mass_matrix_tensor"))
 
     def refresh_jacobian_tensors(self, sim: Simulation) -> bool:
-        for (_, actor), tensor in sim.acquired("jacobian"):
-            sim.engine.read_jacobian(actor, tensor)
-        return True
+        return self._refresh_actors(sim, "jacobian")
 
     def refresh_mass_matrix_tensors(self, sim: Simulation) -> bool:
-        for (_, actor), tensor in sim.acquired("mass matrix"):
-            sim.engine.read_mass_matrix(actor, tensor)
+        return self._refresh_actors(sim, "mass_matrix")
+
+    def _refresh_actors(self, sim: Simulation, quantity: str) -> bool:
+        for (_, actor), tensor in sim.acquired(quantity):
+            sim.engine.read(quantity, tensor, actor)
         return True
 
     def set_actor_root_state_tensor(self, sim: Simulation, states: Tensor) -> bool:
@@ -114,27 +58,6 @@ class TensorMethods:
         sim.engine.write_dofs(_rows(sim, ids, count, "set_dof_state_tensor_indexed"), states)
         return True
 
-    def set_dof_position_target_tensor(self, sim: Simulation, targets: Tensor) -> bool:
-        return _command(sim, sim.engine.position_targets, targets)
-
-    def set_dof_position_target_tensor_indexed(self, sim: Simulation, targets: Tensor, ids: Tensor, count: int) -> bool:
-        rows = _rows(sim, ids, count, "set_dof_position_target_tensor_indexed")
-        return _command(sim, sim.engine.position_targets, targets, rows)
-
-    def set_dof_velocity_target_tensor(self, sim: Simulation, targets: Tensor) -> bool:
-        return _command(sim, sim.engine.velocity_targets, targets)
-
-    def set_dof_velocity_target_tensor_indexed(self, sim: Simulation, targets: Tensor, ids: Tensor, count: int) -> bool:
-        rows = _rows(sim, ids, count, "set_dof_velocity_target_tensor_indexed")
-        return _command(sim, sim.engine.velocity_targets, targets, rows)
-
-    def set_dof_actuation_force_tensor(self, sim: Simulation, efforts: Tensor) -> bool:
-        return _command(sim, sim.engine.efforts, efforts)
-
-    def set_dof_actuation_force_tensor_indexed(self, sim: Simulation, efforts: Tensor, ids: Tensor, count: int) -> bool:
-        rows = _rows(sim, ids, count, "set_dof_actuation_force_tensor_indexed")
-        return _command(sim, sim.engine.efforts, efforts, rows)
-
     def apply_rigid_body_force_tensors(
         self,
         sim: Simulation,
@@ -144,10 +67,7 @@ class TensorMethods:
     ) -> bool:
         """Apply forces at the centres of mass, and torques, in the next ``simulate``; tasks use these keywords."""
         engine = sim.engine
-        bodies = None
-        if space == LOCAL_SPACE:
-            bodies = torch.zeros(engine.num_envs * engine.num_bodies, 13, device=engine.device)
-            engine.read_bodies(bodies)
+        bodies = engine.tensor("bodies") if space == LOCAL_SPACE else None
         for columns, tensor in ((slice(0, 3), forceTensor), (slice(3, 6), torqueTensor)):
             if tensor is None:
                 continue
@@ -164,13 +84,10 @@ class TensorMethods:
         engine = sim.engine
         forces, points = forceTensor.reshape(-1, 3), posTensor.reshape(-1, 3)
         if space == LOCAL_SPACE:
-            bodies = torch.zeros(engine.num_envs * engine.num_bodies, 13, device=engine.device)
-            engine.read_bodies(bodies)
+            bodies = engine.tensor("bodies")
             forces = quat_apply(bodies[:, 3:7], forces)
             points = bodies[:, :3] + quat_apply(bodies[:, 3:7], points)
-        centres = torch.zeros(engine.num_envs * engine.num_bodies, 3, device=engine.device)
-        engine.read_centres(centres)
-        torques = torch.linalg.cross(points - centres, forces)
+        torques = torch.linalg.cross(points - engine.tensor("centres"), forces)
         engine.forces[...] = torch.cat([forces, torques], dim=1).view(engine.forces.shape)
         return True
 
@@ -210,3 +127,41 @@ def _command(sim: Simulation, held: Tensor, command: Tensor, rows: Tensor | None
     else:
         sim.engine.write_commands(held, rows, values)
     return True
+
+
+def _add_quantity(name: str, quantity: str) -> None:
+    """Add the methods that acquire and refresh a tensor."""
+
+    def acquire(self: TensorMethods, sim: Simulation) -> Tensor:
+        return sim.tensor(quantity)
+
+    def refresh(self: TensorMethods, sim: Simulation) -> bool:
+        sim.engine.read(quantity, sim.tensor(quantity))
+        return True
+
+    setattr(TensorMethods, f"acquire_{name}_tensor", acquire)
+    setattr(TensorMethods, f"refresh_{name}_tensor", refresh)
+
+
+def _add_command(name: str, attribute: str) -> None:
+    """Add the methods that set a command of all DOFs, or of the DOFs of the actors ``ids``."""
+
+    def set_all(self: TensorMethods, sim: Simulation, values: Tensor) -> bool:
+        return _command(sim, getattr(sim.engine, attribute), values)
+
+    def set_indexed(self: TensorMethods, sim: Simulation, values: Tensor, ids: Tensor, count: int) -> bool:
+        rows = _rows(sim, ids, count, f"set_{name}_tensor_indexed")
+        return _command(sim, getattr(sim.engine, attribute), values, rows)
+
+    setattr(TensorMethods, f"set_{name}_tensor", set_all)
+    setattr(TensorMethods, f"set_{name}_tensor_indexed", set_indexed)
+
+
+for _name, _quantity in {
+    **{"actor_root_state": "roots", "dof_state": "dofs", "rigid_body_state": "bodies"},
+    **{"net_contact_force": "contact_forces", "dof_force": "dof_forces", "force_sensor": "force_sensors"},
+}.items():
+    _add_quantity(_name, _quantity)
+_add_command("dof_position_target", "position_targets")
+_add_command("dof_velocity_target", "velocity_targets")
+_add_command("dof_actuation_force", "efforts")

@@ -33,9 +33,7 @@ FOLLOW_TRANSFORM, FOLLOW_POSITION = 0, 1
 # the enumerations whose members are also constants above
 SimType = IntEnum("SimType", {"SIM_FLEX": SIM_FLEX, "SIM_PHYSX": SIM_PHYSX})
 UpAxis = IntEnum("UpAxis", {"UP_AXIS_Y": UP_AXIS_Y, "UP_AXIS_Z": UP_AXIS_Z})
-DofDriveMode = IntEnum(
-    "DofDriveMode", ["DOF_MODE_NONE", "DOF_MODE_POS", "DOF_MODE_VEL", "DOF_MODE_EFFORT"], start=DOF_MODE_NONE
-)
+DofDriveMode = IntEnum("DofDriveMode", [f"DOF_MODE_{kind}" for kind in ("NONE", "POS", "VEL", "EFFORT")], start=0)
 DofType = IntEnum("DofType", ["DOF_INVALID", "DOF_ROTATION", "DOF_TRANSLATION"], start=DOF_INVALID)
 IndexDomain = IntEnum("IndexDomain", ["DOMAIN_ACTOR", "DOMAIN_ENV", "DOMAIN_SIM"], start=DOMAIN_ACTOR)
 CoordinateSpace = IntEnum("CoordinateSpace", ["ENV_SPACE", "LOCAL_SPACE", "GLOBAL_SPACE"], start=ENV_SPACE)
@@ -108,14 +106,10 @@ class PhysXParams(Params):
     MUJOCOS: ClassVar[dict[str, Any]] = {"rest_offset": 0.0}
     # devices and buffer sizes do not change the results
     HONOURED = frozenset(
-        {
-            "use_gpu",
-            "num_subscenes",
-            "num_threads",
-            "default_buffer_size_multiplier",
-            "max_gpu_contact_pairs",
+        (
+            *("use_gpu", "num_subscenes", "num_threads", "default_buffer_size_multiplier", "max_gpu_contact_pairs"),
             "always_use_articulations",
-        }
+        )
     )
 
 
@@ -153,15 +147,12 @@ class SimParams(Params):
         return [f"physx.{name}" for name in self.physx.ignored()]
 
 
+_SURFACE = {"static_friction": 1.0, "dynamic_friction": 1.0, "restitution": 0.0, "segmentation_id": 0}
+
+
 class PlaneParams(Params):
     HONOURED = frozenset(("normal", "distance", "static_friction", "dynamic_friction"))
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "distance": 0.0,
-        "static_friction": 1.0,
-        "dynamic_friction": 1.0,
-        "restitution": 0.0,
-        "segmentation_id": 0,
-    }
+    DEFAULTS: ClassVar[dict[str, Any]] = {"distance": 0.0, **_SURFACE}
 
     def __init__(self) -> None:
         super().__init__(normal=Vec3(0.0, 1.0, 0.0))
@@ -169,15 +160,10 @@ class PlaneParams(Params):
 
 class AssetOptions(Params):
     IGNORED = frozenset(
-        {
-            "thickness",
-            "vhacd_enabled",
-            "convex_decomposition_from_submeshes",
-            "use_physx_armature",
-            "enable_gyroscopic_forces",
-            "min_particle_mass",
-            "tendon_limit_stiffness",
-        }
+        (
+            *("thickness", "vhacd_enabled", "convex_decomposition_from_submeshes", "use_physx_armature"),
+            *("enable_gyroscopic_forces", "min_particle_mass", "tendon_limit_stiffness"),
+        )
     )
     DEFAULTS: ClassVar[dict[str, Any]] = {
         "fix_base_link": False,
@@ -238,14 +224,7 @@ class VhacdParams(Params):
 
 class TriangleMeshParams(Params):
     HONOURED = frozenset(("nb_vertices", "nb_triangles", "static_friction", "dynamic_friction", "transform"))
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "nb_vertices": 0,
-        "nb_triangles": 0,
-        "static_friction": 1.0,
-        "dynamic_friction": 1.0,
-        "restitution": 0.0,
-        "segmentation_id": 0,
-    }
+    DEFAULTS: ClassVar[dict[str, Any]] = {"nb_vertices": 0, "nb_triangles": 0, **_SURFACE}
 
     def __init__(self) -> None:
         super().__init__(transform=Transform())
@@ -259,10 +238,7 @@ class HeightFieldParams(TriangleMeshParams):
         "row_scale": 1.0,
         "column_scale": 1.0,
         "vertical_scale": 1.0,
-        "static_friction": 1.0,
-        "dynamic_friction": 1.0,
-        "restitution": 0.0,
-        "segmentation_id": 0,
+        **_SURFACE,
     }
 
 

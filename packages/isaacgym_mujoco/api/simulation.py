@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from isaacgym_mujoco.api.actor_properties import check_limits, matrix, sizes
@@ -18,8 +16,7 @@ from isaacgym_mujoco.api.properties import RigidBodyProperties
 from isaacgym_mujoco.api.transforms import Transform, Vec3, pose_array, pose_object
 from isaacgym_mujoco.assets.terrain import Terrain
 from isaacgym_mujoco.engine.base import Engine
-from isaacgym_mujoco.engine.build_layout import build_layout
-from isaacgym_mujoco.engine.layout import Actor, Layout
+from isaacgym_mujoco.engine.layout import Actor, Layout, build_layout
 
 ENGINE_VARIABLE = "ISAACGYM_MUJOCO_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
 
@@ -207,11 +204,10 @@ class Simulation:
                     "first environment"
                 )
 
-    def tensor(self, shape: tuple[int, ...], read: Callable[[Tensor], None], *key: object) -> Tensor:
-        """Return the tensor of a key, which the first call allocates and fills."""
+    def tensor(self, *key: Any) -> Tensor:
+        """Return the tensor of a quantity of ``Engine.tensor``, which the first call allocates and fills."""
         if key not in self._tensors:
-            self._tensors[key] = torch.zeros(shape, device=self.engine.device)
-            read(self._tensors[key])
+            self._tensors[key] = self.engine.tensor(*key)
         return self._tensors[key]
 
     def acquired(self, *kind: object) -> list[tuple[tuple, Tensor]]:
@@ -221,22 +217,11 @@ class Simulation:
     def body_pose(self, env: Env, handle: int) -> Transform:
         """Return the pose of a body of an environment: of the last step, or as recorded if not compiled."""
         if self.compiled:
-            out = torch.zeros(self.engine.num_envs * self.engine.num_bodies, 13, device=self.engine.device)
-            self.engine.read_bodies(out)
-            x, y, z, qx, qy, qz, qw = out[env.index * self.engine.num_bodies + handle, :7].tolist()
+            bodies = self.engine.tensor("bodies")
+            x, y, z, qx, qy, qz, qw = bodies[env.index * self.engine.num_bodies + handle, :7].tolist()
             return pose_object(np.array([x, y, z, qw, qx, qy, qz]))
         actor, body = env.body(handle)
         return env.actors[actor].pose * env.actors[actor].asset.rest_poses()[body]
-
-
-def new_env(sim: Simulation, lower: Vec3, upper: Vec3, per_row: int) -> Env:
-    """Record an environment; its origin on the grid has no effect on the physics."""
-    sim.record("create_env")
-    index, size = len(sim.envs), upper - lower
-    row, column = divmod(index, max(1, per_row))
-    env = Env(sim, index, Vec3(column * size.x, row * size.y, 0.0))
-    sim.envs.append(env)
-    return env
 
 
 def copied(values: list[Any]) -> list[Any]:

@@ -113,18 +113,18 @@ def _pitch(x: np.ndarray) -> float:
     return float(np.median(rows[far:] - rows[:-far])) / far
 
 
-def rasterize(points: np.ndarray, faces: np.ndarray, spacing: float = SPACING) -> Grid:
+def rasterize(points: np.ndarray, faces: np.ndarray) -> Grid:
     """Return the upper surface of a mesh on a grid; nodes that no triangle covers get the mesh's lowest height.
 
     Raises:
         ValueError: the grid would have more than ``MAX_NODES`` nodes.
     """
     low, high = points.min(axis=0), points.max(axis=0)
-    nx, ny = (max(2, int(np.ceil((high[k] - low[k]) / spacing - 1e-6)) + 1) for k in (0, 1))
+    nx, ny = (max(2, int(np.ceil((high[k] - low[k]) / SPACING - 1e-6)) + 1) for k in (0, 1))
     if nx * ny > MAX_NODES:
-        raise ValueError(f"add_triangle_mesh: a mesh of {nx * spacing:.0f} m by {ny * spacing:.0f} m is too large")
+        raise ValueError(f"add_triangle_mesh: a mesh of {nx * SPACING:.0f} m by {ny * SPACING:.0f} m is too large")
     heights = np.full((nx, ny), -np.inf)
-    corners = ((points - [low[0], low[1], 0.0]) / [spacing, spacing, 1.0])[faces]
+    corners = ((points - [low[0], low[1], 0.0]) / [SPACING, SPACING, 1.0])[faces]
     first = np.maximum(np.ceil(corners[..., :2].min(axis=1) - 1e-6), 0).astype(np.int64)
     count = np.floor(corners[..., :2].max(axis=1) + 1e-6).astype(np.int64) + 1 - first
     a, b, c = (corners[:, k] for k in range(3))
@@ -138,7 +138,7 @@ def rasterize(points: np.ndarray, faces: np.ndarray, spacing: float = SPACING) -
         nodes = first[k] + np.indices(count[k]).reshape(2, -1).T
         _raise(heights, nodes, *(values[k : k + 1] for values in (a, b, c, area)))
     heights[~np.isfinite(heights)] = low[2]
-    return heights.astype(np.float32), (spacing, spacing), low[:2]
+    return heights.astype(np.float32), (SPACING, SPACING), low[:2]
 
 
 def _raise(

@@ -1,10 +1,13 @@
 """The interface of physics engines: what ``gymapi`` needs of them, as tensors of fixed shape and place."""
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from isaacgym_mujoco.engine.layout import Layout
 
 
 class Engine(ABC):
@@ -14,8 +17,8 @@ class Engine(ABC):
     Rows of actors, bodies and DOFs are numbered over all environments: by environment, then in the order of the layout.
     Velocities of roots and bodies are those of the centre of mass.
 
-    ``read_roots`` and ``read_dofs`` return what was written last. The other readers return values of the end of the
-    last ``step``, also after later writes, as in Isaac Gym.
+    ``read`` returns roots and DOFs as they were written last. Its other quantities are those of the end of the last
+    ``step``, also after later writes, as in Isaac Gym.
 
     Attributes:
         position_targets, velocity_targets, efforts: ``(num_envs, num_dofs)`` commands, applied according to each DOF's
@@ -27,20 +30,27 @@ class Engine(ABC):
         dof_actors: ``(num_dofs,)`` int64, the actor of each DOF of an environment.
     """
 
-    num_envs: int
-    num_actors: int
-    num_bodies: int
-    num_dofs: int
-    device: torch.device
-    position_targets: Tensor
-    velocity_targets: Tensor
-    efforts: Tensor
-    forces: Tensor
     blow_ups: int
-    blown: Tensor
-    dof_actors: Tensor
+    _properties: Any
 
-    @abstractmethod
+    def __init__(self, layout: Layout, poses: np.ndarray, device: torch.device) -> None:
+        """Allocate what all engines have, for the actors' ``poses`` at the start, ``(num_envs, actors, 7)``."""
+        self._layout, self.device = layout, device
+        self.num_envs, self.num_actors = poses.shape[:2]
+        self.num_bodies, self.num_dofs = len(layout.bodies), len(layout.dof_qpos)
+        n = self.num_envs
+        self.position_targets, self.velocity_targets, self.efforts = (
+            torch.zeros(n, self.num_dofs, device=device) for _ in range(3)
+        )
+        self.forces = torch.zeros(n, self.num_bodies, 6, device=device)
+        self.blown = torch.zeros(n, dtype=torch.bool, device=device)
+        self.dof_actors = torch.from_numpy(layout.dof_actors).to(device)
+
+    # properties: the values act from the next step on
+
+    def _before_change(self) -> None:  # noqa: B027
+        """Finish what needs the present properties."""
+
     def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set drives, limits and armature of the DOFs ``dofs``.
 
@@ -49,27 +59,33 @@ class Engine(ABC):
             dofs: of an environment.
             properties: ``DOF_PROPERTIES`` of the DOFs, ``(rows,)``, or ``(num_envs, rows)`` if ``env`` is None.
         """
+        self._before_change()
+        self._properties.set_dofs(env, dofs, properties)
 
-    @abstractmethod
     def set_body_mass(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         """Set a body's mass, kg, centre of mass ``(3,)``, m, and inertia ``(3, 3)``, kg m^2, in one environment."""
+        self._before_change()
+        self._properties.set_body(env, int(self._layout.bodies[body]), mass, com, inertia)
 
-    @abstractmethod
     def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
         """Set the friction of an actor's shapes in one environment, for contacts between shapes of the actor."""
+        self._before_change()
+        self._properties.set_friction(env, self._layout.geoms(actor), friction)
 
-    @abstractmethod
     def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Set rows of fields of MuJoCo's model in one environment: ``{field: (ids, values)}``.
 
-        The values act from the next ``step`` on, and constants that MuJoCo derives from them are updated. Fields are
-        ``pair_friction``, ``tendon_damping``, ``tendon_stiffness``, ``geom_size``, ``geom_pos``, ``geom_quat``,
-        ``geom_rbound``, ``geom_aabb``, ``body_pos``, ``body_quat``, ``jnt_pos``, ``jnt_axis`` and ``eq_data``.
+        Constants that MuJoCo derives from them are updated. Fields are ``pair_friction``, ``tendon_damping``,
+        ``tendon_stiffness``, ``geom_size``, ``geom_pos``, ``geom_quat``, ``geom_rbound``, ``geom_aabb``, ``body_pos``,
+        ``body_quat``, ``jnt_pos``, ``jnt_axis`` and ``eq_data``.
         """
+        self._before_change()
+        self._properties.set_fields(env, fields)
 
-    @abstractmethod
     def set_gravity(self, gravity: np.ndarray) -> None:
         """Set the gravity, m/s^2: ``(3,)`` of all environments, or ``(num_envs, 3)``."""
+        self._before_change()
+        self._properties.set_gravity(gravity)
 
     @abstractmethod
     def step(self) -> None:
@@ -106,45 +122,39 @@ class Engine(ABC):
         Rows out of range are ignored.
         """
 
-    @abstractmethod
-    def read_roots(self, out: Tensor) -> None:
-        """Fill ``(num_envs * num_actors, 13)``."""
+    def tensor(self, quantity: str, actor: int = -1) -> Tensor:
+        """Return a new tensor with the present values of a quantity.
 
-    @abstractmethod
-    def read_dofs(self, out: Tensor) -> None:
-        """Fill ``(num_envs * num_dofs, 2)``."""
-
-    @abstractmethod
-    def read_bodies(self, out: Tensor) -> None:
-        """Fill ``(num_envs * num_bodies, 13)``."""
-
-    @abstractmethod
-    def read_centres(self, out: Tensor) -> None:
-        """Fill ``(num_envs * num_bodies, 3)`` with the positions of the centres of mass."""
-
-    @abstractmethod
-    def read_contact_forces(self, out: Tensor) -> None:
-        """Fill ``(num_envs * num_bodies, 3)`` with the net contact force of the last substep."""
-
-    @abstractmethod
-    def read_dof_forces(self, out: Tensor) -> None:
-        """Fill ``(num_envs * num_dofs,)`` with the drives' forces of the last substep."""
-
-    @abstractmethod
-    def read_force_sensors(self, out: Tensor) -> None:
-        """Fill ``(num_envs * num_sensors, 6)`` with net force and torque on the body, in the sensor's frame."""
-
-    @abstractmethod
-    def read_jacobian(self, actor: int, out: Tensor) -> None:
-        """Fill ``(num_envs, links, 6, dofs)`` for all links except a fixed root, at their centres of mass.
-
-        Rows are the linear and the angular velocity. A free base has 6 more columns before the DOFs: the linear
-        velocity of its centre of mass, and its angular one, in the environment's frame.
+        Args:
+            quantity: ``roots`` ``(num_envs * num_actors, 13)``, ``dofs`` ``(num_envs * num_dofs, 2)``, ``bodies``
+                ``(num_envs * num_bodies, 13)``, their ``centres`` of mass and ``contact_forces``, the net ones of the
+                last substep, ``(num_envs * num_bodies, 3)``; the drives' ``dof_forces`` ``(num_envs * num_dofs,)``,
+                ``force_sensors`` ``(num_envs * sensors, 6)``; of one actor, ``jacobian`` ``(num_envs, links, 6, dofs)``
+                and ``mass_matrix`` ``(num_envs, dofs, dofs)``. A fixed root is no link of a Jacobian, and a free one
+                gives it 6 more columns, which come first.
+            actor: of a Jacobian or a mass matrix.
         """
+        bodies, sensors = self.num_bodies, len(self._layout.sensors)
+        rows = {
+            **{"roots": (self.num_actors, 13), "dofs": (self.num_dofs, 2), "bodies": (bodies, 13)},
+            **{"centres": (bodies, 3), "contact_forces": (bodies, 3), "dof_forces": (self.num_dofs,)},
+            "force_sensors": (sensors, 6),
+        }
+        if quantity in rows:
+            count, *width = rows[quantity]
+            shape = [self.num_envs * count, *width]
+        else:
+            links, columns, _ = self._layout.structure(actor)
+            free = 0 if self._layout.places[actor].fixed else 6
+            dofs = len(columns)
+            shape = [self.num_envs, *((len(links), 6, free + dofs) if quantity == "jacobian" else (dofs, dofs))]
+        out = torch.zeros(*shape, device=self.device)
+        self.read(quantity, out, actor)
+        return out
 
     @abstractmethod
-    def read_mass_matrix(self, actor: int, out: Tensor) -> None:
-        """Fill ``(num_envs, dofs, dofs)`` with the actor's joint-space inertia, without armature, as PhysX's."""
+    def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
+        """Fill a tensor that ``tensor`` returned for this quantity."""
 
     @abstractmethod
     def get_state(self) -> dict[str, Tensor]:

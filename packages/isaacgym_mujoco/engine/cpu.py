@@ -25,17 +25,8 @@ class CpuEngine(Engine):
 
     def __init__(self, layout: Layout, poses: np.ndarray, num_threads: int | None = None) -> None:
         """Start all environments with the actors' ``poses``, ``(num_envs, actors, 7)``, quaternions wxyz."""
-        model = layout.model
-        self._layout, self.device, self.blow_ups = layout, torch.device("cpu"), 0
-        self.num_envs, self.num_actors = poses.shape[:2]
-        self.num_bodies, self.num_dofs = len(layout.bodies), len(layout.dof_qpos)
-        self.position_targets = torch.zeros(self.num_envs, self.num_dofs)
-        self.velocity_targets = torch.zeros(self.num_envs, self.num_dofs)
-        self.efforts = torch.zeros(self.num_envs, self.num_dofs)
-        self.forces = torch.zeros(self.num_envs, self.num_bodies, 6)
-        self.blown = torch.zeros(self.num_envs, dtype=torch.bool)
-        self.dof_actors = torch.from_numpy(layout.dof_actors)
-
+        super().__init__(layout, poses, torch.device("cpu"))
+        model, self.blow_ups = layout.model, 0
         self._batch = batch = make_batch(model, self.num_envs, num_threads)
         self._qpos, self._qvel, self._warmstart = (batch.bind(n) for n in ("qpos", "qvel", "qacc_warmstart"))
         self._ctrl, self._xfrc = batch.bind("ctrl"), batch.bind("xfrc_applied")
@@ -57,25 +48,8 @@ class CpuEngine(Engine):
         """Return the live poses of all environments, for pictures."""
         return PoseSource(self._layout.model, self._qpos, self._mocap)
 
-    def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
+    def _before_change(self) -> None:
         self._derive()
-        self._properties.set_dofs(env, dofs, properties)
-
-    def set_body_mass(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
-        self._derive()
-        self._properties.set_body(env, int(self._layout.bodies[body]), mass, com, inertia)
-
-    def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
-        self._derive()
-        self._properties.set_friction(env, self._layout.geoms(actor), friction)
-
-    def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-        self._derive()
-        self._properties.set_fields(env, fields)
-
-    def set_gravity(self, gravity: np.ndarray) -> None:
-        self._derive()
-        self._properties.set_gravity(gravity)
 
     def step(self) -> None:
         self._properties.flush()
@@ -187,8 +161,31 @@ class CpuEngine(Engine):
                 self._qvel[ids[:, None], self._layout.dof_qvel[actor.dofs]] = values[ids, actor.dofs, 1]
         self._warmstart[written.any(axis=1)] = 0.0
 
-    def read_roots(self, out: Tensor) -> None:
-        states = out.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
+    def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
+        n, values, outputs = self.num_envs, out.detach().numpy(), self._outputs
+        if quantity not in ("roots", "dofs", "contact_forces", "dof_forces"):
+            self._derive()
+        match quantity:
+            case "roots":
+                self._read_roots(values.reshape(n, self.num_actors, 13))
+            case "dofs":
+                states = values.reshape(n, self.num_dofs, 2)
+                states[..., 0] = self._qpos[:, self._layout.dof_qpos]
+                states[..., 1] = self._qvel[:, self._layout.dof_qvel]
+            case "bodies":
+                outputs.read_bodies(values.reshape(n, self.num_bodies, 13))
+            case "centres":
+                outputs.read_centres(values.reshape(n, self.num_bodies, 3))
+            case "jacobian":
+                outputs.read_jacobian(actor, values)
+            case "mass_matrix":
+                outputs.read_mass_matrix(actor, values)
+            case _:
+                held = {"contact_forces": outputs.contacts, "dof_forces": outputs.dof_forces}
+                values[...] = held.get(quantity, outputs.sensors).reshape(values.shape)
+
+    def _read_roots(self, states: np.ndarray) -> None:
+        """Fill ``(num_envs, num_actors, 13)``."""
         for k, actor in enumerate(self._layout.places):
             if actor.fixed and self._mocap is not None:
                 position, quat = self._mocap[0][:, actor.mocap], self._mocap[1][:, actor.mocap]
@@ -202,37 +199,6 @@ class CpuEngine(Engine):
                 states[:, k, 7:10] = self._qvel[:, actor.qvel : actor.qvel + 3] + np.cross(spin, arm)
                 states[:, k, 10:13] = spin
             states[:, k, :3], states[:, k, 3:7] = position, quat[:, [1, 2, 3, 0]]
-
-    def read_dofs(self, out: Tensor) -> None:
-        states = out.detach().numpy().reshape(self.num_envs, self.num_dofs, 2)
-        states[..., 0] = self._qpos[:, self._layout.dof_qpos]
-        states[..., 1] = self._qvel[:, self._layout.dof_qvel]
-
-    def read_bodies(self, out: Tensor) -> None:
-        self._derive()
-        self._outputs.read_bodies(out.detach().numpy().reshape(self.num_envs, self.num_bodies, 13))
-
-    def read_centres(self, out: Tensor) -> None:
-        self._derive()
-        self._outputs.read_centres(out.detach().numpy().reshape(self.num_envs, self.num_bodies, 3))
-
-    def read_contact_forces(self, out: Tensor) -> None:
-        out.detach().numpy()[...] = self._outputs.contacts.reshape(-1, 3)
-
-    def read_dof_forces(self, out: Tensor) -> None:
-        out.detach().numpy()[...] = self._outputs.dof_forces.reshape(-1)
-
-    def read_force_sensors(self, out: Tensor) -> None:
-        self._derive()
-        out.detach().numpy()[...] = self._outputs.sensors.reshape(-1, 6)
-
-    def read_jacobian(self, actor: int, out: Tensor) -> None:
-        self._derive()
-        self._outputs.read_jacobian(actor, out.detach().numpy())
-
-    def read_mass_matrix(self, actor: int, out: Tensor) -> None:
-        self._derive()
-        self._outputs.read_mass_matrix(actor, out.detach().numpy())
 
     def _live(self) -> dict[str, np.ndarray]:
         """Return the arrays on which a step and the readers depend, without the state of the last step."""

@@ -10,7 +10,7 @@ from mujoco.batch import Batch
 from isaacgym_mujoco.api.transforms import pose_array
 from isaacgym_mujoco.engine.cpu_properties import CpuProperties
 from isaacgym_mujoco.engine.layout import Layout
-from isaacgym_mujoco.engine.numerics import dofs_above, mass_addresses, quat_multiply, rotation_matrices
+from isaacgym_mujoco.engine.numerics import mass_addresses, quat_multiply, rotation_matrices
 
 VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
 
@@ -31,7 +31,6 @@ class CpuOutputs:
             batch.bind(name) for name in names
         )
         self._lazy: dict[str, np.ndarray] = {}
-        self._structures: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._sensor_frames = [(layout.bodies[body], pose_array(pose)) for body, pose in layout.sensors]
         self.contacts = np.zeros((num_envs, len(layout.bodies), 3))
         self.dof_forces = np.zeros((num_envs, len(layout.dof_qpos)))
@@ -110,7 +109,7 @@ class CpuOutputs:
     def read_jacobian(self, actor: int, out: np.ndarray) -> None:
         """Fill ``(num_envs, links, 6, dofs)``, with 6 more columns for a free base."""
         motion = self._bound("cdof")  # spatial velocities about the tree's centre of mass, as ``cvel``
-        links, columns, moved = self._structure(actor)
+        links, columns, moved = self._layout.structure(actor)
         if not self._layout.places[actor].fixed:
             base, out = out[..., :6], out[..., 6:]
             base[...] = np.eye(6)
@@ -121,16 +120,6 @@ class CpuOutputs:
         linear = motion[:, None, columns, 3:] * moved[..., None] + _cross(spin, arm[:, :, None])
         out[:, :, :3] = linear.transpose(0, 1, 3, 2)
         out[:, :, 3:] = spin.transpose(0, 1, 3, 2)
-
-    def _structure(self, actor: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return an actor's links, addresses of its DOFs in qvel, and ``(links, dofs)`` bool, which DOF moves which."""
-        if actor not in self._structures:
-            parts = self._layout.places[actor]
-            links = self._layout.bodies[parts.bodies.start + int(parts.fixed) : parts.bodies.stop]
-            columns = self._layout.dof_qvel[parts.dofs]
-            moved = np.array([np.isin(columns, dofs_above(self._layout.model, int(body))) for body in links])
-            self._structures[actor] = links, columns, moved.reshape(len(links), len(columns))
-        return self._structures[actor]
 
     def read_mass_matrix(self, actor: int, out: np.ndarray) -> None:
         """Fill ``(num_envs, dofs, dofs)``."""

@@ -36,6 +36,11 @@ logger = logging.getLogger("isaacgym_mujoco")
 # a batch waits for its slowest world; in float32 the solver converges within a few iterations, or never
 _ITERATIONS, _LINE_SEARCH_ITERATIONS = 10, 20
 _DENSE_DOFS = 60  # above this, use mujoco_warp's sparse solver
+# quantities that take time are computed from their first read on, together with others
+_WANTED = {
+    **{"bodies": "bodies", "centres": "bodies", "contact_forces": "contacts"},
+    **{"jacobian": "mass", "mass_matrix": "mass"},
+}
 _CHECK_EVERY = 64  # steps between checks of the count of dropped contacts
 
 
@@ -51,17 +56,10 @@ class WarpEngine(Engine):
 
     def __init__(self, layout: Layout, poses: np.ndarray, device: str = "cpu") -> None:
         """Start all environments with the actors' ``poses``, ``(num_envs, actors, 7)``, quaternions wxyz."""
-        self._layout, self.device = layout, torch.device(device)
-        self.num_envs, self.num_actors = poses.shape[:2]
-        self.num_bodies, self.num_dofs = len(layout.bodies), len(layout.dof_qpos)
-        self.position_targets = self._zeros(self.num_dofs)
-        self.velocity_targets = self._zeros(self.num_dofs)
-        self.efforts = self._zeros(self.num_dofs)
-        self.forces = self._zeros(self.num_bodies, 6)
-        self.blown = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        super().__init__(layout, poses, torch.device(device))
         self.overflows = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._blow_ups = torch.zeros(1, dtype=torch.int32, device=self.device)
-        self._dof_forces = self._zeros(self.num_dofs)
+        self._dof_forces = torch.zeros_like(self.efforts)
         self._steps, self._warned, self._graph = 0, False, None
         seen = torch.zeros(1, dtype=torch.int32)
         self._seen_overflows = seen.pin_memory() if self.device.type == "cuda" else seen
@@ -71,9 +69,6 @@ class WarpEngine(Engine):
             self._build(poses)
             load_kernels(self._advance)
             wp.synchronize_device()  # both torch's and Warp's stream have filled arrays
-
-    def _zeros(self, *shape: int) -> Tensor:
-        return torch.zeros(self.num_envs, *shape, device=self.device)
 
     def _build(self, poses: np.ndarray) -> None:
         layout = self._layout
@@ -99,7 +94,6 @@ class WarpEngine(Engine):
         self._damped = bool(np.any(layout.root_damping))
         self._link_damping = wp.array(layout.link_damping, dtype=wp.float32)
         self._loads_of_links = wp.clone(data.xfrc_applied) if layout.link_damping.any() else None
-        self.dof_actors = torch.from_numpy(layout.dof_actors).to(self.device)
         self._bodies = wp.array(layout.bodies, dtype=wp.int32)
         self._drives = kernels.Drives()
         self._drives.position_targets = wp.from_torch(self.position_targets)
@@ -111,18 +105,6 @@ class WarpEngine(Engine):
     def blow_ups(self) -> int:
         """Number of resets after failed physics so far; waits for the device."""
         return int(self._blow_ups)
-
-    def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
-        self._properties.set_dofs(env, dofs, properties)
-
-    def set_body_mass(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
-        self._properties.set_body(env, int(self._layout.bodies[body]), mass, com, inertia)
-
-    def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
-        self._properties.set_friction(env, self._layout.geoms(actor), friction)
-
-    def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-        self._properties.set_fields(env, fields)
 
     def set_gravity(self, gravity: np.ndarray) -> None:
         with self._on_torch_stream():
@@ -257,14 +239,6 @@ class WarpEngine(Engine):
         with self._on_torch_stream():
             self._state.write_dofs(mask, states)
 
-    def read_roots(self, out: Tensor) -> None:
-        with self._on_torch_stream():
-            self._state.read_roots(out)
-
-    def read_dofs(self, out: Tensor) -> None:
-        with self._on_torch_stream():
-            self._state.read_dofs(out)
-
     def _want(self, what: str) -> None:
         """Compute an output from now on, and once now; it must be called on torch's stream."""
         if self._outputs.want(what):
@@ -275,36 +249,27 @@ class WarpEngine(Engine):
                 self._flush()
                 self._outputs.refresh(self._counters[0])
 
-    def read_bodies(self, out: Tensor) -> None:
+    def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
+        outputs = self._outputs
         with self._on_torch_stream():
-            self._want("bodies")
-            self._outputs.read_bodies(out)
-
-    def read_centres(self, out: Tensor) -> None:
-        with self._on_torch_stream():
-            self._want("bodies")
-            out.copy_(self._outputs.centres().reshape(out.shape))
-
-    def read_contact_forces(self, out: Tensor) -> None:
-        with self._on_torch_stream():
-            self._want("contacts")
-        out.copy_(self._outputs.contacts.view(out.shape))
-
-    def read_dof_forces(self, out: Tensor) -> None:
-        out.copy_(self._dof_forces.view(out.shape))
-
-    def read_force_sensors(self, out: Tensor) -> None:
-        out.copy_(self._outputs.sensors.view(out.shape))
-
-    def read_jacobian(self, actor: int, out: Tensor) -> None:
-        with self._on_torch_stream():
-            self._want("mass")
-            self._outputs.read_jacobian(actor, out)
-
-    def read_mass_matrix(self, actor: int, out: Tensor) -> None:
-        with self._on_torch_stream():
-            self._want("mass")
-            self._outputs.read_mass_matrix(actor, out)
+            if quantity in _WANTED:
+                self._want(_WANTED[quantity])
+            match quantity:
+                case "roots":
+                    self._state.read_roots(out)
+                case "dofs":
+                    self._state.read_dofs(out)
+                case "bodies":
+                    outputs.read_bodies(out)
+                case "jacobian":
+                    outputs.read_jacobian(actor, out)
+                case "mass_matrix":
+                    outputs.read_mass_matrix(actor, out)
+                case "centres":
+                    out.copy_(outputs.centres().reshape(out.shape))
+                case _:
+                    held = {"contact_forces": outputs.contacts, "dof_forces": self._dof_forces}
+                    out.copy_(held.get(quantity, outputs.sensors).view(out.shape))
 
     def _live(self) -> dict[str, Tensor]:
         """Return the tensors on which a step and the readers depend."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isaacgym_mujoco.api.transforms import pose_array
 from isaacgym_mujoco.engine.layout import Layout
-from isaacgym_mujoco.engine.numerics import dofs_above, mass_addresses
+from isaacgym_mujoco.engine.numerics import mass_addresses
 from isaacgym_mujoco.physics.warp_contacts import ContactForces
 from isaacgym_mujoco.physics.warp_functions import as_vec4, conjugate, multiply, rotate, set_state_row, velocity_at
 
@@ -151,15 +151,12 @@ class WarpOutputs:
     def _structure(self, actor: int) -> tuple[wp.array, ...]:
         """Return an actor's links, DOF columns, which DOF moves which link, and addresses in the packed mass matrix."""
         if actor not in self._actors:
-            host, parts = self._layout.model, self._layout.places[actor]
-            links = self._layout.bodies[parts.bodies.start + int(parts.fixed) : parts.bodies.stop]
-            columns = self._layout.dof_qvel[parts.dofs]
-            moved = np.array([np.isin(columns, dofs_above(host, int(body))) for body in links])
+            links, columns, moved = self._layout.structure(actor)
             self._actors[actor] = (
                 wp.array(links, dtype=wp.int32),
                 wp.array(columns, dtype=wp.int32),
-                wp.array(moved.reshape(len(links), len(columns)), dtype=wp.bool),
-                wp.array(mass_addresses(host, columns), dtype=wp.int32),
+                wp.array(moved, dtype=wp.bool),
+                wp.array(mass_addresses(self._layout.model, columns), dtype=wp.int32),
             )
         return self._actors[actor]
 

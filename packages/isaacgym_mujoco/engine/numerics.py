@@ -216,16 +216,6 @@ def least_weights(model: mujoco.MjModel) -> np.ndarray:
     return _LEAST_WEIGHT * reach**2
 
 
-def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
-    """Return the degrees of freedom that move a body."""
-    dofs: list[int] = []
-    while body:
-        first = int(model.body_dofadr[body])
-        dofs += range(first, first + int(model.body_dofnum[body]))
-        body = int(model.body_parentid[body])
-    return dofs
-
-
 def mass_addresses(model: mujoco.MjModel, columns: np.ndarray) -> np.ndarray:
     """Return the addresses of pairs of degrees of freedom in MuJoCo's packed mass matrix; -1 where it has none."""
     addresses, column_of = np.full((len(columns), len(columns)), -1), {int(dof): k for k, dof in enumerate(columns)}

@@ -277,12 +277,12 @@ def test_body_states_are_independent_of_when_they_are_read(tmp_path):
         for _ in range(3):
             engine.step()
         if reads_first:
-            engine.read_bodies(out)
+            engine.read("bodies", out)
         mask = torch.ones(engine.num_envs, engine.num_actors, dtype=torch.bool, device=scene.device)
         engine.write_roots_masked(mask, scene.root + 1.0)
         engine.write_dofs_masked(mask, scene.dof + 0.5)
         if not reads_first:
-            engine.read_bodies(out)
+            engine.read("bodies", out)
         engine.step()
         state = {name: x for name, x in engine.get_state().items() if name in ("state", "qpos", "qvel")}
         assert state
