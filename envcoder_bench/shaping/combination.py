@@ -24,8 +24,8 @@ class NotDivisible(ValueError):
 
 @dataclass(frozen=True)
 class Combination:
-    """A reward as a function of its components: ``clamp(sum of weight * component + offset)``, or a product of
-    ``component ** weight``.
+    """A reward as a function of its components: ``clamp(sum of weight * component + offset) + component``, or a product
+    of ``component ** weight``.
 
     Attributes:
         form: SUM or PRODUCT.
@@ -34,6 +34,7 @@ class Combination:
         low, high: bounds to which a sum is clipped; None for no bound.
         overrides: values that replace the sum in some states.
         unseen: components that were 0 in all states, so that their weight of 1 was not seen.
+        after: the component that is added to the bounded sum, as legged_gym's price of a fall; None without one.
     """
 
     form: str
@@ -43,6 +44,7 @@ class Combination:
     high: float | None = None
     overrides: tuple[float, ...] = ()
     unseen: tuple[str, ...] = ()
+    after: str | None = None
 
     @property
     def used(self) -> list[str]:
@@ -59,6 +61,7 @@ class Combination:
         words += [f"and {self.offset:g}"] if self.offset else []
         words += [] if self.low is None else [f"at least {self.low:g}"]
         words += [] if self.high is None else [f"at most {self.high:g}"]
+        words += [] if self.after is None else [f"to which {self.after} is added"]
         if self.overrides:
             words.append(f"{' or '.join(f'{x:g}' for x in self.overrides)} in some states")
         return ", ".join(words)
@@ -79,10 +82,11 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     reward, table = reward[finite], table[finite]
     if len(reward) < 4 * (len(names) + 1):
         raise NotDivisible("has a finite reward in too few states to see how its components make it up")
-    for weights, offset in _sums(reward, table):
-        held = _hold(reward, table @ weights + offset, np.abs(table) @ np.abs(weights) + abs(offset))
-        if held is not None:
-            return _named(replace(held, offset=float(offset)), names, weights, table)
+    whole = _sum(reward, table)
+    if whole is None or whole[0].overrides:
+        whole = _sum_and_one(reward, table, names) or whole
+    if whole is not None:
+        return _named(whole[0], names, whole[1], table)
     product = _product(reward, table)
     if product is not None:
         held, exponents = product
@@ -90,6 +94,27 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     dependent = _dependent(table, names)
     also = f"; {' and '.join(dependent)} depend on each other" if dependent else ""
     raise NotDivisible(f"is not the sum, a weighted sum or the product of its components{also}")
+
+
+def _sum(
+    reward: np.ndarray, table: np.ndarray, size: np.ndarray | float = 0.0
+) -> tuple[Combination, np.ndarray] | None:
+    """Return the form and the weights of a sum, if the reward is one; ``size`` is that of what was taken off it."""
+    for weights, offset in _sums(reward, table):
+        total = table @ weights + offset
+        held = _hold(reward, total, np.abs(table) @ np.abs(weights) + abs(offset) + size)
+        if held is not None:
+            return replace(held, offset=float(offset)), weights
+    return None
+
+
+def _sum_and_one(reward: np.ndarray, table: np.ndarray, names: list[str]) -> tuple[Combination, np.ndarray] | None:
+    """Return the form and the weights of a bounded sum to which one component is added, if the reward is one."""
+    for k, column in enumerate(table.T) if len(names) > 1 else ():
+        rest = _sum(reward - column, np.delete(table, k, axis=1), np.abs(column)) if column.any() else None
+        if rest is not None and not rest[0].overrides and (rest[0].low, rest[0].high) != (None, None):
+            return replace(rest[0], after=names[k]), np.insert(rest[1], k, 1.0)
+    return None
 
 
 def _named(held: Combination, names: list[str], weights: np.ndarray, table: np.ndarray) -> Combination:

@@ -109,10 +109,12 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     # the terms together, with factors of 1 or others
     part = "{0}(terms[name], {1}[name] * factors[name])" if is_product else "{1}[name] * factors[name] * terms[name]"
     part = part.format(power, weights)
-    total = f"math.prod({part} for name in factors)" if is_product else f"sum({part} for name in factors)"
+    together = f"{part} for name in factors" + (f" if name != {how.after!r}" if how.after else "")
+    total = f"math.prod({together})" if is_product else f"sum({together})"
     total += f" + {how.offset!r}" if how.offset else ""
     bounds = [f"{key}={x!r}" for key, x in (("min", how.low), ("max", how.high)) if x is not None]
     total = f"torch.clamp({total}, {', '.join(bounds)})" if bounds else total
+    total += f" + factors[{how.after!r}] * terms[{how.after!r}]" if how.after else ""
     # what they do not explain stays
     changed = f"{combined}(terms, {factors_of})"
     if not is_product:

@@ -10,6 +10,8 @@ A, B, C = (_RNG.normal(size=2000).astype(np.float32) for _ in range(3))
 P, Q = np.abs(A) + np.float32(0.1), np.abs(B)
 ONE, NONE = np.ones_like(A), np.zeros_like(A)
 BOTH = {"a": A, "b": B}
+FALL = np.where(C > 1, np.float32(-2), np.float32(0))
+DOWN = np.where(C > 1, -P, A)
 
 
 def f(x):
@@ -28,6 +30,9 @@ def f(x):
         (np.where(C > 1, f(-2), A + B), BOTH, [1, 1], {"overrides": (-2.0,)}),
         (np.where(C > 2, f(-2), np.maximum(f(3) * A - B, 0)), BOTH, [3, -1], {"low": 0.0, "overrides": (-2.0,)}),
         (np.where(np.arange(2000) < 3, f(-2), A - B), BOTH, [1, -1], {"overrides": (-2.0,)}),  # too few to be seen
+        (np.maximum(f(2) * A - B, 0) + FALL, {**BOTH, "fall": FALL}, [2, -1, 1], {"low": 0.0, "after": "fall"}),
+        # every fall is where the sum is at its bound: no fixed number, but the price of a fall
+        (np.maximum(DOWN, 0) + FALL, {"a": DOWN, "fall": FALL}, [1, 1], {"low": 0.0, "after": "fall"}),
         (A + B, {**BOTH, "total": A + B}, [1, 1, 0], {}),
         (f(2) * A + B, {**BOTH, "shown": C}, [2, 1, 0], {}),
         (A + ONE, {"a": A, "alive": ONE}, [1, 1], {}),
@@ -42,7 +47,16 @@ def f(x):
 def test_forms_are_recognised(reward, terms, weights, more):
     how = find_combination(reward, terms)
     assert list(how.weights.values()) == pytest.approx(weights, rel=1e-5)
-    expected = {"form": SUM, "offset": 0.0, "low": None, "high": None, "overrides": (), "unseen": (), **more}
+    expected = {
+        "form": SUM,
+        "offset": 0.0,
+        "low": None,
+        "high": None,
+        "overrides": (),
+        "unseen": (),
+        "after": None,
+        **more,
+    }
     assert {key: getattr(how, key) for key in expected} == expected
     assert how.used == [name for name, weight in zip(terms, weights) if weight]
     assert str(how)

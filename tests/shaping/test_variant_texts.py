@@ -213,3 +213,16 @@ def test_what_no_term_explains_stays_as_it_is():
     how = Combination(SUM, {"x": 2.0})  # as it seems where y is small
     reward, _ = called(with_factors(text, how, {"x": 0.0}), X, Y)
     assert torch.allclose(reward, torch.where(Y > 2.5, 100.0, 0.0), atol=1e-5)
+
+
+def test_what_is_added_after_a_bound_is_scaled_after_it():
+    text = """def compute_reward(x, y):
+    terms = {"x": x, "fall": -2.0 * (y > 0)}
+    return torch.clamp(terms["x"], min=0.0) + terms["fall"], terms
+"""
+    how = Combination(SUM, {"x": 1.0, "fall": 1.0}, low=0.0, after="fall")
+    for factors in ({"fall": 0.0}, {"x": 2.0}, {"x": 0.5, "fall": 3.0}):
+        reward, terms = called(with_factors(text, how, factors), X, Y)
+        fall = -2.0 * (Y > 0) * factors.get("fall", 1.0)
+        assert torch.allclose(reward, torch.clamp(factors.get("x", 1.0) * X, min=0.0) + fall)
+        assert torch.equal(terms["fall"], fall)

@@ -1,9 +1,14 @@
 """Candidates weigh the terms of a task's own reward anew, without writing them again."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from isaac_helpers import FOLDER, config, environment, groups, played
 
+from envcoder_bench.run.prepare.variants import Asked, with_variants
+from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.isaacgym_tasks.driver import RewardTerms
 from envcoder_bench.tools.describe import describe
 
 # the task's own reward, and one with another weight
@@ -55,6 +60,32 @@ def test_terms_that_a_task_only_sums_are_in_the_state_and_their_sums_are_unchang
         for name, x in isaac.episode_sums.items():
             sums[name] += env.task.state[f"reward_terms_{name}"]
             assert torch.equal(x, sums[name])  # as the task adds them, bit by bit
+
+
+@pytest.mark.slow
+def test_terms_of_the_task_itself_are_left_out_halved_and_doubled():
+    cfg = config("legged_gym:weigher")
+    sources = with_variants(RunSpec.of(cfg), [], Asked(terms=True))
+    terms = ("upright", "speed", "termination")
+    names = [f"human.{term}_x{factor}" for term in terms for factor in ("0", "0.5", "2")]
+    assert [source.name for source in sources] == [*names, "human.without_reward"]
+    texts = {name: sources[names.index(f"human.{name}")].source for name in ("speed_x2", "upright_x0")}
+    made, faults = groups(cfg, **texts)
+    assert not faults and made[0].shaping.components == terms
+    env = environment(cfg, made)
+    upright, speed = 0.3 * torch.tensor([[1.0], [1.0], [0.0]]), -0.02 * torch.tensor([[1.0], [2.0], [1.0]])
+    for step in played(env, 20):
+        angle, rate = env.task.isaac.dof_pos[:, 0].view(3, -1), env.task.isaac.dof_vel[:, 0].view(3, -1)
+        expected = torch.clip(upright * torch.cos(angle) + speed * torch.square(rate), min=0.0)
+        goes_on = ~(step.terminated | step.truncated).view(3, -1)  # else the state is that of the next episode
+        torch.testing.assert_close(step.reward.view(3, -1)[goes_on], expected[goes_on], rtol=1e-5, atol=1e-6)
+
+
+def test_term_that_is_one_number_is_noted_for_every_environment():
+    task = SimpleNamespace(num_envs=3, device="cpu", reward_functions=[lambda: 1.0], reward_names=["alive"])
+    RewardTerms(task)
+    task.reward_functions[0]()
+    assert task.reward_terms["alive"].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_terms_are_described_with_their_place():

@@ -300,7 +300,7 @@ class RewardTerms:
     A reward that is computed as one expression, as in most tasks of IsaacGymEnvs, has none.
 
     Attributes:
-        meaning: what a term is.
+        scaled: whether a term includes its scale.
     """
 
     def __init__(self, task: Any) -> None:
@@ -315,7 +315,7 @@ class RewardTerms:
         else:
             self._sums = next((name for name in _SUMS if self._is_sums(getattr(task, name, None))), "")
             self._terms = {key: self._zeros() for key in getattr(task, self._sums, {})} if self._sums else {}
-        self.meaning = f"term of the task's own reward, {'with' if self._sums else 'without'} its scale"
+        self.scaled = bool(self._sums)
         if self._terms:
             setattr(task, TERMS, self._terms)
 
@@ -346,6 +346,8 @@ class RewardTerms:
     def _note(self, name: str, term: Any) -> None:
         if isinstance(term, Tensor) and term.numel() == self._task.num_envs:
             self._terms[name].copy_(term.detach().view(-1))
+        elif isinstance(term, (int, float)):  # such as unitree_rl_gym's reward for being alive
+            self._terms[name].fill_(term)
 
     def _zeros(self) -> Tensor:
         return torch.zeros(self._task.num_envs, device=self._task.device)

@@ -36,6 +36,7 @@ class Facts:
     histories: tuple[str, ...]
     num_actions: int
     refusals: dict[str, str]
+    terms_have_scales: bool  # those of its own reward
 
 
 def probe(source: Source, config: Config) -> Facts:
@@ -76,13 +77,25 @@ def probe(source: Source, config: Config) -> Facts:
     fields.update({key: Field(rows[slot].shape, "-", texts.origin(slot)) for key, slot in keys.items()})
     for key, slot in keys.items():
         if slot[0] == TERMS:
-            fields[key] = replace(fields[key], meaning=f"{driver.terms.meaning}, {fields[key].meaning}")
+            meaning = f"term of the task's own reward, {'with' if driver.terms.scaled else 'without'} its scale"
+            fields[key] = replace(fields[key], meaning=f"{meaning}, {fields[key].meaning}")
     fields["reset_buf"] = Field((), "-", "1 where the task itself ends the episode, time-outs left out")
     fields["actions"] = actions(driver.num_actions)
     fields["progress_buf"] = PROGRESS
     fields.update({key: Field(None, "-", texts.origin((key, ""))) for key in constants})
     objects, histories = tuple(scene.objects), tensors.histories_of(task, NUM_ENVS)
-    return Facts(keys, rows, fields, constants, goals, objects, histories, driver.num_actions, scene.refusals)
+    return Facts(
+        keys,
+        rows,
+        fields,
+        constants,
+        goals,
+        objects,
+        histories,
+        driver.num_actions,
+        scene.refusals,
+        driver.terms.scaled,
+    )
 
 
 def _values(task: Any) -> dict[Slot, Tensor]:

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import yaml
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
+from envcoder_bench.tasks.isaacgym_tasks.driver import TERMS
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.fitness import Fitness, fitness_of
 from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
@@ -27,6 +28,7 @@ from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
 
 log = logging.getLogger(__name__)
+SCALES = "reward_scales"  # of the terms of a legged_gym reward, constants of the state
 
 
 def isaac_spec(task: str) -> TaskSpec:
@@ -59,7 +61,11 @@ def probed_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> Task
     key = _config_key(content)
     probed = by_config.pop(key, None)
     if probed is None:
-        probed = replace(spec, task_class=probed_class(task_class, probe(task_class.source, content)))
+        facts = probe(task_class.source, content)
+        probed = replace(spec, task_class=probed_class(task_class, facts))
+        if _terms(facts):  # known only now: its human baseline returns them as components
+            probed = replace(probed, folder=spec.folder.with_name(f"{spec.folder.name}-terms"))
+            write_folder(probed.folder, task_class.source, fitness_of(task_class.source.task_class), facts)
     by_config[key] = probed  # as the last one
     return probed
 
@@ -136,10 +142,10 @@ def _leaves(node: Any, prefix: str = "") -> list[str]:
     return keys
 
 
-def write_folder(folder: Path, source: Source, fitness: Fitness | None) -> None:
+def write_folder(folder: Path, source: Source, fitness: Fitness | None, facts: Facts | None = None) -> None:
     """Write a task's folder: both baselines and the YAML files."""
     config = {**source.config, "name": source.name}
-    human = _HUMAN.format(address=source.address, file=source.file.name, reward=_reward(source))
+    human = _HUMAN.format(address=source.address, file=source.file.name, reward=_reward(source, facts))
     critic = f"\n\n{_CRITIC_OBSERVATION}" if _central_value(source.train or {}) else ""
     files = {
         f"{HUMAN}.py": human + critic,
@@ -155,10 +161,30 @@ def write_folder(folder: Path, source: Source, fitness: Fitness | None) -> None:
         os.replace(scratch.name, folder / name)
 
 
-def _reward(source: Source) -> str:
-    """Return the expression of a task's own reward: the sum of its groups of rewards, as HoST's critics weight them."""
+def _reward(source: Source, facts: Facts | None) -> str:
+    """Return the function of a task's own reward: the sum of its groups of rewards, as HoST's critics weight them.
+
+    The terms that the probe noted are its components, with their scales.
+    """
     weights = group_weights(source.config)
-    return " + ".join(f"{weight} * rew_buf[:, {k}]" for k, weight in enumerate(weights)) or "rew_buf"
+    total = " + ".join(f"{weight} * rew_buf[:, {k}]" for k, weight in enumerate(weights)) or "rew_buf"
+    terms = _terms(facts) if facts else set()
+    if facts is None or not terms:
+        return _REWARD.format(parameters="rew_buf", document="The task's own reward.", value=total)
+    scaled = not facts.terms_have_scales and terms <= _entries(facts.constants, SCALES)
+    parameters = ", ".join(("rew_buf", TERMS, *[SCALES] * scaled))
+    items = f"{{name: {SCALES}[name] * term for name, term in {TERMS}.items()}}" if scaled else f"dict({TERMS})"
+    return _REWARD.format(
+        parameters=parameters, document="The task's own reward, and its terms.", value=f"{total}, {items}"
+    )
+
+
+def _terms(facts: Facts) -> set[str]:
+    return _entries(facts.keys, TERMS)
+
+
+def _entries(keys: Collection[str], name: str) -> set[str]:
+    return {key.removeprefix(f"{name}_") for key in keys if key.startswith(f"{name}_")}
 
 
 def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
@@ -192,10 +218,7 @@ def _central_value(train: Mapping[str, Any]) -> dict[str, Any]:
 _HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, and makes of actions."""
 
 
-def compute_reward(rew_buf):
-    """The task's own reward."""
-    return {reward}
-
+{reward}
 
 def compute_observation(obs_buf):
     """The task's own observation."""
@@ -205,6 +228,11 @@ def compute_observation(obs_buf):
 def compute_terminal(reset_buf):
     """The task's own end of an episode, without time-outs."""
     return reset_buf
+'''
+
+_REWARD = '''def compute_reward({parameters}):
+    """{document}"""
+    return {value}
 '''
 
 _ALIVE = '''def compute_reward(reset_buf):
