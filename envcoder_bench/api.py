@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.cli.after_run import run_on_terrains, terrain_words
-from envcoder_bench.cli.console import Console
+from envcoder_bench.cli.console import Console, run_on_terrains, terrain_words
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.shell import resume_call
 from envcoder_bench.report.progress import in_notebook

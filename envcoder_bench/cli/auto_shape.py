@@ -17,11 +17,11 @@ from envcoder_bench.cli.command_line import (
     add_training,
     add_where,
     as_words,
+    best_effort_output,
     flag_words,
     given_flags,
     shown_messages,
 )
-from envcoder_bench.cli.stdio import best_effort_output
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES

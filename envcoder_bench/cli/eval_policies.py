@@ -142,9 +142,8 @@ def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[s
 
 def _evaluate(args: argparse.Namespace) -> int:
     from envcoder_bench.grid.inputs import check_inputs, read_inputs  # torch loads here, so that --help is instant
-    from envcoder_bench.grid.progress import GridProgress
     from envcoder_bench.grid.report import render_summary, write_report
-    from envcoder_bench.grid.run import begin_grid, run_grid
+    from envcoder_bench.grid.run import GridProgress, begin_grid, run_grid
 
     workers = _workers(args)
     if args.resume:

@@ -17,11 +17,9 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.graph_capture import capturing
-from envcoder_bench.grid.layouts import observe
 from envcoder_bench.grid.policies import LoadedPolicy
-from envcoder_bench.grid.protocol import RUNNING, Episodes, Protocol, result
-from envcoder_bench.grid.robots import Robot
-from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, rotate_inverse
+from envcoder_bench.grid.protocol import RUNNING, Episodes, Protocol, by_rows, result, roll_pitch_yaw, rotate_inverse
+from envcoder_bench.grid.robots import Robot, observe
 from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arena_lookup import ArenaLookup

@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs, on_device
-from envcoder_bench.grid.progress import Progress
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import Arenas
@@ -25,6 +24,23 @@ _MEMORY_SHARE = 0.7  # of a CUDA device's free memory for the simulation
 _PROBED = 32  # robots of the simulation that is measured for it
 _MANY = 1024  # robots for which it is measured
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class Progress:
+    """What a part reports.
+
+    Attributes:
+        done, total: episodes.
+        running: episodes of the present wave that have not ended.
+        steps, all_steps: control steps until now, and until all waves have reached the limit.
+    """
+
+    done: int
+    total: int
+    running: int
+    steps: int
+    all_steps: int
 
 
 class Part:

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import RUN, folder_kind
-from envcoder_bench.grid.layouts import Layout
 from envcoder_bench.grid.policy_files import RunPolicy, read_policy
-from envcoder_bench.grid.robots import ROBOTS, Robot
+from envcoder_bench.grid.robots import ROBOTS, Layout, Robot
 from envcoder_bench.grid.settings import GridSettings
 
 _ROWS = (64, 16, 4, 1)

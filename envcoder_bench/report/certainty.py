@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 
 from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.words import counted, decimal_places, fixed, listed
+from envcoder_bench.report.words import counted, decimal_places, fixed, some
 from envcoder_bench.tasks.base import UNTRAINED
 
-NAMED = 4  # candidates named in a sentence
 LONGER = "a new run with more --learning_iterations"  # of a race or a search, which cannot be extended
 
 
@@ -97,10 +96,3 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
 def _percent(share: float) -> str:
     """Return a probability in percent; a model of a few seeds is never certain."""
     return "over 99 %" if share > 0.99 else "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"
-
-
-def some(words: Sequence[str]) -> str:
-    """Return ``a, b and c``, or ``a, b, c and 5 more``."""
-    if len(words) <= NAMED:
-        return listed(words)
-    return f"{', '.join(words[: NAMED - 1])} and {len(words) - NAMED + 1} more"

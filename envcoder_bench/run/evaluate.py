@@ -14,22 +14,27 @@ from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import ALONE, settings_kept, use_deterministic_algorithms
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values
+from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, stoppable
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, resolve, with_candidates
-from envcoder_bench.run.prepare.remaining import plan_remaining
+from envcoder_bench.run.prepare.plan import Plan
 from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.result import RunResult, finished
-from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
+from envcoder_bench.run.seeds import Load, check_chosen, most_seeds, run_seeds, seed_count, settle_seeds
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.executor import Executor
 from envcoder_bench.run.workers import start
+from envcoder_bench.run.workers.head import Head
+from envcoder_bench.run.workers.start import check
+from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.shaping.discovery import refuse_clashes
-from envcoder_bench.tasks.base import UNTRAINED
+from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.trainers.base import Widths
 
 log = logging.getLogger(__name__)
 
@@ -180,3 +185,58 @@ def _configure_torch(cfg: RunConfig) -> None:
         torch.set_num_threads(1)  # the threads are used by the simulator and the learners
     elif cfg.deterministic:
         use_deterministic_algorithms()
+
+
+# what is left to train
+
+
+def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: bool = False) -> tuple[RunSpec, Plan]:
+    """Load the candidates that are not done, and plan their waves: interrupted ones unchanged, the others anew.
+
+    Candidates that cannot be evaluated are added to the saved results. In the run that is returned ``seeds=auto`` is
+    replaced by a number; ``shared_total`` is as of ``settle_seeds``.
+    """
+    sources, done, planner = spec.sources, saved.done, head.planner
+    devices = len(head.workers)
+    seeds_line = ""
+
+    def settle(widths: Mapping[str, Widths]) -> RunConfig:
+        nonlocal spec, seeds_line
+
+        def load(count: int) -> Load:
+            return planner.load(widths, count, devices)
+
+        seeds, seeds_line = settle_seeds(spec.config, load, devices, planner.multiprocessors, shared_total)
+        planner.expect_seeds(seeds)
+        spec = spec.changed(seeds=seeds)
+        return spec.config
+
+    seeds = run_seeds(spec.config)
+    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in seeds)]
+    groups, failed = check(head, spec.config, left, settle)
+    skipped = [name for name, error in failed.items() if none_asked(error)]
+    names = {source.name for source in sources if source.name not in BASELINES}
+    if skipped and names <= set(skipped):
+        raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
+    if skipped:
+        asked = ", ".join(spec.config.shaper_types or ())
+        log.warning("skipped, because they define none of %s: %s", asked, ", ".join(skipped))
+    for name, error in failed.items():
+        if name not in skipped:
+            log.warning("candidate %s cannot be evaluated: %s", name, error)
+    saved.results += [row for row in results.not_trained(spec.config, failed) if (row.candidate, row.seed) not in done]
+    if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
+        groups = []  # there is nothing to rank
+    by_key = {(group.name, group.seed): group for group in groups}
+    waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
+    interrupted = [[by_key[key] for key in wave if key in by_key] for wave in waves_begun]
+    if sum(map(len, interrupted)) < sum(map(len, waves_begun)):
+        lost = sorted({name for wave in waves_begun for name, _ in wave} & set(failed))
+        raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
+    begun = done.union(*saved.waves_begun)
+    plan = planner.plan([group for key, group in by_key.items() if key not in begun], interrupted, devices)
+    return spec, replace(plan, seeds=seeds_line)
+
+
+def _and_others(count: int) -> str:
+    return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} of the same kind"

@@ -22,10 +22,9 @@ from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder.ranked import bounds_of, rank_run
+from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.folder.variants import TERMS, picture, run_studies
 from envcoder_bench.run.spec import RunConfig, RunSpec
 
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}

@@ -17,11 +17,15 @@ from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.jail.results import examine
-from envcoder_bench.run.prepare.check_cache import CachedCheck
+from envcoder_bench.run.prepare.cached import CachedCheck, Tracer
 from envcoder_bench.run.prepare.environments import build_probe
-from envcoder_bench.run.prepare.run_files import RunFiles, baseline_sources, fitness_functions, load_and_assemble
-from envcoder_bench.run.prepare.slow import SlowFiles
-from envcoder_bench.run.prepare.tracer import Tracer
+from envcoder_bench.run.prepare.run_files import (
+    RunFiles,
+    SlowFiles,
+    baseline_sources,
+    fitness_functions,
+    load_and_assemble,
+)
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping import kinds

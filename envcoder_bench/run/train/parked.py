@@ -7,8 +7,8 @@ from typing import Any
 
 from envcoder_bench.report.results import Result
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job, packed
-from envcoder_bench.run.folder.results import trained
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.train.rows import trained
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.workers.jobs import Job
 

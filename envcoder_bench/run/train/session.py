@@ -24,13 +24,12 @@ from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import Point, RunLogs
-from envcoder_bench.report.physics import PhysicsMonitor
 from envcoder_bench.report.words import alone
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import RunConfig, RunSpec
-from envcoder_bench.run.train.no_fitness import FitnessMonitor
+from envcoder_bench.run.train.monitors import FitnessMonitor, PhysicsMonitor
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rungs import compared_iterations, evaluation_iterations
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration

@@ -6,12 +6,13 @@
 
 import contextlib
 import hashlib
+import logging
 import os
 import platform
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,9 @@ import torch
 
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.run_log import Prints, counted_prints, note
+from envcoder_bench.core.run_log import LOGGERS, Prints, counted_prints, is_muted, note
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
 from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import GroupKey, load_job, pack_job
 from envcoder_bench.run.folder.provenance import software
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -32,8 +32,8 @@ from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.parked import keys_of, rung_state
 from envcoder_bench.run.train.profile import RunProfile
+from envcoder_bench.run.train.rows import evaluate_untrained, policies, trained
 from envcoder_bench.run.train.session import Session, Wave, open_session
-from envcoder_bench.run.train.untrained import evaluate_untrained
 from envcoder_bench.run.workers.messages import (
     Check,
     Checked,
@@ -42,6 +42,7 @@ from envcoder_bench.run.workers.messages import (
     Opened,
     OutOfMemory,
     Printed,
+    Progress,
     Ready,
     Request,
     RungReached,
@@ -49,10 +50,10 @@ from envcoder_bench.run.workers.messages import (
     Trained,
     TrainingStopped,
     UntrainedEvaluated,
+    UserMessage,
     WorkerError,
     WorkerSetup,
 )
-from envcoder_bench.run.workers.outbox import Outbox, ProgressReporter, forward_logs
 from envcoder_bench.tasks.spec import TaskSpec
 from isaacgym_mujoco.process import share_cpus
 
@@ -121,7 +122,7 @@ class Worker:
         counts: Counter[str] = Counter()  # rows logged since the beginning of the job, by file
 
         def on_evaluation(session: Session) -> None:
-            send(Evaluated(job, results.trained(session), used_bytes(cfg.device)))
+            send(Evaluated(job, trained(session), used_bytes(cfg.device)))
 
         def save(state: dict[str, Any]) -> None:
             rows = logs.take()
@@ -158,22 +159,21 @@ class Worker:
             session.train()
             if session.complete:
                 state = pack_job(keys, session.state(), {}) if keeps_state(cfg) else None
-                policies = dict(results.policies(session))
-                send(Trained(job, results.trained(session), policies, logs.take(), state))
+                send(Trained(job, trained(session), dict(policies(session)), logs.take(), state))
                 if profile is not None:
                     with ALONE:  # it traces
                         profile.time_candidates(groups, session.env)
             elif session.reached:
                 self._groups.update({(group.name, group.seed): group for group in groups})  # they go on from here
                 state = rung_state(session)
-                alive, policies = keys_of(state), {}
+                alive, kept_policies = keys_of(state), {}
                 if self._keeps_parked:
-                    policies = dict(zip(alive, state["policies"]))
+                    kept_policies = dict(zip(alive, state["policies"]))
                     # without the groups that were stopped at an earlier rung
                     waiting = {key: part for key, part in self._parked.items() if part["iteration"] >= began}
                     self._parked = {**waiting, **dict(zip(alive, state["parts"]))}
                 content = pack_job(alive, state, {})
-                send(RungReached(job, results.trained(session), content, logs.take(), policies))
+                send(RungReached(job, trained(session), content, logs.take(), kept_policies))
             else:
                 send(TrainingStopped(job, session.iteration))
 
@@ -281,3 +281,78 @@ def _is_out_of_memory(error: Exception) -> bool:
         return True
     text = str(error).lower()
     return isinstance(error, RuntimeError) and ("out of memory" in text or "failed to allocate" in text)
+
+
+# messages to the head
+
+
+POLL_SECONDS = 0.5  # longest wait of ``Outbox.take``
+
+
+class Outbox:
+    """Messages to the head. Of several checkpoints or progress reports only the last is kept."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._messages: list[Any] = []
+        self._progress: Progress | None = None
+
+    def put(self, message: Any) -> None:
+        """Add a message; a checkpoint replaces the previous one, if that was not taken yet, and includes its rows."""
+        with self._changed:
+            if isinstance(message, JobCheckpoint):
+                for previous in [waiting for waiting in self._messages if isinstance(waiting, JobCheckpoint)]:
+                    previous.rows.extend(message.rows)
+                    message.rows = previous.rows
+                    self._messages.remove(previous)
+            self._messages.append(message)
+            self._changed.notify_all()
+
+    def set_progress(self, progress: Progress) -> None:
+        """Add a progress report to the next messages, without waking up ``take``."""
+        with self._changed:
+            self._progress = progress
+
+    def take(self) -> list[Any]:
+        """Wait at most ``POLL_SECONDS`` for messages and remove them."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._messages), POLL_SECONDS)
+            progress = [] if self._progress is None else [self._progress]
+            messages = self._messages + progress
+            self._messages, self._progress = [], None
+            return messages
+
+
+class ProgressReporter(Reporter):
+    """Sends the progress of a job to the head."""
+
+    def __init__(self, job: str, outbox: Outbox) -> None:
+        self._job, self._outbox = job, outbox
+
+    def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
+        self._outbox.set_progress(Progress(self._job, iteration, env_steps, best))
+
+
+class _ForwardingHandler(logging.Handler):
+    def __init__(self, outbox: Outbox) -> None:
+        super().__init__(logging.INFO)
+        self._outbox = outbox
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not is_muted():
+            self._outbox.put(UserMessage(record.levelno, record.getMessage()))
+
+
+@contextlib.contextmanager
+def forward_logs(outbox: Outbox) -> Iterator[None]:
+    """Send the package's log messages and Python's warnings inside the block to the head."""
+    handler = _ForwardingHandler(outbox)
+    logging.getLogger(LOGGERS[0]).setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(handler)
