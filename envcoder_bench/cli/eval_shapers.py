@@ -236,6 +236,7 @@ def _main(words: list[str]) -> int:
         return _check(args)
     from envcoder_bench.cli.console import Console, conclude, resumable, run_on_terrains, terrain_words
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
+    from envcoder_bench.run.prepare.variants import Asked
 
     on_terrains = []
     if args.terrains:
@@ -270,9 +271,7 @@ def _main(words: list[str]) -> int:
             overrides=config_overrides(args),
             candidate_idx=_positions(args.candidate_idx),
             num_envs=args.num_envs,
-            terms=args.terms,
-            sweep=args.sweep,
-            sweep_points=args.sweep_points,
+            variants=Asked.of(args.terms, args.sweep, args.sweep_points),
             output_dir=args.output_dir,
             reporter=console,
             stop=console.stop,

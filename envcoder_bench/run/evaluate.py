@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,13 +12,14 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import ALONE, settings_kept, use_deterministic_algorithms
+from envcoder_bench.run.config import find_task
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, stoppable
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, resolve, with_candidates
+from envcoder_bench.run.inputs import Candidates, pick_device, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.plan import Plan
 from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.result import RunResult, finished
@@ -32,7 +32,6 @@ from envcoder_bench.run.workers.start import check
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
-from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.base import Widths
 
@@ -40,42 +39,35 @@ log = logging.getLogger(__name__)
 
 
 def evaluate(
-    task: str,
+    task: str | TaskSpec,
     candidates: Candidates = None,
     *,
-    shaper_types: Sequence[str] | None = None,
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Sequence[str] = (),
     candidate_idx: str | Sequence[int] | None = None,
     num_envs: int | None = None,
-    terms: bool = False,
-    sweep: Mapping[str, Sequence[Any]] | Sequence[str] | None = None,
-    sweep_points: int | None = None,
+    variants: Asked | None = None,
     output_dir: str | Path | None = None,
     reporter: Reporter | None = None,
     stop: StopRequest | None = None,
-    **settings: Any,
 ) -> RunResult:
     """Train a policy for each candidate, and rank the candidates.
 
-    The arguments, and what it raises, are those of ``envcoder_bench.evaluate``; a run that Ctrl-C stopped while a wave
-    trained is returned.
+    The arguments, and what it raises, are those of ``envcoder_bench.evaluate``, with all settings as ``overrides``; a
+    run that Ctrl-C stopped while a wave trained is returned.
     """
-    given = None if output_dir is None else Path(output_dir)
+    task = find_task(task)
+    asked_path = None if output_dir is None else Path(output_dir)
     with user_input():
-        task_spec = find_spec(task)
-        name = task_spec.name
-        refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
-    words = override_words(task, overrides, shaper_types, settings)
-    variants = Asked.of(terms, sweep, sweep_points)
+        refuse_taken((asked_path or stamped_folder("runs", task.name)).absolute())  # first: the rest takes a while
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), contextlib.ExitStack() as workers:
         with stoppable(None), ALONE:
-            spec = _asked(task_spec, words, candidates, candidate_idx, num_envs, variants)
+            spec = _asked(task, overrides, candidates, candidate_idx, num_envs, variants)
             most = most_seeds(spec.config, shared_total=num_envs is not None)
             head = workers.enter_context(start.workers(spec, len(spec.sources) * most))
             saved = Checkpoint()
             spec, plan = plan_remaining(spec, saved, head, num_envs is not None)
-            path = (given or stamped_folder("runs", name)).absolute()
+            path = (asked_path or stamped_folder("runs", task.name)).absolute()
             folder = RunFolder.create(path, spec, head.device_names)
         messages.open(folder.path)
         with at_work(folder), folder.locked():

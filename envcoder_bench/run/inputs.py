@@ -10,7 +10,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
-from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config import compose_config, find_task
 from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.tracking import check_tracking
@@ -25,7 +25,6 @@ from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, se
 from envcoder_bench.shaping.functions import source_of
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.registry import full_name
 
@@ -81,8 +80,8 @@ def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = T
     Raises:
         UserError: there is no such task, or a value is invalid.
     """
+    task = find_task(task)
     with user_input():
-        task = find_spec(task) if isinstance(task, str) else task
         cfg = compose_config(task, overrides)
         check_values(cfg)
         refuse_in_race(cfg, overrides)
@@ -183,7 +182,7 @@ def _candidates_root() -> Path:
 
 
 def override_words(
-    task: str,
+    task: str | TaskSpec,
     overrides: Sequence[str] | Mapping[str, Any],
     shaper_types: Sequence[str] | None,
     settings: Mapping[str, Any],
@@ -207,7 +206,7 @@ def override_words(
     return words + ([overrides] if isinstance(overrides, str) else list(overrides))
 
 
-def _flag_words(task: str, flags: dict[str, Any]) -> list[str]:
+def _flag_words(task: str | TaskSpec, flags: dict[str, Any]) -> list[str]:
     gpu, trainer, without = (flags.pop(name, None) for name in ("gpu_id", "trainer", "no_baselines"))
     files = flags.pop("task_config", None), flags.pop("train_config", None)
     if gpu is not None and flags.get("device") not in (None, "auto"):
@@ -222,7 +221,7 @@ def _flag_words(task: str, flags: dict[str, Any]) -> list[str]:
     with user_input():
         if trainer is not None:
             flags["train.params.algo.name"] = full_name(trainer)
-        from_files = file_overrides(find_spec(task), *files) if files != (None, None) else {}
+        from_files = file_overrides(find_task(task), *files) if files != (None, None) else {}
     return [*(f"{key}={word}" for key, word in from_files.items()), *(f"{k}={_value(k, x)}" for k, x in flags.items())]
 
 

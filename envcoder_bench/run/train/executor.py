@@ -31,7 +31,8 @@ from envcoder_bench.run.train.parked import ParkedGroups
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rows import due_in
 from envcoder_bench.run.train.rungs import LEAST, asked_rungs, decide
-from envcoder_bench.run.workers.head import Head, JobHandler, Shared
+from envcoder_bench.run.train.session import Shared
+from envcoder_bench.run.workers.head import Head, JobHandler
 from envcoder_bench.run.workers.jobs import Job
 from envcoder_bench.run.workers.messages import (
     Evaluated,

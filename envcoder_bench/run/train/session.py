@@ -8,7 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,16 @@ class Wave:
     until: int | None = None
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What a session shares with its run: log files, the caller's hooks, and the profile."""
+
+    logs: RunLogs
+    reporter: Reporter = Reporter()  # noqa: RUF009  it has no state
+    stop: StopRequest = field(default_factory=StopRequest)
+    profile: RunProfile | None = None
+
+
 def make_trainer(cfg: RunConfig, env: GroupedVecTask, layout: GroupLayout | None = None) -> Trainer:
     """Create the trainer that the config's ``train.params`` specify for the groups of an environment.
 
@@ -96,11 +106,9 @@ class Session:
         wave: the wave.
         env, evaluation: environments of the wave's groups for training and for evaluation.
         trainer: the trainer of the groups of ``env``.
-        logs: the run's log files.
+        shared: with the run.
         on_evaluation: called after every evaluation.
         save: saves a ``state()``, which ``restore`` accepts.
-        profile: the run's profile, notified of every iteration's end.
-        reporter, stop: the caller's.
 
     Attributes:
         iteration: number of finished iterations.
@@ -119,18 +127,15 @@ class Session:
         env: GroupedVecTask,
         evaluation: GroupedVecTask,
         trainer: Trainer,
-        logs: RunLogs,
+        shared: Shared,
         on_evaluation: Callable[[Session], None],
         save: Callable[[dict[str, Any]], None],
-        profile: RunProfile | None = None,
-        reporter: Reporter | None = None,
-        stop: StopRequest | None = None,
     ) -> None:
         self.spec, self.wave, self.groups = spec, wave, wave.groups
         self.cfg = cfg = spec.config
         self.env, self.evaluation, self.trainer = env, evaluation, trainer
-        self.logs, self.on_evaluation, self.save, self.profile = logs, on_evaluation, save, profile
-        self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
+        self.logs, self.reporter, self.stop, self.profile = shared.logs, shared.reporter, shared.stop, shared.profile
+        self.on_evaluation, self.save = on_evaluation, save
         self.iteration = 0
         self.episodes: Episodes | None = None
         self.point: Episodes | None = None
@@ -446,16 +451,12 @@ def _fits(file: Path) -> Iterator[None]:
 def open_session(
     spec: RunSpec,
     wave: Wave,
-    logs: RunLogs,
+    shared: Shared,
     on_evaluation: Callable[[Session], None],
     save: Callable[[dict[str, Any]], None],
-    profile: RunProfile | None = None,
-    reporter: Reporter | None = None,
-    stop: StopRequest | None = None,
 ) -> Session:
     """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
     cfg, seeds = spec.config, [group.seed for group in wave.groups]
     training = build_env(spec, [group.shaping for group in wave.groups], seeds, cfg.num_envs_per_candidate)
     evaluation = build_env(spec, [group.evaluation for group in wave.groups], seeds, cfg.evaluation.num_envs)
-    trainer = make_trainer(cfg, training)
-    return Session(spec, wave, training, evaluation, trainer, logs, on_evaluation, save, profile, reporter, stop)
+    return Session(spec, wave, training, evaluation, make_trainer(cfg, training), shared, on_evaluation, save)

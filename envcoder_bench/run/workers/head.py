@@ -3,16 +3,14 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note, show_print
-from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.prepare.plan import MemoryPlanner
-from envcoder_bench.run.train.profile import RunProfile
+from envcoder_bench.run.train.session import Shared
 from envcoder_bench.run.workers.jobs import CrashOutcome, Job, JobQueue
 from envcoder_bench.run.workers.messages import (
     OutOfMemory,
@@ -28,16 +26,6 @@ log = logging.getLogger(__name__)
 
 _SAME_SOFTWARE = ("python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "numpy")  # keys of run.json
 _shown: set[str] = set()  # messages below WARNING from the workers of all runs in this process
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What a worker in the process of the run shares with it: log files, the caller's hooks, and the profile."""
-
-    logs: RunLogs
-    reporter: Reporter
-    stop: StopRequest
-    profile: RunProfile | None = None
 
 
 class Pool(ABC):

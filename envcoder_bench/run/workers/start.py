@@ -179,9 +179,8 @@ class InlinePool(Pool):
         if isinstance(request, Check):
             self._worker.check(request, send)
         else:
-            shared = self.shared
-            assert shared is not None
-            self._worker.train(request, send, shared.logs, shared.reporter, shared.stop, shared.profile)
+            assert self.shared is not None
+            self._worker.train(request, send, self.shared)
 
     def poll(self) -> list[tuple[int, Any]]:
         messages, self._ready = self._ready, []

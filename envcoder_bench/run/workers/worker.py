@@ -31,9 +31,8 @@ from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.parked import keys_of, rung_state
-from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rows import evaluate_untrained, policies, trained
-from envcoder_bench.run.train.session import Session, Wave, open_session
+from envcoder_bench.run.train.session import Session, Shared, Wave, open_session
 from envcoder_bench.run.workers.messages import (
     Check,
     Checked,
@@ -87,36 +86,18 @@ class Worker:
         self._groups.update({(group.name, group.seed): group for group in groups})
         send(Checked(request.job, {group.name: group.widths for group in groups}, faults))
 
-    def train(
-        self,
-        request: Train,
-        send: Send,
-        logs: RunLogs,
-        reporter: Reporter,
-        stop: StopRequest,
-        profile: RunProfile | None = None,
-    ) -> None:
+    def train(self, request: Train, send: Send, shared: Shared) -> None:
         """Train a wave; send ``Trained``, ``RungReached`` or ``TrainingStopped`` at the end.
 
-        Args:
-            logs: receive the rows; what they hold in memory is sent.
-            reporter, stop, profile: as of ``Session``.
+        The rows that the logs of ``shared`` hold in memory are sent.
         """
         try:
-            self._train_wave(request, send, logs, reporter, stop, profile)
+            self._train_wave(request, send, shared)
         finally:
             release(self._spec.config.device)
 
-    def _train_wave(
-        self,
-        request: Train,
-        send: Send,
-        logs: RunLogs,
-        reporter: Reporter,
-        stop: StopRequest,
-        profile: RunProfile | None,
-    ) -> None:
-        job, keys = request.job, list(request.groups)
+    def _train_wave(self, request: Train, send: Send, shared: Shared) -> None:
+        job, keys, logs = request.job, list(request.groups), shared.logs
         self._spec = spec = self._spec.changed(seeds=request.seeds)
         cfg = spec.config
         counts: Counter[str] = Counter()  # rows logged since the beginning of the job, by file
@@ -138,7 +119,7 @@ class Worker:
                 rows = evaluate_untrained(spec, untrained, logs)
                 send(UntrainedEvaluated(job, rows, logs.take()))
                 release(cfg.device)
-            session = open_session(spec, wave, logs, on_evaluation, save, profile, reporter, stop)
+            session = open_session(spec, wave, shared, on_evaluation, save)
             file = Path(request.checkpoint_file)
             if request.from_rung:
                 session.join([self._parked.pop(key) for key in keys], file)
@@ -160,9 +141,9 @@ class Worker:
             if session.complete:
                 state = pack_job(keys, session.state(), {}) if keeps_state(cfg) else None
                 send(Trained(job, trained(session), dict(policies(session)), logs.take(), state))
-                if profile is not None:
+                if shared.profile is not None:
                     with ALONE:  # it traces
-                        profile.time_candidates(groups, session.env)
+                        shared.profile.time_candidates(groups, session.env)
             elif session.reached:
                 self._groups.update({(group.name, group.seed): group for group in groups})  # they go on from here
                 state = rung_state(session)
@@ -252,7 +233,8 @@ class RemoteWorker:
     def _train(self, request: Train) -> None:
         logs = RunLogs.collect()
         try:
-            self._worker.train(request, self._outbox.put, logs, ProgressReporter(request.job, self._outbox), self._stop)
+            reporter = ProgressReporter(request.job, self._outbox)
+            self._worker.train(request, self._outbox.put, Shared(logs, reporter, self._stop))
         except Exception as error:
             if not _is_out_of_memory(error):
                 raise
