@@ -13,6 +13,7 @@ import torch
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs, on_device
 from envcoder_bench.sim import make_simulator
@@ -94,13 +95,10 @@ class Part:
 
     def run(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> bool:
         """Run to the end, or until ``stop`` returns True; return whether all episodes have ended."""
-        threads = torch.get_num_threads()
-        if torch.device(self._device).type == "cpu":
-            torch.set_num_threads(1)  # of small tensors; the simulator has threads of its own
-        try:
+        with settings_kept():
+            if torch.device(self._device).type == "cpu":
+                torch.set_num_threads(1)  # of small tensors; the simulator has threads of its own
             return self._run(report, stop)
-        finally:
-            torch.set_num_threads(threads)
 
     def _run(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> bool:
         cfg = self._inputs.settings

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.csv_log import KEYS, CsvLog, Log, one_line
-from envcoder_bench.report.results import number
+from envcoder_bench.report.csv_log import KEYS, CsvLog, Log, number, one_line
 from envcoder_bench.report.tensorboard import TensorboardLog
 
 if TYPE_CHECKING:

@@ -221,5 +221,5 @@ def _composed(spec: TaskSpec, _state: tuple[Any, ...]) -> dict[str, Any]:
         task: dict[str, Any] = dict(read_yaml(spec.config))
         node = merged(_parents(spec.config, task.pop("defaults", ()), "task"), task)
     else:
-        node = _with_parents(spec.config, "task")
+        node = _with_parents(_shipped(spec.name, "task"), "task")
     return {**tree, "task": plain(node), "train": plain(train_defaults(spec))}

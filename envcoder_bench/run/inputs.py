@@ -202,7 +202,7 @@ def override_words(
         words.append(f"shaper_types=[{','.join(known_types(names))}]")
     words += _flag_words(task, dict(settings))
     if isinstance(overrides, Mapping):
-        return words + [f"{key}={_value(key, value)}" for key, value in overrides.items()]
+        return words + [f"{key}={override_word(key, value)}" for key, value in overrides.items()]
     return words + ([overrides] if isinstance(overrides, str) else list(overrides))
 
 
@@ -222,10 +222,11 @@ def _flag_words(task: str | TaskSpec, flags: dict[str, Any]) -> list[str]:
         if trainer is not None:
             flags["train.params.algo.name"] = full_name(trainer)
         from_files = file_overrides(find_task(task), *files) if files != (None, None) else {}
-    return [*(f"{key}={word}" for key, word in from_files.items()), *(f"{k}={_value(k, x)}" for k, x in flags.items())]
+    return [f"{key}={override_word(key, value)}" for key, value in [*from_files.items(), *flags.items()]]
 
 
-def _value(key: str, value: Any) -> str:
+def override_word(key: str, value: Any) -> str:
+    """Return a value in Hydra's override grammar. Raises UserError for one of another type."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     value = value.tolist() if hasattr(value, "tolist") else value  # numbers of numpy or torch
@@ -234,7 +235,7 @@ def _value(key: str, value: Any) -> str:
     if isinstance(value, (str, Path)):
         return quoted(str(value))
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{name}:{_value(key, one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{name}:{override_word(key, one)}" for name, one in value.items()) + "}"
     if isinstance(value, Sequence):
-        return "[" + ",".join(_value(key, one) for one in value) + "]"
+        return "[" + ",".join(override_word(key, one) for one in value) + "]"
     raise UserError(f"{key} must be a number, a text, a list or a mapping, got {type(value).__name__} {value!r}")

@@ -9,6 +9,7 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
 from envcoder_bench.report.words import number
 from envcoder_bench.run.inputs import Candidates, read_candidates, resolve, with_candidates
@@ -111,7 +112,8 @@ def check_candidates(
     names = [source.name for source in candidates_read]
     spec = with_candidates(spec, candidates_read, num_envs)
     cfg = spec.config
-    with SlowFiles() as slow, _one_thread():
+    with SlowFiles() as slow, settings_kept():
+        torch.set_num_threads(1)  # the tensors are small
         context = make_context(spec, slow)
         rows, shapings = _check_all(context, spec)
         skipped = {row.name: row.error for row in rows if row.status == SKIPPED}
@@ -202,17 +204,6 @@ def _collected(texts: list[str]) -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     texts += dict.fromkeys(str(one.message) for one in caught)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit torch to one thread, because the tensors are small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # the result as text

@@ -7,8 +7,6 @@ changes of an original together: p-values are corrected by Holm's method.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -17,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.csv_log import table_text
 from envcoder_bench.report.logs import Evaluation, Point
-from envcoder_bench.report.results import NAN, Result, number
+from envcoder_bench.report.results import NAN, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.shaping.variants import SWEEP, Variant, short
@@ -328,11 +327,6 @@ COLUMNS = tuple(one.name for one in fields(Effect))
 
 def write_effects(path: Path, all_studies: Sequence[Study]) -> None:
     """Write a row for each variant, atomically."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for effect in (effect for study in all_studies for effect in study.effects):
-        values = {column: getattr(effect, column) for column in COLUMNS}
-        values["values"] = json.dumps(values["values"]) if values["values"] else ""
-        writer.writerow([number(x) if isinstance(x, float) else x for x in values.values()])
-    write_atomic(path, text.getvalue())
+    effects = [effect for study in all_studies for effect in study.effects]
+    rows = [{**vars(effect), "values": json.dumps(effect.values) if effect.values else ""} for effect in effects]
+    write_atomic(path, table_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows)))

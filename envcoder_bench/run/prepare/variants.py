@@ -19,6 +19,7 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import brings_its_simulation, build_env
@@ -192,14 +193,10 @@ def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress what the run itself says of the same files, and use one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_num_threads(threads)
+    with settings_kept(), warnings.catch_warnings():
+        torch.set_num_threads(1)
+        warnings.simplefilter("ignore")
+        yield
 
 
 # --terms
