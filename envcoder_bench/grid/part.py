@@ -75,7 +75,7 @@ class Part:
             self._sim,
             robot.model,
             num_envs,
-            1.0 / cfg.control_hz,
+            cfg.dt,
             cfg.physics_hz // cfg.control_hz,
             self._device,
             stiffness=drives.stiffness,
@@ -145,7 +145,7 @@ class Part:
         file.flush()
 
     def _report(self, report: Callable[[Progress], None], wave: int, batch: Batch) -> None:
-        steps, later = batch.protocol.steps, sum(map(len, self._waves[wave + 1 :]))
+        steps, later = self._inputs.settings.steps, sum(map(len, self._waves[wave + 1 :]))
         done = self._total - later - batch.running
         report(Progress(done, self._total, batch.running, wave * steps + batch.step_count, len(self._waves) * steps))
 

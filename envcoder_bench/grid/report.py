@@ -217,14 +217,14 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
 
     batch = Batch(scene, specs)
     source = batch.sim.pose_source()  # pyright: ignore[reportAttributeAccessIssue]
-    steps = min(batch.protocol.steps, round(seconds * inputs.settings.control_hz))
+    steps = min(inputs.settings.steps, round(seconds * inputs.settings.control_hz))
     poses = [source.qpos.copy()]
     for _ in range(steps):
         batch.advance(1)
         poses.append(source.qpos.copy())
     frames = np.stack(poses)
     lengths, ends = batch.episodes.state["steps"].tolist(), batch.episodes.end.tolist()
-    recording = Recording(inputs.robot.name, batch.protocol.dt, batch.protocol.steps, summed=True, same_start=False)
+    recording = Recording(inputs.robot.name, inputs.settings.dt, inputs.settings.steps, summed=True, same_start=False)
     for k, spec in enumerate(specs):
         walked = np.diff(frames[: lengths[k] + 1, k, 0])
         name = inputs.named(spec)["episode_id"]

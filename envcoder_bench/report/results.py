@@ -64,6 +64,11 @@ class Result:
         self.error = " ".join(self.error.split())
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Candidate and seed."""
+        return self.candidate, self.seed
+
+    @property
     def failed(self) -> bool:
         return self.status in (FAILED, FAILED_AT_LOAD)
 

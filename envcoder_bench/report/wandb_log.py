@@ -106,7 +106,7 @@ class WandbLog:
         """Write the results to the W&B runs of this process and to those of candidates that never trained; end them."""
         ranks = {row.candidate: row.rank for row in ranked}
         for row in results:
-            if (row.candidate, row.seed) in self._runs or row.status == FAILED_AT_LOAD:
+            if row.key in self._runs or row.status == FAILED_AT_LOAD:
                 self._guard(lambda row=row: self._finish(row, ranks.get(row.candidate)))
         self.end()
 

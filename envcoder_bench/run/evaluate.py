@@ -219,7 +219,7 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
     saved.results += [row for row in results.not_trained(spec.config, failed) if (row.candidate, row.seed) not in done]
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
-    by_key = {(group.name, group.seed): group for group in groups}
+    by_key = {group.key: group for group in groups}
     waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
     interrupted = [[by_key[key] for key in wave if key in by_key] for wave in waves_begun]
     if sum(map(len, interrupted)) < sum(map(len, waves_begun)):

@@ -57,7 +57,7 @@ class OpenedRun:
 
     def row(self, name: str, seed: int) -> Result | None:
         """Return the result of a candidate with a seed, if there is one."""
-        return next((row for row in self.rows if (row.candidate, row.seed) == (name, seed)), None)
+        return next((row for row in self.rows if row.key == (name, seed)), None)
 
     @cached_property
     def ranked(self) -> list[Ranked]:

@@ -17,6 +17,7 @@ from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.jail.results import examine
+from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.prepare.cached import CachedCheck, Tracer
 from envcoder_bench.run.prepare.environments import build_probe
 from envcoder_bench.run.prepare.run_files import (
@@ -52,6 +53,10 @@ class Group:
     seed: int
     shaping: Shaping
     evaluation: Shaping
+
+    @property
+    def key(self) -> GroupKey:
+        return self.name, self.seed
 
     @property
     def widths(self) -> Widths:

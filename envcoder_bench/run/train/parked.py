@@ -47,7 +47,7 @@ class ParkedGroups:
                 self._add_rows([Result(**row) for row in load_job(job.file)[1]["results"]])
 
     def _add_rows(self, rows: Sequence[Result]) -> list[GroupKey]:
-        keys = [(row.candidate, row.seed) for row in rows]
+        keys = [row.key for row in rows]
         self.rows.update({key: row for key, row in zip(keys, rows) if key not in self._saved.done})
         return keys
 

@@ -66,7 +66,7 @@ def policies(session: Session) -> Iterator[tuple[GroupKey, bytes]]:
     """Yield the content of the policy file of each group that has a fitness."""
     for g, row in enumerate(trained(session)):
         if row.measured:
-            yield (row.candidate, row.seed), packed(session.trainer.export(g))
+            yield row.key, packed(session.trainer.export(g))
 
 
 # The row ``untrained``: what the initial policy scores with the human baseline's observation and action functions. It

@@ -83,7 +83,7 @@ class Worker:
             error.__traceback__ = error.__cause__ = error.__context__ = None
         del probe
         release(self._spec.config.device)
-        self._groups.update({(group.name, group.seed): group for group in groups})
+        self._groups.update({group.key: group for group in groups})
         send(Checked(request.job, {group.name: group.widths for group in groups}, faults))
 
     def train(self, request: Train, send: Send, shared: Shared) -> None:
@@ -114,7 +114,7 @@ class Worker:
             alone.enter_context(ALONE)
             groups = self._take_groups(request)
             wave = Wave(groups, request.number, request.total, request.best, request.until)
-            untrained = [group for group in groups if (group.name, group.seed) in request.untrained]
+            untrained = [group for group in groups if group.key in request.untrained]
             if untrained:
                 rows = evaluate_untrained(spec, untrained, logs)
                 send(UntrainedEvaluated(job, rows, logs.take()))
@@ -145,7 +145,7 @@ class Worker:
                     with ALONE:  # it traces
                         shared.profile.time_candidates(groups, session.env)
             elif session.reached:
-                self._groups.update({(group.name, group.seed): group for group in groups})  # they go on from here
+                self._groups.update({group.key: group for group in groups})  # they go on from here
                 state = rung_state(session)
                 alive, kept_policies = keys_of(state), {}
                 if self._keeps_parked:
@@ -169,7 +169,7 @@ class Worker:
             for name, _ in request.groups:
                 if name in faults:
                     raise UserError(f"{name} is valid, but cannot be loaded on {platform.node()}: {faults[name]}")
-            taken = {**{(group.name, group.seed): group for group in groups}, **taken}
+            taken = {**{group.key: group for group in groups}, **taken}
         return [taken[key] for key in request.groups]
 
 
