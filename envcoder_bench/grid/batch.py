@@ -45,7 +45,6 @@ class Scene:
     """What all episodes of a grid have in common.
 
     Attributes:
-        settings: those of the grid.
         policies: on the device of the simulation.
         make: returns a simulator with so many robots.
     """

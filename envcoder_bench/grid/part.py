@@ -48,7 +48,6 @@ class Part:
     """Runs episodes in a folder, in which it resumes.
 
     Args:
-        inputs: those of the grid.
         specs: the episodes, sorted by policy.
         folder: where episodes.jsonl and the checkpoint are.
         sim, device: as ``pick_simulator`` returns them.

@@ -26,7 +26,6 @@ class RunPolicy(nn.Module):
     """A policy of a run.
 
     Attributes:
-        task: the name of its task.
         control: the task's settings of the drives.
         observes: whether its candidate has an observation function of its own.
     """

@@ -22,7 +22,6 @@ class Episodes:
     Positions are local: x and y from the arena's corner; ``height`` is the base's above the ground under it.
 
     Args:
-        settings: those of the grid, whose figures cfg/eval_policies.yaml describes.
         length, middle: ``(n,)`` of each robot's arena, and y of its middle line, m.
         zones: number of zones of the widest arena.
 

@@ -30,11 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class GridProgress(progress.Progress):
-    """Shows episodes done, running, and the time left at the present speed, if all others last to the limit.
-
-    Args:
-        total: number of episodes.
-    """
+    """Shows episodes done, running, and the time left at the present speed, if all others last to the limit."""
 
     def __init__(self, total: int, stream: TextIO | None = None) -> None:
         super().__init__(total, stream=stream, prefix="episodes")
@@ -87,7 +83,6 @@ def run_grid(
     Args:
         inputs: as ``begin_grid`` wrote them.
         workers: simulator and device of each worker; one alone runs in this process.
-        report: called with the progress.
         stop: called often; True stops with a checkpoint.
     """
     begin = time.perf_counter()

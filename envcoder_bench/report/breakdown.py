@@ -31,7 +31,6 @@ class CandidateCost:
     """The cost of a candidate's functions.
 
     Attributes:
-        name: the candidate.
         microseconds: by kind, the duration of one eager call.
         runs: by kind, how the run calls the function: ``compiled``, ``CUDA graph`` or ``Python``.
         why: for the slowest candidates, the lines that prevent compilation.
@@ -59,14 +58,12 @@ class Breakdown:
     """The measurements of a profile.
 
     Attributes:
-        device: device of the run.
         groups, envs_per_group, horizon: size of a rollout.
         first, last: the measured iterations.
         seconds: total time by part; parts that are not in LABELS are shown by their own names.
         host_seconds: on CUDA, the time of the Python thread by part; otherwise empty.
         counts: number of entries by part.
         warmed_up: whether the run's first iteration was left out.
-        candidates: the cost of each candidate's functions.
         unmeasured: candidates that had failed, or that raised when their functions were timed.
         trace: file of the trace; empty if there is none.
         trace_note: the iterations in the trace, or why there is no trace.

@@ -71,7 +71,6 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
     Args:
         ranked: a run's ranking; without candidates the sentence is about its baselines.
         remedy: how to train longer; by default ``--extend``, or LONGER for a race.
-        folder: the run's folder, for the command.
     """
     measured = [row for row in ranked if row.rank is not None]
     untrained = next((row for row in measured if row.candidate == UNTRAINED), None)

@@ -53,7 +53,6 @@ class CsvLog:
         A missing or empty file is created anew.
 
         Args:
-            path: the file.
             iteration: the last iteration to keep, of all or by (candidate, seed); 0 for those that it does not name.
             whole: (candidate, seed) pairs that trained to their end in earlier waves; all of their rows are kept.
             rows, digest: of the log when ``iteration`` was saved, to count lost rows and to notice changed ones; None

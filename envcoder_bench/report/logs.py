@@ -41,9 +41,6 @@ class CurveLog(CsvLog):
         """Add a row, which is on disk after the next ``flush``.
 
         Args:
-            iteration: the iteration.
-            env_steps: control steps of this candidate and seed so far.
-            candidate, seed: the group.
             scalars: values named as in SCALARS; missing values, None and NaN give empty cells.
 
         Raises:
@@ -122,8 +119,6 @@ class Point:
     """One evaluation of one candidate and seed. Unknown numbers are NaN.
 
     Attributes:
-        candidate, seed: the group.
-        iteration: number of finished iterations.
         env_steps: control steps of this candidate and seed so far.
         fitness: mean over the episodes of the unshaped evaluation.
         episode_length: mean length of these episodes, control steps.

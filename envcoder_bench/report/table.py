@@ -31,14 +31,11 @@ def render_table(
     """Render the ranking, best first, followed by the errors of failed candidates.
 
     Args:
-        ranked: the ranking.
-        fitness_meaning: description of the fitness.
         width: greatest length of lines; only places (FILE:LINE) are never broken.
         bold: whether to print the best in bold, for a terminal.
         max_rows: after this many rows only baselines are shown.
         notes: whether to explain the numbers.
         tested: for which candidates p-values are corrected; by default their number.
-        folder: the run's folder, for the command that adds seeds.
     """
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]

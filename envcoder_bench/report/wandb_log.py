@@ -31,7 +31,6 @@ class WandbSettings:
 
     Attributes:
         project, entity, tags, mode: as of ``wandb.init``; None for W&B's own defaults.
-        group: the name of the group.
         folder: the run folder, in whose folder ``wandb`` files are written.
         key: identifies the run folder, so that a resumed run continues its W&B runs.
     """
@@ -75,7 +74,6 @@ class WandbLog:
     """Logs scalars live to a W&B run for each candidate and seed.
 
     Args:
-        settings: where to.
         about: returns the W&B config of a candidate and seed.
     """
 
@@ -143,7 +141,6 @@ class RankingReport:
     """What the W&B run of the ranking gets.
 
     Attributes:
-        config: its W&B config.
         report: the page of the run, if there is one.
         videos: video files by candidate.
     """

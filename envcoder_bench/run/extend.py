@@ -50,11 +50,9 @@ def extend(
     beginning.
 
     Args:
-        folder: the folder of a complete run.
         candidates, candidate_idx: as of ``evaluate``; candidates of the run with the same text are left out.
         seeds: number of seeds of the extended run; None: unchanged.
         learning_iterations: number of iterations of the extended run; None: unchanged.
-        reporter, stop, devices, ray: as of ``resume``.
 
     Raises:
         UserError: the run cannot be extended, or there is nothing to add; nothing was changed.

@@ -74,7 +74,6 @@ def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = T
 
     Args:
         task: a task, or its name, its folder or ``module:Class``.
-        overrides: ``key=value`` of the config.
         ranks: whether a fitness is needed; without one only a ``--fitness`` file is read.
 
     Raises:
@@ -122,7 +121,6 @@ def read_candidates(
     """Read the candidates.
 
     Args:
-        task: the name of a task.
         candidates: files or folders, or texts or functions by name; default ``user_functions/<task>``.
         candidate_idx: positions to keep, e.g. ``"0,2,5"`` or ``[0, 2, 5]``.
 

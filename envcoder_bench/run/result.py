@@ -36,7 +36,6 @@ class RunResult:
 
     Attributes:
         folder: the folder of the run; ``envcoder_bench.resume(folder)`` resumes a run that is not complete.
-        complete: whether the run is complete.
         stopped_by, stopped_at: for a stopped run, the source of the StopRequest and the iteration.
         fitness_meaning: what fitness measures, in one line.
         rows: the rows of results.csv.

@@ -37,9 +37,7 @@ class CandidateCheck:
     """The result of checking one candidate without training.
 
     Attributes:
-        name: the candidate.
         status: OK, FAILED or SKIPPED (it defines none of the requested functions).
-        baseline: whether it is a baseline of the task.
         defines: its functions that a run would use.
         unused: its functions that ``--shaper_types`` leaves out.
         obs_dim, action_dim: widths of the observation and the action; the baseline's for missing functions.
@@ -48,7 +46,6 @@ class CandidateCheck:
         reward: mean, minimum and maximum of the reward in one step.
         components: the same for each component of the reward.
         form: how the components make up the reward, in words; empty if it is not known.
-        error: the reason of the failure, with file and line.
     """
 
     name: str
@@ -99,8 +96,6 @@ def check_candidates(
     """Check candidates against a task without training. The arguments are those of a run.
 
     Args:
-        task: a task's name, its folder or ``module:Class``.
-        overrides: ``key=value`` for the config.
         candidates, candidate_idx: as of ``envcoder_bench.evaluate``.
         num_envs: total number of environments, instead of ``num_envs_per_candidate``.
 
@@ -213,9 +208,6 @@ def render_check(rows: Sequence[CandidateCheck], width: int, compiles: bool, num
     """Render a check in lines of at most ``width`` characters; places (FILE:LINE) are not broken.
 
     Args:
-        rows: the results.
-        width: columns of the terminal.
-        compiles: whether functions are compiled at all.
         num_envs: environments per candidate in the checked step.
     """
     sections = ["\n".join(_table(rows, width, compiles))]

@@ -39,7 +39,6 @@ class Section:
     """A section of a page.
 
     Attributes:
-        anchor: its id.
         body: its content; without one the section is left out.
         first: on the page of a run, whether it is before the ranking; otherwise it is before the videos.
     """
@@ -63,9 +62,7 @@ def render(
     Args:
         template: a template that extends the shell and sets ``sections``.
         lead: the first paragraphs, as plain text.
-        facts: short facts for the head of the page.
         data: numbers of the charts; None for a page without a script.
-        values: what else the template needs.
     """
     script = ""
     if data is not None:

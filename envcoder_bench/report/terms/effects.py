@@ -37,7 +37,6 @@ class Effect:
         fitness, fitness_ci_low, fitness_ci_high: of the variant, with its 95 % interval.
         effect, ci_low, ci_high: its fitness minus the original's, with the 95 % interval.
         p: p-value that this is 0, corrected for all changes of the original.
-        seeds: number of seeds that both have.
         steps: mean env-steps of a seed until SHARE of what the original learns; of seeds that never have it, all.
         reached: number of seeds that have it.
         slower, slower_low, slower_high, slower_p: these env-steps over the original's, by seed, and as above.

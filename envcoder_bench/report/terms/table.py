@@ -166,7 +166,6 @@ def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], 
 
     Args:
         pictures: PNG files by the candidate's name.
-        folder: the run's folder, for commands.
     """
     parts, sections = shell.parts(), []
     for number, study in enumerate(all_studies):

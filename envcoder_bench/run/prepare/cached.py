@@ -32,7 +32,6 @@ class CachedCheck:
 
     Args:
         task: with the state on which functions are called.
-        cache: of this task.
     """
 
     def __init__(self, task: TaskSnapshot, cache: FunctionCache) -> None:
@@ -103,7 +102,6 @@ class Tracer:
     """Traces shapings, with results cached from other shapings and earlier processes; warns of untraced functions.
 
     Attributes:
-        on: whether functions are compiled.
         cache: of results about the functions of the run's files, for the task of ``begin``.
         untraced: functions of the last shaping that cannot be traced.
     """

@@ -94,7 +94,6 @@ def prepare_one(spec: RunSpec, source: CandidateSource, seed: int, baselines: Se
 
     Args:
         spec: its seeds and candidates are not used.
-        seed: the seed of the group.
         baselines: a run's copies of the baselines; by default the task's own files.
 
     Raises:

@@ -64,11 +64,7 @@ class Executor(JobHandler):
     """Trains the remaining groups of a run on the workers of a head, and writes what they send to the run's folder.
 
     Args:
-        folder: of the run.
-        spec: the run.
         saved: its last checkpoint, kept up to date.
-        head: the workers.
-        reporter, stop: the caller's.
         resumed: whether the run was begun by another call.
     """
 

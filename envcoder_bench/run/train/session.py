@@ -102,11 +102,7 @@ class Session:
     """A wave in training: ``while not session.reached: session.iterate()``, as in ``train``.
 
     Args:
-        spec: the run.
-        wave: the wave.
         env, evaluation: environments of the wave's groups for training and for evaluation.
-        trainer: the trainer of the groups of ``env``.
-        shared: with the run.
         on_evaluation: called after every evaluation.
         save: saves a ``state()``, which ``restore`` accepts.
 

@@ -72,11 +72,7 @@ class Pool(ABC):
 
 
 class JobHandler(ABC):
-    """Creates the requests for jobs of one type and processes the results.
-
-    Attributes:
-        item: what an item of a job is called in messages.
-    """
+    """Creates the requests for jobs of one type and processes the results."""
 
     item: str
 
@@ -101,7 +97,6 @@ class Head:
     """Runs jobs on the workers of a pool.
 
     Args:
-        pool: the workers.
         code: the ``code_digest`` that all workers must have.
 
     Attributes:
