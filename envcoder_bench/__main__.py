@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from envcoder_bench.cli.command_line import VERSION, command
 from envcoder_bench.cli.verbs import VERBS
@@ -23,7 +22,7 @@ by Ctrl-C.
 def overview() -> str:
     """Return the help of the command: its verbs, one on a line."""
     width = max(map(len, VERBS)) + 2
-    verbs = "\n".join(f"  {verb:<{width}}{meaning}" for verb, meaning in VERBS.items())
+    verbs = "\n".join(f"  {name:<{width}}{verb.meaning}" for name, verb in VERBS.items())
     epilog = EPILOG.replace("COMMAND", invocation(NAME))
     return f"usage: {invocation(NAME)} VERB ...\n\nLook at finished runs and use their policies.\n\n{verbs}\n\n{epilog}"
 
@@ -49,7 +48,7 @@ def _main(words: list[str]) -> int:
     if verb not in VERBS:
         hint = near_matches(verb, VERBS)
         raise UserError(f"unknown verb '{verb}'{hint}; there are {', '.join(VERBS)}; see --help")
-    return import_module(f"envcoder_bench.cli.verbs.{verb.replace('-', '_')}").main(rest)
+    return VERBS[verb].main(rest)
 
 
 if __name__ == "__main__":

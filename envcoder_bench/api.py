@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.cli.after_run import run_on_terrains, terrain_words
-from envcoder_bench.cli.console import Console
+from envcoder_bench.cli.console import Console, run_on_terrains, terrain_words
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.shell import resume_call
 from envcoder_bench.report.progress import in_notebook
@@ -16,6 +15,7 @@ from envcoder_bench.run import evaluate as run
 from envcoder_bench.run import extend as extension
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, check_arguments, override_words
+from envcoder_bench.run.prepare.variants import Asked
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.tasks.isaacgym_tasks import with_task_config
 from envcoder_bench.tools import describe as description
@@ -86,17 +86,13 @@ def evaluate(
         result = run.evaluate(
             task,
             candidates,
-            shaper_types=shaper_types,
-            overrides=overrides,
+            overrides=override_words(task, overrides, shaper_types, settings),
             candidate_idx=candidate_idx,
             num_envs=num_envs,
-            terms=terms,
-            sweep=sweep,
-            sweep_points=sweep_points,
+            variants=Asked.of(terms, sweep, sweep_points),
             output_dir=output_dir,
             reporter=_shown(reporter),
             stop=stop,
-            **settings,
         )
     result = _ended(result, video)
     if words is not None and result.complete and result.succeeded:

@@ -9,7 +9,7 @@ import argparse
 import ast
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from unittest import mock
@@ -17,8 +17,7 @@ from unittest import mock
 from pydantic.fields import FieldInfo
 
 from envcoder_bench.cli import command_line
-from envcoder_bench.cli.verbs import VERBS
-from envcoder_bench.cli.verbs.completion import COMMANDS
+from envcoder_bench.cli.verbs import COMMANDS, VERBS
 from envcoder_bench.core.settings import Keys, fields, words_for
 from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.config import compose_config
@@ -207,27 +206,27 @@ def flags(parser: argparse.ArgumentParser) -> str:
     return "\n\n".join(parts)
 
 
-def command_section(module: str, name: str, level: str) -> str:
+def command_section(build_parser: Callable[[], argparse.ArgumentParser], name: str) -> str:
     """Return the section of one command."""
     with mock.patch.object(command_line, "invocation", lambda command: command):  # whoever runs this script
-        parser = import_module(f"envcoder_bench.cli.{module}").build_parser()
+        parser = build_parser()
     epilog = re.sub(r"python (\w+)\.py", lambda match: match[1].replace("_", "-"), parser.epilog or "")
     epilog = epilog.partition("exit codes:")[0].strip()  # docs/reading_a_run.md has them
     description = " ".join((parser.description or "").split())
-    parts = [f"{level} {name}", description, flags(parser), f"```text\n{epilog}\n```" if epilog else ""]
+    parts = [f"## {name}", description, flags(parser), f"```text\n{epilog}\n```" if epilog else ""]
     return "\n\n".join(filter(None, parts))
 
 
 def cli_page() -> str:
     """Return the reference of the commands that train, search and compare."""
-    sections = [command_section(module, name, "##") for name, module in COMMANDS.items()]
+    modules = {name: import_module(f"envcoder_bench.cli.{name.replace('-', '_')}") for name in COMMANDS}
+    sections = [command_section(module.build_parser, name) for name, module in modules.items()]
     return "\n\n".join([CLI_HEADER.rstrip(), *sections]) + "\n"
 
 
 def verbs_page() -> str:
     """Return the reference of ``envcoder-bench``."""
-    modules = {verb: f"verbs.{verb.replace('-', '_')}" for verb in VERBS}
-    sections = [command_section(module, f"envcoder-bench {verb}", "##") for verb, module in modules.items()]
+    sections = [command_section(verb.build_parser, f"envcoder-bench {name}") for name, verb in VERBS.items()]
     return "\n\n".join([VERBS_HEADER.rstrip(), *sections]) + "\n"
 
 

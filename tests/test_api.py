@@ -17,7 +17,7 @@ import torch
 
 import envcoder_bench
 from envcoder_bench import Reporter, Stopped, UserError, api, check, describe, evaluate, extend, make_env, resume
-from envcoder_bench.cli.flags import build_parser
+from envcoder_bench.cli.eval_shapers import build_parser
 from envcoder_bench.report import progress
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.inputs import override_words, read_candidates

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
-from envcoder_bench.cli.eval_shapers import main
-from envcoder_bench.cli.flags import build_parser
+from envcoder_bench.cli.eval_shapers import build_parser, main
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.run.train import session as session_module

@@ -10,16 +10,14 @@ from doc_pages import ROOT, command_lines, shell_lines, text_of
 import envcoder_bench.sim.mujoco_cpu  # (importing mujoco for the first time starts a process)
 from envcoder_bench.cli import eval_policies
 from envcoder_bench.cli.command_line import Parser
-from envcoder_bench.cli.verbs import VERBS
+from envcoder_bench.cli.verbs import COMMANDS, VERBS
 from envcoder_bench.tasks import registry
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RESULTS = sorted((ROOT / "benchmarks").glob("*.md"))
 BUILDERS = {
-    "eval-shapers": "flags",
-    "auto-shape": "auto_shape",
-    "eval-policies": "eval_policies",
-    **{f"envcoder-bench {verb}": f"verbs.{verb.replace('-', '_')}" for verb in VERBS},
+    **{name: import_module(f"envcoder_bench.cli.{name.replace('-', '_')}").build_parser for name in COMMANDS},
+    **{f"envcoder-bench {name}": verb.build_parser for name, verb in VERBS.items()},
 }
 
 
@@ -72,7 +70,7 @@ def test_commands_of_the_page_have_flags_that_exist(page):
     for line in command_lines(page.read_text(encoding="utf-8")):
         words = [word for word in line if word != "..."]
         count = 2 if words[0] == "envcoder-bench" else 1
-        parser = import_module(f"envcoder_bench.cli.{BUILDERS[' '.join(words[:count])]}").build_parser()
+        parser = BUILDERS[" ".join(words[:count])]()
         if words[0] == "eval-policies":  # NAME=FILE looks like an override
             words = [*words[:1], *eval_policies._hold(words[1:], ("--policies", "--layouts"))[0]]
         (parser.parse if isinstance(parser, Parser) else parser.parse_args)(words[count:])

@@ -20,9 +20,8 @@ from envcoder_bench.cli.eval_policies import EPILOG, _hold, build_parser, main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked
 from envcoder_bench.grid.inputs import check_inputs
-from envcoder_bench.grid.progress import GridProgress
 from envcoder_bench.grid.robots import ROBOTS
-from envcoder_bench.grid.run import begin_grid, read_episodes, run_grid, worker
+from envcoder_bench.grid.run import GridProgress, begin_grid, read_episodes, run_grid, worker
 from envcoder_bench.grid.settings import compose_settings
 
 ROOT = Path(__file__).parents[1]

@@ -17,11 +17,10 @@ from envcoder_bench.cli.command_line import (
     add_training,
     add_where,
     as_words,
+    command,
     flag_words,
     given_flags,
-    shown_messages,
 )
-from envcoder_bench.cli.stdio import best_effort_output
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
@@ -128,37 +127,30 @@ SEARCH_FLAGS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
-    with best_effort_output(), shown_messages():
-        return _main(argv)
+    return command("auto-shape", _main, sys.argv[1:] if argv is None else argv)
 
 
-def _main(argv: Sequence[str] | None) -> int:
-    words = list(sys.argv[1:] if argv is None else argv)
+def _main(words: list[str]) -> int:
+    args = build_parser().parse(words)
+    changeable = [f"--{name}" for name in (*LIMITS, *MODEL)]
+    if args.resume and (set(given_flags(words)) - {"--resume", *changeable} or args.overrides):
+        allowed = ", ".join(changeable)
+        raise UserError(f"--resume takes no other flag but {allowed}: the settings are those of its config.yaml")
+    if not args.resume and not args.task:
+        raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
+    if not args.resume and not args.llm:
+        raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
+    if not args.resume:
+        args.task, args.task_config = with_task_config(args.task, args.task_config)
+        with user_input():
+            check_task_name(args.task)
     try:
-        args = build_parser().parse(words)
-        if args.resume and (
-            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in (*LIMITS, *MODEL))} or args.overrides
-        ):
-            allowed = ", ".join(f"--{name}" for name in (*LIMITS, *MODEL))
-            raise UserError(f"--resume takes no other flag but {allowed}: the settings are those of its config.yaml")
-        if not args.resume and not args.task:
-            raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
-        if not args.resume and not args.llm:
-            raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
-        if not args.resume:
-            args.task, args.task_config = with_task_config(args.task, args.task_config)
-            with user_input():
-                check_task_name(args.task)
         return _search(args)
-    except UserError as error:
-        print(f"auto-shape: error: {error}", file=sys.stderr)
-        return 2
     except Stopped as stop:  # its message says how to resume
         print(f"\n{stop}", flush=True)
         return 130
     except KeyboardInterrupt:
-        print("auto-shape: stopped at once; resume a search that has begun with --resume", file=sys.stderr)
-        return 130
+        raise KeyboardInterrupt("stopped at once; resume a search that has begun with --resume") from None
 
 
 def _search(args: argparse.Namespace) -> int:

@@ -3,15 +3,15 @@
 import argparse
 import difflib
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from envcoder_bench import __version__
-from envcoder_bench.cli.stdio import best_effort_output
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
@@ -246,3 +246,86 @@ def shaper_types(words: Sequence[str]) -> list[str]:
     if not names:
         raise UserError(f"--shaper_types is empty; there are {', '.join(SHAPER_TYPES)}")
     return known_types(names)
+
+
+# output that never fails
+
+
+_PLAIN = str.maketrans({"±": "+-", "…": "...", "█": "#", "→": "->"})
+
+
+class BestEffort:
+    """A text stream that is abandoned silently when it can no longer be written to.
+
+    It is then replaced by a stream that can be flushed, because Python flushes at exit and would report a failure. All
+    other attributes are those of the stream.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lost = False
+
+    def write(self, text: str) -> int:
+        """Write a text; characters that the encoding lacks are replaced."""
+        if not self._lost:
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding or "ascii"
+                encodable = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+                self._attempt(lambda: self._stream.write(encodable))
+            except (OSError, ValueError):  # ValueError: it is closed
+                self._abandon()
+        return len(text)
+
+    def flush(self) -> None:
+        if not self._lost:
+            self._attempt(self._stream.flush)
+
+    def _attempt(self, call: Any) -> None:
+        try:
+            call()
+        except (OSError, ValueError):
+            self._abandon()
+
+    def _abandon(self) -> None:
+        self._lost = True
+        try:  # discard buffered output
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
+        except (OSError, ValueError):  # a stream that is not a file
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def best_effort_output() -> Iterator[None]:
+    """Ignore failures of printing in this block, and of the flush at its end."""
+    before = sys.stdout, sys.stderr
+    opened = [_reopen(number) for number, stream in enumerate(before, 1) if stream is None]
+    kept = iter(opened)
+    streams = [BestEffort(next(kept) if stream is None else stream) for stream in before]
+    sys.stdout, sys.stderr = streams  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for stream in streams:
+            stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _reopen(number: int) -> TextIO:
+    """Open a standard stream that was closed before the program began (``>&-``) to the null device.
+
+    Otherwise the next opened file would get its number, and libraries would print into it.
+    """
+    null = os.open(os.devnull, os.O_WRONLY)
+    if null != number:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(null, number)
+    return open(null, "w", encoding="utf-8", closefd=False)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envcoder_bench.cli.command_line import as_words
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.folders import PACKAGE, SEARCH, folder_kind
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.report.page.status import Status, StatusPage
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import HANG_UP, Reporter, StopRequest
+from envcoder_bench.video import default_videos
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.run.result import RunResult
@@ -197,3 +200,72 @@ def show_profile(result: RunResult) -> None:
 def screen_width() -> int:
     """Return the number of characters in a line of a table."""
     return max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
+
+
+# after a run of eval-shapers
+
+
+def conclude(
+    result: RunResult, videos: int | None, console: Console | None = None, on_terrains: Sequence[str] = ()
+) -> int:
+    """Print the end of a run, write the page of a complete one, and print its path; return the exit code.
+
+    Args:
+        videos: the value of ``--video``.
+        on_terrains: words of ``terrain_words``; those for later are printed if the run is not complete, because a
+            resumed run does not evaluate on terrains.
+    """
+    from envcoder_bench.report.page.shell import PAGE
+
+    if on_terrains and not result.complete:
+        later = shlex.join(_terrain_run(on_terrains, result))
+        print(f"terrains, when the run is complete: eval-policies {later}", file=sys.stderr)
+    code = finish(result)
+    if not result.complete and console is not None:
+        console.end_page(f"stopped {result.stopped_at}; eval-shapers --resume continues it")
+    if not result.complete or (not result.trained and videos is None and (result.folder / PAGE).is_file()):
+        return code
+    from envcoder_bench.run.folder.tracking import log_report
+    from envcoder_bench.video.page import page_videos, write_page
+
+    try:
+        page = write_page(result.folder, default_videos())
+        print(shown(page))
+        log_report(result.folder, page, page_videos(result.folder))
+    except KeyboardInterrupt:
+        print(f"stopped; the run is complete, without {PAGE}", file=sys.stderr)
+    except Exception as error:  # results must not depend on it
+        log.warning("%s could not be written: %s", PAGE, error)
+    if console is not None:
+        console.end_page("complete", PAGE)
+    return code
+
+
+def terrain_words(
+    task: str, terrains: Sequence[str], episodes: int | None, seconds: float | None, device: str | None
+) -> list[str]:
+    """Check ``--terrains`` before the run; return the words of eval-policies without the policies and the folder."""
+    from envcoder_bench.grid.inputs import find_arenas
+    from envcoder_bench.grid.robots import ROBOTS
+    from envcoder_bench.grid.settings import compose_settings
+
+    name = next((robot.name for robot in ROBOTS.values() if task in robot.tasks), None)
+    if name is None:
+        tasks = ", ".join(task for robot in ROBOTS.values() for task in robot.tasks)
+        raise UserError(f"--terrains is for the tasks {tasks}, not {task}")
+    flags = {"episodes": episodes, "seconds": seconds}
+    find_arenas([*terrains], compose_settings(as_words(flags)))
+    words = ["--robot", name, "--terrains", *terrains]
+    words += [] if device is None else ["--device", device]
+    return words + [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+def run_on_terrains(words: Sequence[str], result: RunResult) -> int:
+    """Run eval-policies with a run's candidates, in its folder ``terrains``; ``words`` are of ``terrain_words``."""
+    from envcoder_bench.cli import eval_policies
+
+    return eval_policies.run(_terrain_run(words, result))
+
+
+def _terrain_run(words: Sequence[str], result: RunResult) -> list[str]:
+    return ["--policies", str(result.folder), *words, "--output_dir", str(result.folder / "terrains")]

@@ -1,7 +1,6 @@
 """Evaluate trained policies on terrains: all pairs and episodes in one simulation."""
 
 import argparse
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -142,9 +141,8 @@ def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[s
 
 def _evaluate(args: argparse.Namespace) -> int:
     from envcoder_bench.grid.inputs import check_inputs, read_inputs  # torch loads here, so that --help is instant
-    from envcoder_bench.grid.progress import GridProgress
     from envcoder_bench.grid.report import render_summary, write_report
-    from envcoder_bench.grid.run import begin_grid, run_grid
+    from envcoder_bench.grid.run import GridProgress, begin_grid, run_grid
 
     workers = _workers(args)
     if args.resume:
@@ -177,6 +175,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return simulator and device of each worker. Raises UserError if there is no such device."""
+    from envcoder_bench.run.workers.devices import parse_devices
     from envcoder_bench.sim import pick_simulator
 
     with user_input():
@@ -184,17 +183,7 @@ def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:
             return [pick_simulator(args.sim, args.device)]
         if args.device != "auto":
             raise UserError("--device chooses one device, and --devices several: give one of them")
-        cpus = re.fullmatch(r"cpu:([1-9]\d*)", args.devices)
-        if cpus:
-            return [pick_simulator(args.sim, "cpu")] * int(cpus[1])
-        if args.devices == "all":
-            import torch
-
-            numbers = [str(k) for k in range(torch.cuda.device_count())]
-            if not numbers:
-                raise UserError("--devices all: torch sees no CUDA device; for processes on the CPU give cpu:N")
-        else:
-            numbers = args.devices.split(",")
-        if not numbers or not all(number.isdigit() for number in numbers):
-            raise UserError(f"--devices must be all, GPU numbers such as 0,1, or cpu:N, got {args.devices}")
-        return [pick_simulator(args.sim, f"cuda:{number}") for number in numbers]
+        devices = parse_devices(args.devices)
+        if devices.kind == "cpu":
+            return [pick_simulator(args.sim, "cpu")] * (devices.count or 1)
+        return [pick_simulator(args.sim, f"cuda:{number}") for number in devices.gpus]

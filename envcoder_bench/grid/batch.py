@@ -17,11 +17,9 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.graph_capture import capturing
-from envcoder_bench.grid.layouts import observe
 from envcoder_bench.grid.policies import LoadedPolicy
-from envcoder_bench.grid.protocol import RUNNING, Episodes, Protocol, result
-from envcoder_bench.grid.robots import Robot
-from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, rotate_inverse
+from envcoder_bench.grid.protocol import RUNNING, Episodes, by_rows, result, roll_pitch_yaw, rotate_inverse
+from envcoder_bench.grid.robots import Robot, observe
 from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import ArenaLookup, Arenas
@@ -46,7 +44,6 @@ class Scene:
     """What all episodes of a grid have in common.
 
     Attributes:
-        settings: those of the grid.
         policies: on the device of the simulation.
         make: returns a simulator with so many robots.
     """
@@ -83,7 +80,6 @@ class Batch:
         self.sim = scene.make(len(specs))
         device = self.device = self.sim.device
         self._graph: Any | None = None
-        self.protocol = Protocol.of(cfg)
         arenas = scene.arenas.arenas
         self._arena = torch.tensor([spec.arena for spec in specs], device=device)
         offsets = torch.tensor(scene.arenas.offsets, dtype=torch.float32, device=device)
@@ -93,7 +89,7 @@ class Batch:
         self._lookup = ArenaLookup(scene.arenas, device)
         self._drags = any(zone.drag for arena in arenas for zone in arena.zones)
         self._masses = self.sim.body_masses.to(device).view(1, -1, 1)
-        self.episodes = Episodes(self.protocol, lengths[self._arena], self._middle, self._lookup.most)
+        self.episodes = Episodes(cfg, lengths[self._arena], self._middle, self._lookup.most)
         stance = torch.tensor([angle for leg in scene.robot.stance for angle in leg], device=device)
         self._stance = stance.unsqueeze(0)
         self._actions = torch.zeros(len(specs), len(stance), device=device)
@@ -174,7 +170,7 @@ class Batch:
         if self._drags:
             slower = 1.0 - 1.0 / (1.0 + 0.1 * self._lookup.drag(self._arena, x))
             # the whole robot's velocity along x changes by this share in the step
-            self._forces[:, :, 0] = self._masses[:, :, 0] * (-slower * root[:, 7] / self.protocol.dt).unsqueeze(1)
+            self._forces[:, :, 0] = self._masses[:, :, 0] * (-slower * root[:, 7] / scene.settings.dt).unsqueeze(1)
 
     def _account(self) -> None:
         """Count the control step that has been taken."""
@@ -249,7 +245,7 @@ class Batch:
             spec = self.specs[k]
             self._reported.add(spec)
             starts = self.scene.arenas.arenas[spec.arena].starts
-            yield spec, result(self.protocol, starts, {name: values[row] for name, values in rows.items()})
+            yield spec, result(self.scene.settings, starts, {name: values[row] for name, values in rows.items()})
 
     @property
     def running(self) -> int:
@@ -293,7 +289,7 @@ class Batch:
     @property
     def steps_left(self) -> int:
         """Number of control steps until the limit of all episodes."""
-        return self.protocol.steps - self.step_count
+        return self.scene.settings.steps - self.step_count
 
 
 def select(state: Mapping[str, Tensor], rows: Sequence[int], count: int) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import torch
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs, on_device
-from envcoder_bench.grid.progress import Progress
 from envcoder_bench.sim import make_simulator
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import Arenas
@@ -27,11 +27,27 @@ _MANY = 1024  # robots for which it is measured
 log = logging.getLogger(__name__)
 
 
+@dataclass
+class Progress:
+    """What a part reports.
+
+    Attributes:
+        done, total: episodes.
+        running: episodes of the present wave that have not ended.
+        steps, all_steps: control steps until now, and until all waves have reached the limit.
+    """
+
+    done: int
+    total: int
+    running: int
+    steps: int
+    all_steps: int
+
+
 class Part:
     """Runs episodes in a folder, in which it resumes.
 
     Args:
-        inputs: those of the grid.
         specs: the episodes, sorted by policy.
         folder: where episodes.jsonl and the checkpoint are.
         sim, device: as ``pick_simulator`` returns them.
@@ -58,7 +74,7 @@ class Part:
             self._sim,
             robot.model,
             num_envs,
-            1.0 / cfg.control_hz,
+            cfg.dt,
             cfg.physics_hz // cfg.control_hz,
             self._device,
             stiffness=drives.stiffness,
@@ -78,13 +94,10 @@ class Part:
 
     def run(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> bool:
         """Run to the end, or until ``stop`` returns True; return whether all episodes have ended."""
-        threads = torch.get_num_threads()
-        if torch.device(self._device).type == "cpu":
-            torch.set_num_threads(1)  # of small tensors; the simulator has threads of its own
-        try:
+        with settings_kept():
+            if torch.device(self._device).type == "cpu":
+                torch.set_num_threads(1)  # of small tensors; the simulator has threads of its own
             return self._run(report, stop)
-        finally:
-            torch.set_num_threads(threads)
 
     def _run(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> bool:
         cfg = self._inputs.settings
@@ -131,7 +144,7 @@ class Part:
         file.flush()
 
     def _report(self, report: Callable[[Progress], None], wave: int, batch: Batch) -> None:
-        steps, later = batch.protocol.steps, sum(map(len, self._waves[wave + 1 :]))
+        steps, later = self._inputs.settings.steps, sum(map(len, self._waves[wave + 1 :]))
         done = self._total - later - batch.running
         report(Progress(done, self._total, batch.running, wave * steps + batch.step_count, len(self._waves) * steps))
 

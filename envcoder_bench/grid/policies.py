@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import RUN, folder_kind
-from envcoder_bench.grid.layouts import Layout
 from envcoder_bench.grid.policy_files import RunPolicy, read_policy
-from envcoder_bench.grid.robots import ROBOTS, Robot
+from envcoder_bench.grid.robots import ROBOTS, Layout, Robot
 from envcoder_bench.grid.settings import GridSettings
 
 _ROWS = (64, 16, 4, 1)
@@ -26,11 +25,7 @@ class LoadedPolicy:
     """A policy of a grid.
 
     Attributes:
-        name: its name in the grid.
-        file: the file it was read from.
-        kind: what the file is.
         module: observations ``(n, obs_dim)`` to actions ``(n, joints)``.
-        layout: what it observes.
         capturable: whether it can be part of a CUDA graph.
         rows: rows of a call on the CPU, with which a row's bits do not depend on the others.
         action_scale: joint target = stance + action_scale * action, rad; None for the robot's.
@@ -75,12 +70,8 @@ def load_policy_file(
     """Read a policy.
 
     Args:
-        name: its name in the grid.
         path: the file, or a run folder's candidate with a ``policy.pth``.
-        layouts: the known layouts by name.
         layout: one of them; None for the first whose width is that of the policy.
-        robot: the robot that it moves.
-        settings: those of the grid.
 
     Returns:
         The policy, on the CPU.

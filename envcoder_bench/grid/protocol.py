@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, wrapped
 from envcoder_bench.grid.settings import GridSettings
 
 RUNNING, FALL, FLIP, FINISH, LIMIT, UNSTABLE = range(6)
 ENDS = ("running", "fall", "flip", "finish", "limit", "unstable")
 _SUMS = ("roll", "pitch", "turning", "height", "height_squared", "velocity")
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """The figures of an episode, as cfg/eval_policies.yaml describes them."""
-
-    steps: int
-    dt: float
-    vx: float
-    vy: float
-    yaw_gain: float
-    max_wz: float
-    waypoint_spacing: float
-    waypoint_reached: float
-    fall_height: float
-    flip_angle: float
-    finish_margin: float
-    completion_margin: float
-    height_weight: float
-    turning_weight: float
-
-    @classmethod
-    def of(cls, cfg: GridSettings) -> Protocol:
-        """Read the settings of a grid."""
-        return cls(
-            round(cfg.seconds * cfg.control_hz),
-            1.0 / cfg.control_hz,
-            **dict(cfg.commands),
-            **dict(cfg.ends),
-            height_weight=cfg.stability.height,
-            turning_weight=cfg.stability.turning,
-        )
 
 
 class Episodes:
@@ -64,8 +30,8 @@ class Episodes:
         state: all tensors by name, which a checkpoint holds.
     """
 
-    def __init__(self, protocol: Protocol, length: Tensor, middle: Tensor, zones: int) -> None:
-        self.protocol, self.zones = protocol, zones
+    def __init__(self, settings: GridSettings, length: Tensor, middle: Tensor, zones: int) -> None:
+        self.settings, self.zones = settings, zones
         self._length, self._middle = length, middle
         n, device = len(length), length.device
         self._numbers = torch.arange(zones, device=device)
@@ -91,14 +57,14 @@ class Episodes:
 
     def commands(self, x: Tensor, y: Tensor, yaw: Tensor) -> Tensor:
         """Return the commands ``(n, 3)``: m/s, m/s, rad/s; move on to the next waypoint where one is reached."""
-        protocol, waypoint = self.protocol, self.state["waypoint"]
-        last = torch.ceil(self._length / protocol.waypoint_spacing).to(torch.int64)
-        reached = x >= waypoint * protocol.waypoint_spacing - protocol.waypoint_reached
+        figures, waypoint = self.settings.commands, self.state["waypoint"]
+        last = torch.ceil(self._length / figures.waypoint_spacing).to(torch.int64)
+        reached = x >= waypoint * figures.waypoint_spacing - figures.waypoint_reached
         waypoint.copy_(torch.minimum(waypoint + reached, last))
-        ahead = waypoint * protocol.waypoint_spacing - x
+        ahead = waypoint * figures.waypoint_spacing - x
         error = wrapped(by_rows(torch.atan2, self._middle - y, ahead) - yaw)
-        wz = (protocol.yaw_gain * error).clamp(-protocol.max_wz, protocol.max_wz)
-        return torch.stack([torch.full_like(x, protocol.vx), torch.full_like(x, protocol.vy), wz], dim=1)
+        wz = (figures.yaw_gain * error).clamp(-figures.max_wz, figures.max_wz)
+        return torch.stack([torch.full_like(x, figures.vx), torch.full_like(x, figures.vy), wz], dim=1)
 
     def update(
         self,
@@ -123,7 +89,8 @@ class Episodes:
             zone: ``(n,)`` int64, from 0.
             unstable: ``(n,)`` bool, the simulator had to reset the robot: its state counts for nothing.
         """
-        protocol, state = self.protocol, self.state
+        settings, state = self.settings, self.state
+        ends = settings.ends
         running = state["end"] == RUNNING
         counts = running & ~unstable
         # sums by zone, of which ``result`` makes means
@@ -134,22 +101,20 @@ class Episodes:
         values = (roll.abs(), pitch.abs(), turning, height, height.double() * height.double(), velocity)
         for name, value in zip(_SUMS, values):
             state[name] += torch.where(where, value.double().unsqueeze(1), 0.0)
-        state["energy"] += torch.where(counts, power.double() * protocol.dt, 0.0)
+        state["energy"] += torch.where(counts, power.double() * settings.dt, 0.0)
         # progress, and the step at which the arena was complete
         state["progress"].copy_(torch.where(counts, torch.maximum(state["progress"], x), state["progress"]))
         state["last_x"].copy_(torch.where(counts, x, state["last_x"]))
         state["last_y"].copy_(torch.where(counts, y, state["last_y"]))
-        complete = (
-            counts & (state["progress"] >= self._length - protocol.completion_margin) & (state["complete_step"] < 0)
-        )
+        complete = counts & (state["progress"] >= self._length - ends.completion_margin) & (state["complete_step"] < 0)
         state["complete_step"].copy_(torch.where(complete, state["steps"], state["complete_step"]))
         # ends, the strongest last
         upright = 1.0 - 2.0 * (quat[:, 0] * quat[:, 0] + quat[:, 1] * quat[:, 1])  # cosine of the tilt
         end = torch.zeros_like(state["end"])
-        end = torch.where(state["steps"] >= protocol.steps, LIMIT, end)
-        end = torch.where(x >= self._length - protocol.finish_margin, FINISH, end)
-        end = torch.where(height < protocol.fall_height, FALL, end)
-        end = torch.where(upright < math.cos(protocol.flip_angle), FLIP, end)
+        end = torch.where(state["steps"] >= settings.steps, LIMIT, end)
+        end = torch.where(x >= self._length - ends.finish_margin, FINISH, end)
+        end = torch.where(height < ends.fall_height, FALL, end)
+        end = torch.where(upright < math.cos(ends.flip_angle), FLIP, end)
         end = torch.where(unstable, UNSTABLE, end)
         state["end"].copy_(torch.where(running, end, state["end"]))
 
@@ -160,14 +125,14 @@ def zone_of(x: float, starts: list[float]) -> int:
     return max(1, inside)
 
 
-def result(protocol: Protocol, starts: list[float], robot: Mapping[str, Any]) -> dict[str, Any]:
+def result(settings: GridSettings, starts: list[float], robot: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics of an ended episode.
 
     Args:
         starts: x of the zones' beginnings and of the arena's end, m.
         robot: the row of ``Episodes.state`` as numbers and lists.
     """
-    steps, per_zone = robot["steps"], robot["zone_steps"]
+    weights, steps, per_zone = settings.stability, robot["steps"], robot["zone_steps"]
     counted = max(sum(per_zone), 1)
     mean = {name: sum(robot[name]) / counted for name in _SUMS}
     variance = max(mean["height_squared"] - mean["height"] ** 2, 0.0)
@@ -176,7 +141,7 @@ def result(protocol: Protocol, starts: list[float], robot: Mapping[str, Any]) ->
     down = end in ("fall", "flip")
 
     def stability(roll: float, pitch: float, spread: float, turning: float) -> float:
-        return roll + pitch + protocol.height_weight * spread + protocol.turning_weight * turning
+        return roll + pitch + weights.height * spread + weights.turning * turning
 
     zones = []
     for k in range(len(starts) - 1):
@@ -191,7 +156,7 @@ def result(protocol: Protocol, starts: list[float], robot: Mapping[str, Any]) ->
         "completion": complete,
         "progress": progress,
         "zone_reached": zone_of(progress, starts),
-        "time_to_complete": robot["complete_step"] * protocol.dt if complete else None,
+        "time_to_complete": robot["complete_step"] * settings.dt if complete else None,
         "stability_score": stability(mean["roll"], mean["pitch"], variance, mean["turning"]),
         "mean_roll": mean["roll"],
         "mean_pitch": mean["pitch"],
@@ -207,3 +172,47 @@ def result(protocol: Protocol, starts: list[float], robot: Mapping[str, Any]) ->
         "end": end,
         "zone_stability": zones,
     }
+
+
+# arithmetic in which a row's bits depend on that row alone, on the CPU
+
+
+_VECTOR = 64  # a multiple of the rows in a vector register
+
+
+def by_rows(function: Callable[..., Tensor], *columns: Tensor) -> Tensor:
+    """Apply an elementwise function to ``(n,)`` columns.
+
+    On a CPU torch computes the last rows, which do not fill a vector register, with another implementation of
+    transcendental functions. Filling it up gives all rows the same one.
+    """
+    rest = -columns[0].shape[0] % _VECTOR
+    if columns[0].device.type != "cpu" or rest == 0:
+        return function(*(column.contiguous() for column in columns))
+    padded = [torch.nn.functional.pad(column, (0, rest)) for column in columns]
+    return function(*padded)[: columns[0].shape[0]].clone()
+
+
+def rotate_inverse(quat: Tensor, vec: Tensor) -> Tensor:
+    """Rotate world-frame vectors ``(n, 3)`` to the frame of quaternions ``(n, 4)`` xyzw."""
+    x, y, z, w = quat.unbind(1)
+    a, b, c = vec.unbind(1)
+    # t = 2 v x q, then v + w t + t x q
+    ta, tb, tc = 2.0 * (b * z - c * y), 2.0 * (c * x - a * z), 2.0 * (a * y - b * x)
+    return torch.stack(
+        [a + w * ta + (tb * z - tc * y), b + w * tb + (tc * x - ta * z), c + w * tc + (ta * y - tb * x)], dim=1
+    )
+
+
+def roll_pitch_yaw(quat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the angles ``(n,)``, rad, of quaternions ``(n, 4)`` xyzw."""
+    x, y, z, w = quat.unbind(1)
+    roll = by_rows(torch.atan2, 2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
+    pitch = by_rows(torch.asin, (2.0 * (w * y - z * x)).clamp(-1.0, 1.0))
+    yaw = by_rows(torch.atan2, 2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    return roll, pitch, yaw
+
+
+def wrapped(angle: Tensor) -> Tensor:
+    """Return angles, rad, in [-pi, pi)."""
+    return torch.remainder(angle + torch.pi, 2.0 * torch.pi) - torch.pi

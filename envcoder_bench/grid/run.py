@@ -13,20 +13,40 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked, write_atomic
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.inputs import Inputs, read_inputs, write_inputs
-from envcoder_bench.grid.part import EPISODES, STATE, Part
-from envcoder_bench.grid.progress import Progress
+from envcoder_bench.grid.part import EPISODES, STATE, Part, Progress
+from envcoder_bench.report import progress
 
 PARTS = "parts"  # folder of the devices' episodes
 DEVICES = "devices.json"
 _POLL_SECONDS = 0.2
 _LOCK_SECONDS = 120.0  # until a worker of a killed command has noticed that it has ended
 log = logging.getLogger(__name__)
+
+
+class GridProgress(progress.Progress):
+    """Shows episodes done, running, and the time left at the present speed, if all others last to the limit."""
+
+    def __init__(self, total: int, stream: TextIO | None = None) -> None:
+        super().__init__(total, stream=stream, prefix="episodes")
+        self._now = Progress(0, total, 0, 0, 0)
+
+    def __call__(self, now: Progress) -> None:
+        """Report the progress."""
+        self._now = now
+        self.update(now.done, now.steps)
+
+    def _parts(self, name_width: int) -> list[str]:
+        now, parts = self._now, [f"{self._now.running} running"]
+        if self._weight > 0 and now.done < now.total:
+            left = (now.all_steps - now.steps) * self._weight / self._steps_per_second
+            parts.append(f"{progress.duration(left)} left at most")
+        return parts
 
 
 @dataclass(frozen=True)
@@ -63,7 +83,6 @@ def run_grid(
     Args:
         inputs: as ``begin_grid`` wrote them.
         workers: simulator and device of each worker; one alone runs in this process.
-        report: called with the progress.
         stop: called often; True stops with a checkpoint.
     """
     begin = time.perf_counter()

@@ -183,6 +183,16 @@ class GridSettings(Keys):
     checkpoint_minutes: AtLeast0 = key(2.0, "a killed run loses at most this much")
     video: VideoSettings = key(VideoSettings(), "videos of episodes")
 
+    @property
+    def steps(self) -> int:
+        """The control steps of an episode at most."""
+        return round(self.seconds * self.control_hz)
+
+    @property
+    def dt(self) -> float:
+        """The time of a control step [s]."""
+        return 1.0 / self.control_hz
+
     @field_validator("control_hz")
     @classmethod
     def _a_step(cls, control_hz: int, info: ValidationInfo) -> int:

@@ -1,7 +1,5 @@
 """Tables of a grid: a summary of each pair, and tests between policies on each arena."""
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from itertools import combinations
@@ -9,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from envcoder_bench.report.csv_log import table_text
 from envcoder_bench.report.statistics import LEVEL, holm, proportions, rate_interval, welch
 
 METRICS = ("progress", "zone_reached", "stability_score", "mean_velocity", "total_energy", "episode_length")
@@ -113,15 +112,4 @@ def _test(metric: str, first: Sequence[Row], second: Sequence[Row]) -> dict[str,
 
 def as_csv(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     """Return a table as CSV; None is empty."""
-
-    def cell(value: Any) -> str:
-        if value is None:
-            return ""
-        if isinstance(value, float):
-            return f"{value:.6g}"
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([list(columns), *([cell(row[c]) for c in columns] for row in rows)])
-    return text.getvalue()
+    return table_text(columns, ([row[column] for column in columns] for row in rows), digits=6)

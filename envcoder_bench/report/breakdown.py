@@ -10,6 +10,7 @@ from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
 from envcoder_bench.report.progress import si
 from envcoder_bench.report.ranking import entrants
 from envcoder_bench.report.table import shorten, wrap
+from envcoder_bench.report.words import aligned
 from envcoder_bench.shaping.kinds import STAGES, in_words
 
 # parts in the order of a control step
@@ -30,7 +31,6 @@ class CandidateCost:
     """The cost of a candidate's functions.
 
     Attributes:
-        name: the candidate.
         microseconds: by kind, the duration of one eager call.
         runs: by kind, how the run calls the function: ``compiled``, ``CUDA graph`` or ``Python``.
         why: for the slowest candidates, the lines that prevent compilation.
@@ -58,14 +58,12 @@ class Breakdown:
     """The measurements of a profile.
 
     Attributes:
-        device: device of the run.
         groups, envs_per_group, horizon: size of a rollout.
         first, last: the measured iterations.
         seconds: total time by part; parts that are not in LABELS are shown by their own names.
         host_seconds: on CUDA, the time of the Python thread by part; otherwise empty.
         counts: number of entries by part.
         warmed_up: whether the run's first iteration was left out.
-        candidates: the cost of each candidate's functions.
         unmeasured: candidates that had failed, or that raised when their functions were timed.
         trace: file of the trace; empty if there is none.
         trace_note: the iterations in the trace, or why there is no trace.
@@ -164,14 +162,12 @@ def _table(b: Breakdown) -> list[str]:
         for name in b.parts
     ]
     rows.append(["training", *_cells(b, b.training, sum(b.host_seconds.get(name, 0.0) for name in b.parts), True)])
-    widths = [max(map(len, column)) for column in zip(head, *rows)]
     bars = ["", *(bar(b.seconds[name] / b.training if b.training else 0.0) for name in b.parts), ""]
-    lines = []
-    for row, drawn in zip([head, *rows], bars):
-        cells = [row[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(row[1:], widths[1:]))]
-        lines.append("  ".join([*cells, drawn]).rstrip())
-    rule = "-" * (sum(widths) + 2 * len(widths) + BAR)
-    return [lines[0], rule, *lines[1:-1], rule, lines[-1]]
+    head, *lines, total = aligned(
+        [[*row, drawn] for row, drawn in zip([head, *rows], bars)], range(1, len(head)), False
+    )
+    rule = "-" * max(map(len, lines))
+    return [head, rule, *lines, rule, total]
 
 
 def _cells(b: Breakdown, seconds: float, host: float, in_rollout: bool) -> list[str]:

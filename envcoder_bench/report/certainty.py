@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 
 from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.words import counted, decimal_places, fixed, listed
+from envcoder_bench.report.words import counted, decimal_places, fixed, some
 from envcoder_bench.tasks.base import UNTRAINED
 
-NAMED = 4  # candidates named in a sentence
 LONGER = "a new run with more --learning_iterations"  # of a race or a search, which cannot be extended
 
 
@@ -72,7 +71,6 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
     Args:
         ranked: a run's ranking; without candidates the sentence is about its baselines.
         remedy: how to train longer; by default ``--extend``, or LONGER for a race.
-        folder: the run's folder, for the command.
     """
     measured = [row for row in ranked if row.rank is not None]
     untrained = next((row for row in measured if row.candidate == UNTRAINED), None)
@@ -97,10 +95,3 @@ def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RU
 def _percent(share: float) -> str:
     """Return a probability in percent; a model of a few seeds is never certain."""
     return "over 99 %" if share > 0.99 else "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"
-
-
-def some(words: Sequence[str]) -> str:
-    """Return ``a, b and c``, or ``a, b, c and 5 more``."""
-    if len(words) <= NAMED:
-        return listed(words)
-    return f"{', '.join(words[: NAMED - 1])} and {len(words) - NAMED + 1} more"

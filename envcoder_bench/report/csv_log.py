@@ -1,13 +1,14 @@
-"""CSV files that are appended to during training: curves.csv, components.csv and points.csv."""
+"""CSV files: tables as text, and files that are appended to during training, such as curves.csv."""
 
 import csv
 import functools
 import hashlib
 import io
+import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from envcoder_bench.core.files import naming, write_atomic
 
@@ -52,7 +53,6 @@ class CsvLog:
         A missing or empty file is created anew.
 
         Args:
-            path: the file.
             iteration: the last iteration to keep, of all or by (candidate, seed); 0 for those that it does not name.
             whole: (candidate, seed) pairs that trained to their end in earlier waves; all of their rows are kept.
             rows, digest: of the log when ``iteration`` was saved, to count lost rows and to notice changed ones; None
@@ -165,6 +165,24 @@ def sort_rows(path: str | Path, candidates: Sequence[str] = ()) -> None:
 def _cells(row: bytes) -> list[str]:
     text = row.decode("utf-8")
     return next(csv.reader([text])) if '"' in text else text.rstrip("\r\n").split(",")  # a run has 100,000s of rows
+
+
+def number(value: float | None, digits: int = 9) -> str:
+    """Format a number for a CSV file; nine digits preserve a float32. Empty for None and NaN."""
+    return "" if value is None or math.isnan(value) else f"{value:.{digits}g}"
+
+
+def table_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], digits: int = 9) -> str:
+    """Return a table with its header as CSV; None and NaN are empty."""
+
+    def cell(value: Any) -> str:
+        if value is None or isinstance(value, float):
+            return number(value, digits)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns, *(map(cell, row) for row in rows)])
+    return text.getvalue()
 
 
 def line(cells: Sequence[str]) -> str:

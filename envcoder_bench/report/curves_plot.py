@@ -45,10 +45,7 @@ def plot_learning_curves(
     """Draw each candidate's fitness over env_steps: the mean over its seeds, and their range as a band.
 
     Args:
-        curves: as ``read_curves`` returns it.
         ranked: the ranking; with more candidates than colours only the best and the baselines are coloured.
-        path: the PNG file to write.
-        task, fitness_meaning: for title and subtitle.
         short_points: whether points before the last one may be of the beginnings of episodes.
     """
     measured: Any = curves[curves["fitness"].notna()]

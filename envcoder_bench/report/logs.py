@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.csv_log import KEYS, CsvLog, Log, one_line
-from envcoder_bench.report.results import number
+from envcoder_bench.report.csv_log import KEYS, CsvLog, Log, number, one_line
 from envcoder_bench.report.tensorboard import TensorboardLog
 
 if TYPE_CHECKING:
@@ -42,9 +41,6 @@ class CurveLog(CsvLog):
         """Add a row, which is on disk after the next ``flush``.
 
         Args:
-            iteration: the iteration.
-            env_steps: control steps of this candidate and seed so far.
-            candidate, seed: the group.
             scalars: values named as in SCALARS; missing values, None and NaN give empty cells.
 
         Raises:
@@ -123,8 +119,6 @@ class Point:
     """One evaluation of one candidate and seed. Unknown numbers are NaN.
 
     Attributes:
-        candidate, seed: the group.
-        iteration: number of finished iterations.
         env_steps: control steps of this candidate and seed so far.
         fitness: mean over the episodes of the unshaped evaluation.
         episode_length: mean length of these episodes, control steps.

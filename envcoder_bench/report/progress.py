@@ -35,11 +35,8 @@ class Progress:
 
         Args:
             total, initial: iterations of a wave, and of those the finished ones.
-            stream: where to write; stderr by default.
-            clock: monotonic time in seconds.
             wave, waves: number of this wave, from 1, and of all waves. The remaining time is that of all waves at the
                 speed of this one.
-            prefix: what is counted.
         """
         self._total = total
         self._after = (waves - wave) * total  # iterations of later waves
@@ -64,7 +61,6 @@ class Progress:
         """Report a finished iteration. Takes about a microsecond unless the display is updated.
 
         Args:
-            iteration: number of finished iterations.
             env_steps: control steps of all environments since the run began.
             best: best candidate and its fitness; None to keep the previous one.
         """

@@ -295,6 +295,25 @@ def _json_row(ranked: Ranked) -> dict[str, Any]:
     return {key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in row.items()}
 
 
+def race_summary(rows: Sequence[Result], rungs: Sequence[int], iterations: int) -> dict[str, Any]:
+    """Return the race of a complete run for summary.json.
+
+    ``alive`` are the candidates in training before the first rung and after each; ``env_steps_share`` is the share of
+    the env-steps of all candidates and baselines that a run without a race would have trained on.
+    """
+    began = {row.candidate: row.stopped_at for row in rows if row.env_steps and row.candidate not in BASELINES}
+    alive = [sum(not at or at > rung for at in began.values()) for rung in (0, *rungs)]
+    whole = max((row.env_steps for row in rows), default=0)
+    trained = [row for row in rows if row.env_steps and row.status != FAILED]
+    share = sum(row.env_steps for row in trained) / (whole * len(trained)) if whole else 1.0
+    return {
+        "rungs": list(rungs),
+        "iterations": iterations,
+        "alive": alive,
+        "env_steps_share": round(share, 4),
+    }
+
+
 def write_summary(path: str | Path, content: dict[str, Any]) -> None:
     """Write summary.json atomically."""
     write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

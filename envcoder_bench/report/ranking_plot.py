@@ -1,4 +1,4 @@
-"""The picture of the ranking."""
+"""The pictures of the ranking, and of a race."""
 
 import math
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from envcoder_bench.report.figures import (
     DARK,
     GREY,
     LIGHT,
+    NAME_WIDTH,
     WORSE,
     candidate_label,
     escape,
@@ -22,8 +23,8 @@ from envcoder_bench.report.figures import (
     show_message,
 )
 from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import SKIPPED
-from envcoder_bench.report.table import half_width, numbers, split_place
+from envcoder_bench.report.results import SKIPPED, Result
+from envcoder_bench.report.table import half_width, numbers, shorten, split_place
 from envcoder_bench.report.words import cut, decimal_places
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
@@ -31,6 +32,8 @@ REASON_WIDTH = 100
 CAPTION_WIDTH = 140
 MAX_ROWS = 60  # of the ranking; the rest is in results.csv
 MAX_FAILED = 8  # failed candidates in the ranking
+NAMED_ROWS = 70  # of a race; with more candidates only those that were never stopped have a name
+MOST_HEIGHT = 18.0  # inches, of a race
 
 
 def plot_ranking(
@@ -158,3 +161,47 @@ def _reason(row: Ranked) -> str:
     line = where.rsplit(":", 1)[-1]  # the file's name is the candidate's
     text = ": ".join(x for x in (f"{row.status}, line {line}" if line.isdecimal() else row.status, message) if x)
     return cut(text, REASON_WIDTH)
+
+
+def plot_race(
+    rows: Sequence[Result],
+    ranked: Sequence[Ranked],
+    path: str | Path,
+    task: str,
+    rungs: Sequence[int],
+    iterations: int,
+    alive: Sequence[int],
+    env_steps_share: float,
+) -> Path:
+    """Draw a bar for each candidate, best on top, up to the iteration at which it was stopped or failed."""
+    per_iteration = max((row.env_steps for row in rows), default=1) / iterations
+    ends: dict[str, float] = {}
+    for row in rows:
+        if row.env_steps:
+            ends[row.candidate] = max(ends.get(row.candidate, 0.0), row.env_steps / per_iteration)
+    shown = [r for r in ranked if r.candidate in ends]
+    height = 1.9 + max(4, min(0.22 * len(shown), MOST_HEIGHT - 1.9))
+    title = f"{env_steps_share:.0%} of the env-steps of a run without a race"
+    figure, (axes,), top = new_figure(10.0, height, f"{task}: race", title)
+    labels = []
+    for y, row in enumerate(shown):
+        failed = row.rank is None
+        colour = WORSE if failed else LIGHT if row.stopped_at else DARK if row.baseline else BETTER
+        axes.barh(y, ends[row.candidate], height=0.72, color=colour, linewidth=0, zorder=2)
+        if len(shown) <= NAMED_ROWS or not (row.stopped_at or failed):
+            labels.append((y, shorten(row.candidate, NAME_WIDTH) + (" (baseline)" if row.baseline else "")))
+    for rung in rungs:
+        axes.axvline(rung, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=3)
+    begin = 0
+    for end, count in zip((*rungs, iterations), alive):
+        axes.text((begin + end) / 2, -0.9, f"{count} alive", ha="center", va="bottom", fontsize=9, color=GREY)
+        begin = end
+    axes.set_yticks([y for y, _ in labels], [escape(name) for _, name in labels], fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(shown) - 0.4, -2.2)
+    axes.set_xlim(0, iterations)
+    axes.set_xlabel("iteration (dashed: rungs)")
+    figure.subplots_adjust(left=0.3, right=0.97, bottom=0.85 / height, top=top)
+    caption = "blue: trained to the end   light grey: stopped   dark grey: baselines   orange: failed"
+    figure.text(0.02, 0.14 / height, caption, fontsize=9, color=GREY, va="bottom")
+    return save_figure(figure, path)

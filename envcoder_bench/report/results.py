@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.csv_log import table_text
 
 OK = "ok"
 RUNNING = "running"
@@ -63,6 +64,11 @@ class Result:
         self.error = " ".join(self.error.split())
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Candidate and seed."""
+        return self.candidate, self.seed
+
+    @property
     def failed(self) -> bool:
         return self.status in (FAILED, FAILED_AT_LOAD)
 
@@ -70,11 +76,6 @@ class Result:
     def measured(self) -> bool:
         """Whether this row counts in the candidate's mean."""
         return self.status in (OK, RUNNING, STOPPED) and math.isfinite(self.fitness)
-
-
-def number(value: float | None) -> str:
-    """Format a number for a CSV file with nine digits, which preserve a float32; empty for None and NaN."""
-    return "" if value is None or math.isnan(value) else format(value, ".9g")
 
 
 COLUMNS = (
@@ -89,13 +90,7 @@ _WHOLE = (  # columns of whole numbers
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
     """Write results.csv atomically, in the order given."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for result in results:
-        values = (getattr(result, column) for column in COLUMNS)
-        writer.writerow([number(x) if x is None or isinstance(x, float) else x for x in values])
-    write_atomic(path, text.getvalue())
+    write_atomic(path, table_text(COLUMNS, ([getattr(result, column) for column in COLUMNS] for result in results)))
 
 
 def read_results(path: str | Path) -> list[Result]:

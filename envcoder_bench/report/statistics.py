@@ -81,7 +81,6 @@ class Difference:
         mean: over the seeds that both have; without common seeds, the difference of their means.
         low, high: 95 % interval; NaN if the spread of seeds is unknown.
         p: two-sided p-value that the true difference is 0; NaN as the interval.
-        seeds: number of common seeds.
     """
 
     mean: float = NAN

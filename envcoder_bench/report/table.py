@@ -6,13 +6,15 @@ import textwrap
 from collections.abc import Sequence
 
 from envcoder_bench.report.certainty import first_place, lost_seeds, nothing_learnt, one_seed, ties
-from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some
 from envcoder_bench.report.ranking import Ranked, entrants
 from envcoder_bench.report.results import SKIPPED
-from envcoder_bench.report.words import aligned, decimal_places, fixed
+from envcoder_bench.report.words import aligned, decimal_places, fixed, some
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
+MOST_NAMED = 6  # parts of a list of candidates in a message on physics
+REPORTED_SHARE = 0.01  # candidates are named if blow-ups ended more than this share of their training episodes
+CONTACTS_HINT = "give the model more room for contacts (docs/add_a_task.md)"
 BOLD, PLAIN = "\033[1m", "\033[0m"
 
 
@@ -29,14 +31,11 @@ def render_table(
     """Render the ranking, best first, followed by the errors of failed candidates.
 
     Args:
-        ranked: the ranking.
-        fitness_meaning: description of the fitness.
         width: greatest length of lines; only places (FILE:LINE) are never broken.
         bold: whether to print the best in bold, for a terminal.
         max_rows: after this many rows only baselines are shown.
         notes: whether to explain the numbers.
         tested: for which candidates p-values are corrected; by default their number.
-        folder: the run's folder, for the command that adds seeds.
     """
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]
@@ -130,11 +129,11 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
         )
     unstable = sorted((r for r in shown if r.unstable_share > REPORTED_SHARE), key=lambda r: -r.unstable_share)
     if unstable:
-        worst = join_some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable])
+        worst = some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable], MOST_NAMED)
         notes.append(f"training episodes that ended because the physics blew up: {worst}")
     overflowed = sorted((r for r in shown if r.contact_overflows), key=lambda r: -r.contact_overflows)
     if overflowed:
-        worst = join_some([f"{r.candidate} {r.contact_overflows}" for r in overflowed])
+        worst = some([f"{r.candidate} {r.contact_overflows}" for r in overflowed], MOST_NAMED)
         notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {CONTACTS_HINT}")
     return notes
 

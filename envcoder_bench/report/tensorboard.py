@@ -81,7 +81,6 @@ def write_hparams(folder: Path, hyperparameters: Mapping[str, Mapping[str, Any]]
     """Write the HParams page of a complete run: a group of sessions for each candidate, a session for each seed.
 
     Args:
-        folder: of the logs.
         hyperparameters: numbers and words by candidate, with equal keys.
         results: the rows of results.csv; those that never trained have no session.
     """

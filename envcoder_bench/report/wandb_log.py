@@ -31,7 +31,6 @@ class WandbSettings:
 
     Attributes:
         project, entity, tags, mode: as of ``wandb.init``; None for W&B's own defaults.
-        group: the name of the group.
         folder: the run folder, in whose folder ``wandb`` files are written.
         key: identifies the run folder, so that a resumed run continues its W&B runs.
     """
@@ -75,7 +74,6 @@ class WandbLog:
     """Logs scalars live to a W&B run for each candidate and seed.
 
     Args:
-        settings: where to.
         about: returns the W&B config of a candidate and seed.
     """
 
@@ -106,7 +104,7 @@ class WandbLog:
         """Write the results to the W&B runs of this process and to those of candidates that never trained; end them."""
         ranks = {row.candidate: row.rank for row in ranked}
         for row in results:
-            if (row.candidate, row.seed) in self._runs or row.status == FAILED_AT_LOAD:
+            if row.key in self._runs or row.status == FAILED_AT_LOAD:
                 self._guard(lambda row=row: self._finish(row, ranks.get(row.candidate)))
         self.end()
 
@@ -143,7 +141,6 @@ class RankingReport:
     """What the W&B run of the ranking gets.
 
     Attributes:
-        config: its W&B config.
         report: the page of the run, if there is one.
         videos: video files by candidate.
     """

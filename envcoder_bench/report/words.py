@@ -22,6 +22,13 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(x for x in (", ".join(words[:-1]), words[-1] if words else "") if x)
 
 
+def some(words: Sequence[str], most: int = 4) -> str:
+    """Return ``a, b and c``, or ``a, b, c and 5 more``: at most so many parts."""
+    if len(words) <= most:
+        return listed(words)
+    return f"{', '.join(words[: most - 1])} and {len(words) - most + 1} more"
+
+
 def cut(text: str, width: int) -> str:
     """Cut off the end of a text that has more than ``width`` characters."""
     return text if len(text) <= width else text[: width - 1] + "…"

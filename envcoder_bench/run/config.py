@@ -1,15 +1,12 @@
-"""Composition of a run's config from the YAML files of cfg/ and of its task, with Hydra; unknown keys are errors."""
+"""Composition of a config from the YAML files of cfg/, those of its task and overrides; unknown keys are errors."""
 
 import contextlib
 import functools
-import pickle
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -57,8 +54,7 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
             raise UserError(f"'{override}': choose the task with --task; its YAML is cfg/task/<Task>.yaml")
         if override.startswith(("+", "~")):
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
-    with user_input():
-        spec = find_spec(task) if isinstance(task, str) else task
+    spec = find_task(task)
     tree = _overridden(spec, overrides)
     try:
         train = _count_minibatches(tree["train"])
@@ -67,18 +63,25 @@ def compose_config(task: str | TaskSpec, overrides: Sequence[str] = ()) -> RunCo
     return RunConfig.checked({**tree, "train": train, "task_source": spec.source})
 
 
+def find_task(task: str | TaskSpec) -> TaskSpec:
+    """Return a task by its name, its folder or ``module:Class``. Raises UserError if there is none."""
+    with user_input():
+        return find_spec(task) if isinstance(task, str) else task
+
+
 def train_defaults(spec: TaskSpec) -> Tree:
     """Return the PPO config of a task: its file, merged into the one that all tasks share.
+
+    References to the task's YAML remain text.
 
     Raises:
         ValueError: the file of an outside task is not valid YAML, or has an unknown key.
     """
-    named = nested({"params.config.name": spec.name})
+    task_name = nested({"params.config.name": spec.name})
     if spec.train is None or not spec.digest:
-        return merged(_with_parents(spec.train or _shipped("PPO")), named)
+        return merged(_with_parents(spec.train or _shipped("PPO"), "train"), task_name)
     tree: dict[str, Any] = dict(read_yaml(spec.train))
-    parents = tree.pop("defaults", None) or ["PPO"]
-    base = merged(_parents(spec.train, parents), named)
+    base = merged(_parents(spec.train, tree.pop("defaults", None) or ["PPO"], "train"), task_name)
     keys = [*dotted_keys(base), *OPTIONAL_TRAIN_KEYS]
     foreign = not issubclass(spec.task_class, SimTask)
     if foreign:  # rl_games' own file: what has no effect here is left out
@@ -90,32 +93,28 @@ def train_defaults(spec: TaskSpec) -> Tree:
     return merged(base, tree)
 
 
-def _with_parents(path: Path) -> Settings:
-    """Return a file of cfg/train, merged into the file that its ``defaults`` name, as Hydra does.
-
-    References to the task's YAML remain text.
-    """
+def _with_parents(path: Path, group: str) -> Settings:
+    """Return a YAML file, merged into those of the same folder of cfg/ that its ``defaults`` name, as Hydra does."""
     tree = nested(read_leaves(path))
-    return merged(_parents(path, tree.pop("defaults", ())), tree)
+    return merged(_parents(path, tree.pop("defaults", ()), group), tree)
 
 
-def _parents(path: Path, names: Any) -> Settings:
-    """Return the files of cfg/train that the ``defaults`` of a file name, merged. Raises ValueError."""
+def _parents(path: Path, names: Any, group: str) -> Settings:
+    """Return the files of a folder of cfg/ that the ``defaults`` of a file name, merged. Raises ValueError."""
     tree = Settings({})
     for name in names if isinstance(names, list) else [names] if isinstance(names, str) else names:
-        if name != "_self_":
-            if not isinstance(name, str) or not _shipped(name).is_file():
-                shipped = sorted(file.stem for file in _shipped("PPO").parent.glob("*.yaml"))
-                hint = near_matches(str(name), shipped)
-                raise ValueError(
-                    f"{path}: defaults: there is no {name} in cfg/train{hint}; PPO and RslRlPPO are general"
-                )
-            tree = merged(tree, _with_parents(_shipped(name)))
+        if name == "_self_":
+            continue
+        if not isinstance(name, str) or not _shipped(name, group).is_file():
+            hint = near_matches(str(name), sorted(file.stem for file in _shipped("", group).parent.glob("*.yaml")))
+            general = "; PPO and RslRlPPO are general" if group == "train" else ""
+            raise ValueError(f"{path}: defaults: there is no {name} in cfg/{group}{hint}{general}")
+        tree = merged(tree, _with_parents(_shipped(name, group), group))
     return tree
 
 
-def _shipped(name: str) -> Path:
-    return project_folder("cfg") / "train" / f"{name}.yaml"
+def _shipped(name: str, group: str = "train") -> Path:
+    return project_folder("cfg") / group / f"{name}.yaml"
 
 
 def _only(tree: Tree, keys: set[str], prefix: str = "") -> dict[str, Any]:
@@ -208,33 +207,19 @@ def _composed_files(spec: TaskSpec) -> tuple[DictConfig, list[str]]:
     folder = project_folder("cfg")
     files = [*sorted(folder.rglob("*.yaml")), *filter(None, (spec.config, spec.train))]
     state = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files))
-    if not spec.digest:
-        composed, keys = _composed(spec.name, folder, state)
-        return pickle.loads(composed), keys
     with user_input():
-        nodes = {"task": plain(read_yaml(spec.config)), "train": plain(train_defaults(spec))}
-    if any("defaults" in node for node in nodes.values()):
-        for group, name in (("task", spec.name), ("train", f"{spec.name}PPO")):
-            ConfigStore.instance().store(group=group, name=name, node=nodes[group])
-        tree = pickle.loads(_composed(spec.name, folder, (spec.source, spec.digest, *state))[0])
-    else:  # in place of those of a shipped task, as Hydra puts them there
-        tree = pickle.loads(_composed("Cartpole", folder, state)[0])
-        with open_dict(tree):
-            tree.update(nodes)
-    return tree, _keys(tree)
+        tree = _composed(spec, state)
+    return OmegaConf.create(tree), dotted_keys(tree)
 
 
 @functools.lru_cache(maxsize=16)
-def _composed(task: str, folder: Path, state: tuple[Any, ...]) -> tuple[bytes, list[str]]:
-    """Compose the files of cfg/, which takes Hydra 60 ms; return a pickle, which is copied faster, and the keys.
-
-    ``state`` is what the result depends on in addition.
-    """
-    with initialize_config_dir(config_dir=str(folder), version_base="1.3"):
-        tree = compose(config_name=Path(FILE).stem, overrides=[f"task={task}"])
-    return pickle.dumps(tree), _keys(tree)
-
-
-def _keys(tree: DictConfig) -> list[str]:
-    content: Any = OmegaConf.to_container(tree, resolve=False)
-    return [*dotted_keys(content)]
+def _composed(spec: TaskSpec, _state: tuple[Any, ...]) -> dict[str, Any]:
+    """Return cfg/config.yaml with the task's YAML files; ``_state`` is that of the files."""
+    tree = nested(read_leaves(project_folder("cfg") / Path(FILE).name))
+    del tree["defaults"]  # they name the groups task and train, which --task chooses
+    if spec.digest:
+        task: dict[str, Any] = dict(read_yaml(spec.config))
+        node = merged(_parents(spec.config, task.pop("defaults", ()), "task"), task)
+    else:
+        node = _with_parents(_shipped(spec.name, "task"), "task")
+    return {**tree, "task": plain(node), "train": plain(train_defaults(spec))}

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,64 +12,62 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import ALONE, settings_kept, use_deterministic_algorithms
+from envcoder_bench.run.config import find_task
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values
+from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, stoppable
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, resolve, with_candidates
-from envcoder_bench.run.prepare.remaining import plan_remaining
+from envcoder_bench.run.inputs import Candidates, pick_device, read_candidates, resolve, with_candidates
+from envcoder_bench.run.prepare.plan import Plan
 from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.result import RunResult, finished
-from envcoder_bench.run.seeds import check_chosen, most_seeds, seed_count
+from envcoder_bench.run.seeds import Load, check_chosen, most_seeds, run_seeds, seed_count, settle_seeds
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.executor import Executor
 from envcoder_bench.run.workers import start
+from envcoder_bench.run.workers.head import Head
+from envcoder_bench.run.workers.start import check
+from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.shaping.discovery import refuse_clashes
-from envcoder_bench.tasks.base import UNTRAINED
-from envcoder_bench.tasks.registry import find_spec
+from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.tasks.spec import TaskSpec
+from envcoder_bench.trainers.base import Widths
 
 log = logging.getLogger(__name__)
 
 
 def evaluate(
-    task: str,
+    task: str | TaskSpec,
     candidates: Candidates = None,
     *,
-    shaper_types: Sequence[str] | None = None,
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Sequence[str] = (),
     candidate_idx: str | Sequence[int] | None = None,
     num_envs: int | None = None,
-    terms: bool = False,
-    sweep: Mapping[str, Sequence[Any]] | Sequence[str] | None = None,
-    sweep_points: int | None = None,
+    variants: Asked | None = None,
     output_dir: str | Path | None = None,
     reporter: Reporter | None = None,
     stop: StopRequest | None = None,
-    **settings: Any,
 ) -> RunResult:
     """Train a policy for each candidate, and rank the candidates.
 
-    The arguments, and what it raises, are those of ``envcoder_bench.evaluate``; a run that Ctrl-C stopped while a wave
-    trained is returned.
+    The arguments, and what it raises, are those of ``envcoder_bench.evaluate``, with all settings as ``overrides``; a
+    run that Ctrl-C stopped while a wave trained is returned.
     """
-    given = None if output_dir is None else Path(output_dir)
+    task = find_task(task)
+    asked_path = None if output_dir is None else Path(output_dir)
     with user_input():
-        task_spec = find_spec(task)
-        name = task_spec.name
-        refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
-    words = override_words(task, overrides, shaper_types, settings)
-    variants = Asked.of(terms, sweep, sweep_points)
+        refuse_taken((asked_path or stamped_folder("runs", task.name)).absolute())  # first: the rest takes a while
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), contextlib.ExitStack() as workers:
         with stoppable(None), ALONE:
-            spec = _asked(task_spec, words, candidates, candidate_idx, num_envs, variants)
+            spec = _asked(task, overrides, candidates, candidate_idx, num_envs, variants)
             most = most_seeds(spec.config, shared_total=num_envs is not None)
             head = workers.enter_context(start.workers(spec, len(spec.sources) * most))
             saved = Checkpoint()
             spec, plan = plan_remaining(spec, saved, head, num_envs is not None)
-            path = (given or stamped_folder("runs", name)).absolute()
+            path = (asked_path or stamped_folder("runs", task.name)).absolute()
             folder = RunFolder.create(path, spec, head.device_names)
         messages.open(folder.path)
         with at_work(folder), folder.locked():
@@ -180,3 +177,58 @@ def _configure_torch(cfg: RunConfig) -> None:
         torch.set_num_threads(1)  # the threads are used by the simulator and the learners
     elif cfg.deterministic:
         use_deterministic_algorithms()
+
+
+# what is left to train
+
+
+def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: bool = False) -> tuple[RunSpec, Plan]:
+    """Load the candidates that are not done, and plan their waves: interrupted ones unchanged, the others anew.
+
+    Candidates that cannot be evaluated are added to the saved results. In the run that is returned ``seeds=auto`` is
+    replaced by a number; ``shared_total`` is as of ``settle_seeds``.
+    """
+    sources, done, planner = spec.sources, saved.done, head.planner
+    devices = len(head.workers)
+    seeds_line = ""
+
+    def settle(widths: Mapping[str, Widths]) -> RunConfig:
+        nonlocal spec, seeds_line
+
+        def load(count: int) -> Load:
+            return planner.load(widths, count, devices)
+
+        seeds, seeds_line = settle_seeds(spec.config, load, devices, planner.multiprocessors, shared_total)
+        planner.expect_seeds(seeds)
+        spec = spec.changed(seeds=seeds)
+        return spec.config
+
+    seeds = run_seeds(spec.config)
+    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in seeds)]
+    groups, failed = check(head, spec.config, left, settle)
+    skipped = [name for name, error in failed.items() if none_asked(error)]
+    names = {source.name for source in sources if source.name not in BASELINES}
+    if skipped and names <= set(skipped):
+        raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
+    if skipped:
+        asked = ", ".join(spec.config.shaper_types or ())
+        log.warning("skipped, because they define none of %s: %s", asked, ", ".join(skipped))
+    for name, error in failed.items():
+        if name not in skipped:
+            log.warning("candidate %s cannot be evaluated: %s", name, error)
+    saved.results += [row for row in results.not_trained(spec.config, failed) if (row.candidate, row.seed) not in done]
+    if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
+        groups = []  # there is nothing to rank
+    by_key = {group.key: group for group in groups}
+    waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
+    interrupted = [[by_key[key] for key in wave if key in by_key] for wave in waves_begun]
+    if sum(map(len, interrupted)) < sum(map(len, waves_begun)):
+        lost = sorted({name for wave in waves_begun for name, _ in wave} & set(failed))
+        raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
+    begun = done.union(*saved.waves_begun)
+    plan = planner.plan([group for key, group in by_key.items() if key not in begun], interrupted, devices)
+    return spec, replace(plan, seeds=seeds_line)
+
+
+def _and_others(count: int) -> str:
+    return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} of the same kind"

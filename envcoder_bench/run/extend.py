@@ -50,11 +50,9 @@ def extend(
     beginning.
 
     Args:
-        folder: the folder of a complete run.
         candidates, candidate_idx: as of ``evaluate``; candidates of the run with the same text are left out.
         seeds: number of seeds of the extended run; None: unchanged.
         learning_iterations: number of iterations of the extended run; None: unchanged.
-        reporter, stop, devices, ray: as of ``resume``.
 
     Raises:
         UserError: the run cannot be extended, or there is nothing to add; nothing was changed.
@@ -188,7 +186,7 @@ def _rows(run: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource]) ->
     except (OSError, ValueError) as error:
         raise UserError(f"{FLAG} {run.path}: {error}; restore a copy of results.csv") from error
     expected = {(source.name, seed) for source in sources for seed in range(cfg.seed, cfg.seed + seed_count(cfg))}
-    trained = [(row.candidate, row.seed) for row in rows if row.candidate != UNTRAINED]
+    trained = [row.key for row in rows if row.candidate != UNTRAINED]
     if len(trained) != len(expected) or set(trained) != expected:
         raise UserError(f"{run.results} is damaged: its rows are not those of the run; restore a copy")
     run.note_changed(run.results)
@@ -221,7 +219,7 @@ def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[lis
     if trainer_class(params).depends_on_length(params):
         log.info("the training depends on its number of iterations: all candidates are trained from the beginning")
         return [], {}
-    left = {(row.candidate, row.seed) for row in rows if _trains(row)}
+    left = {row.key for row in rows if _trains(row)}
     jobs, states = [], {}
     for path in sorted(run.states.glob("*.pt")):
         job, _ = load_job(path)

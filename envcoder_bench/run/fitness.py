@@ -2,16 +2,15 @@
 
 import ast
 import math
-from collections.abc import Container
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.folder.run_folder import FITNESS_NAME
-from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.run.prepare.run_files import SlowFiles, load_fitness
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
-from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
-from envcoder_bench.shaping.loading import load_candidate, load_source, parse
+from envcoder_bench.shaping.loading import load_source, parse
 from envcoder_bench.tasks.spec import TaskSpec
 
 
@@ -41,11 +40,6 @@ def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
     except (OSError, CandidateError) as error:
         raise UserError(f"--fitness {error}") from error
     return source
-
-
-def load_fitness(source: CandidateSource, seed: int, keeping: Container[str] = ()) -> Candidate:
-    """Load a fitness file as a new module, as candidates are loaded. Raises CandidateError."""
-    return load_candidate(source.name, source.source, source.file, seed, (FITNESS,), keeping=keeping)
 
 
 def fitness_meaning(spec: RunSpec) -> str:

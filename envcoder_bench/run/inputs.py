@@ -10,7 +10,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
-from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config import compose_config, find_task
 from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.tracking import check_tracking
@@ -25,7 +25,6 @@ from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, se
 from envcoder_bench.shaping.functions import source_of
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.registry import full_name
 
@@ -75,14 +74,13 @@ def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = T
 
     Args:
         task: a task, or its name, its folder or ``module:Class``.
-        overrides: ``key=value`` of the config.
         ranks: whether a fitness is needed; without one only a ``--fitness`` file is read.
 
     Raises:
         UserError: there is no such task, or a value is invalid.
     """
+    task = find_task(task)
     with user_input():
-        task = find_spec(task) if isinstance(task, str) else task
         cfg = compose_config(task, overrides)
         check_values(cfg)
         refuse_in_race(cfg, overrides)
@@ -123,7 +121,6 @@ def read_candidates(
     """Read the candidates.
 
     Args:
-        task: the name of a task.
         candidates: files or folders, or texts or functions by name; default ``user_functions/<task>``.
         candidate_idx: positions to keep, e.g. ``"0,2,5"`` or ``[0, 2, 5]``.
 
@@ -183,7 +180,7 @@ def _candidates_root() -> Path:
 
 
 def override_words(
-    task: str,
+    task: str | TaskSpec,
     overrides: Sequence[str] | Mapping[str, Any],
     shaper_types: Sequence[str] | None,
     settings: Mapping[str, Any],
@@ -203,11 +200,11 @@ def override_words(
         words.append(f"shaper_types=[{','.join(known_types(names))}]")
     words += _flag_words(task, dict(settings))
     if isinstance(overrides, Mapping):
-        return words + [f"{key}={_value(key, value)}" for key, value in overrides.items()]
+        return words + [f"{key}={override_word(key, value)}" for key, value in overrides.items()]
     return words + ([overrides] if isinstance(overrides, str) else list(overrides))
 
 
-def _flag_words(task: str, flags: dict[str, Any]) -> list[str]:
+def _flag_words(task: str | TaskSpec, flags: dict[str, Any]) -> list[str]:
     gpu, trainer, without = (flags.pop(name, None) for name in ("gpu_id", "trainer", "no_baselines"))
     files = flags.pop("task_config", None), flags.pop("train_config", None)
     if gpu is not None and flags.get("device") not in (None, "auto"):
@@ -222,11 +219,12 @@ def _flag_words(task: str, flags: dict[str, Any]) -> list[str]:
     with user_input():
         if trainer is not None:
             flags["train.params.algo.name"] = full_name(trainer)
-        from_files = file_overrides(find_spec(task), *files) if files != (None, None) else {}
-    return [*(f"{key}={word}" for key, word in from_files.items()), *(f"{k}={_value(k, x)}" for k, x in flags.items())]
+        from_files = file_overrides(find_task(task), *files) if files != (None, None) else {}
+    return [f"{key}={override_word(key, value)}" for key, value in [*from_files.items(), *flags.items()]]
 
 
-def _value(key: str, value: Any) -> str:
+def override_word(key: str, value: Any) -> str:
+    """Return a value in Hydra's override grammar. Raises UserError for one of another type."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     value = value.tolist() if hasattr(value, "tolist") else value  # numbers of numpy or torch
@@ -235,7 +233,7 @@ def _value(key: str, value: Any) -> str:
     if isinstance(value, (str, Path)):
         return quoted(str(value))
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{name}:{_value(key, one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{name}:{override_word(key, one)}" for name, one in value.items()) + "}"
     if isinstance(value, Sequence):
-        return "[" + ",".join(_value(key, one) for one in value) + "]"
+        return "[" + ",".join(override_word(key, one) for one in value) + "]"
     raise UserError(f"{key} must be a number, a text, a list or a mapping, got {type(value).__name__} {value!r}")

@@ -8,7 +8,6 @@ from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.settings import dotted, merged, nested, plain, select
-from envcoder_bench.core.shell import quoted
 from envcoder_bench.core.yaml_files import parse_yaml, read_leaves, read_yaml
 from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, train_defaults
 from envcoder_bench.run.config_checks import check_task
@@ -42,8 +41,8 @@ _MIXED = "params.config.mixed_precision"
 Leaves = dict[str, Any]
 
 
-def file_overrides(task: TaskSpec, task_config: str | None, train_config: str | None) -> dict[str, str]:
-    """Return the values of ``--task_config`` and ``--train_config`` by keys of cfg/, in Hydra's override grammar.
+def file_overrides(task: TaskSpec, task_config: str | None, train_config: str | None) -> Leaves:
+    """Return the values of ``--task_config`` and ``--train_config`` by keys of cfg/.
 
     Keys without an effect are listed in a warning.
 
@@ -58,7 +57,7 @@ def file_overrides(task: TaskSpec, task_config: str | None, train_config: str | 
         values.update({f"task.{key}": value for key, value in _task_values(task, task_config, leaves).items()})
     if train_config is not None:
         values.update({f"train.{key}": value for key, value in _train_values(task, train_config, num_envs).items()})
-    return {key: _word(value) for key, value in values.items()}
+    return values
 
 
 def _task_values(task: TaskSpec, file: str, leaves: Leaves) -> Leaves:
@@ -167,12 +166,3 @@ def _refuse_references(file: str, flag: str, values: Leaves) -> None:
 def _say_without_effect(flag: str, file: str, keys: list[str]) -> None:
     if keys:
         log.warning("%s %s: these keys have no effect here: %s", flag, file, ", ".join(keys))
-
-
-def _word(value: Any) -> str:
-    """Return a value in Hydra's override grammar."""
-    if isinstance(value, list):
-        return f"[{','.join(map(_word, value))}]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value) if isinstance(value, (int, float)) else quoted(str(value))

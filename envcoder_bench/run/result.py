@@ -22,10 +22,9 @@ from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder.ranked import bounds_of, rank_run
+from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.folder.variants import TERMS, picture, run_studies
 from envcoder_bench.run.spec import RunConfig, RunSpec
 
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
@@ -37,7 +36,6 @@ class RunResult:
 
     Attributes:
         folder: the folder of the run; ``envcoder_bench.resume(folder)`` resumes a run that is not complete.
-        complete: whether the run is complete.
         stopped_by, stopped_at: for a stopped run, the source of the StopRequest and the iteration.
         fitness_meaning: what fitness measures, in one line.
         rows: the rows of results.csv.

@@ -76,10 +76,7 @@ def settle_seeds(
     """Choose the number of seeds of a run with ``seeds=auto``.
 
     Args:
-        cfg: a run's config.
         load: returns what a device trains with a number of seeds; not called where there is no choice.
-        devices: number of devices.
-        multiprocessors: of a device.
         shared_total: whether the number of environments was given as a total for all candidates and seeds.
 
     Returns:
@@ -115,7 +112,6 @@ def slowdown(load: Load, one: Load, num_envs: int, multiprocessors: int = MULTIP
 
     Args:
         load, one: what a device trains, and with one seed.
-        num_envs: environments of a group.
     """
     if load.waves > one.waves:
         return math.inf

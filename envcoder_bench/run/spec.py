@@ -180,7 +180,6 @@ class RunSpec:
 
     Attributes:
         task: the task; of a task of Isaac Gym code, as it is with this config.
-        config: the config.
         sources: the candidates, baselines included.
         fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
     """

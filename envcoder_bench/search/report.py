@@ -13,10 +13,8 @@ from markupsafe import Markup
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
 from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
-from envcoder_bench.report.page.changes import changes
-from envcoder_bench.report.page.content import PageCandidate, PageVideos, RunPage
-from envcoder_bench.report.page.run import render_page
-from envcoder_bench.report.page.shell import Section, code, macros, parts, visible
+from envcoder_bench.report.page.run import PageCandidate, PageVideos, RunPage, render_page
+from envcoder_bench.report.page.shell import Section, changes, code, macros, parts, visible
 from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten

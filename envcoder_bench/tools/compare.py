@@ -17,8 +17,7 @@ from envcoder_bench.core.files import read_json
 from envcoder_bench.core.settings import dotted
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.logs import Evaluation, read_curves
-from envcoder_bench.report.page.content import PageCandidate, RunPage
-from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.run import PageCandidate, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, parts
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import NAN

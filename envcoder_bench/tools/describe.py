@@ -1,12 +1,12 @@
 """The description of a task as text: its fitness, functions that candidates may define, and the keys of its state."""
 
 import inspect
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from string import Template
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.table import wrap
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.spec import RunSpec
@@ -35,15 +35,15 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     name, task = spec.task.name, spec.task.task_class
     facts = task_contract(spec.task, cfg.task)
     sections = [
-        _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
-        _wrap(f"fitness: {_fitness(spec)}", width, indent="  "),
-        _wrap(f"timing: {timing(facts)}", width, indent="  "),
+        wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width, then=""),
+        wrap(f"fitness: {_fitness(spec)}", width, then="  "),
+        wrap(f"timing: {timing(facts)}", width, then="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(spec.task, facts, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
-        *(_wrap(line, width, indent="    ") for line in _dicts(task)),
-        *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in _names(facts)),
+        *(wrap(line, width, then="    ") for line in _dicts(task)),
+        *(wrap(f"  {what}: {', '.join(own)}", width, then="    ") for what, own in _names(facts)),
     ]
     return "\n\n".join(sections)
 
@@ -66,16 +66,16 @@ def _functions(spec: TaskSpec, facts: TaskContract, width: int) -> list[str]:
     purposes = {baseline: function_docs(spec, baseline) for baseline in BASELINE_FILES}
     sections: list[str] = []
     for function in SHAPER_TYPES:
-        lines = [_wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, indent="    ")]
+        lines = [wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, then="    ")]
         for baseline, own in purposes.items():
             if function in own:
-                lines.append(_wrap(f"    {baseline}: {own[function]}", width, indent="      "))
+                lines.append(wrap(f"    {baseline}: {own[function]}", width, then="      "))
         sections.append("\n".join(lines))
     if task.default_action_dim is not None:
         driven = "compute_dof_target" not in task.refusals
         use = "move the task's own position drives" if driven else "are applied by the task itself"
         text = f"  without an action function: {task.default_action_dim} actions {use}"
-        sections.append(_wrap(text, width))
+        sections.append(wrap(text, width, then=""))
     return sections
 
 
@@ -136,12 +136,8 @@ def _state(task: type[SimTask], width: int, values: Mapping[str, str]) -> str:
         head = "  " + "  ".join(cell.ljust(n) for cell, n in zip(row, longest)) + "  "
         # wrapped without the head, whose spaces align the columns
         room = max(20, width - len(head))
-        meaning = _wrap(field.meaning, room).splitlines()
+        meaning = wrap(field.meaning, room, then="").splitlines()
         if row[0] in values and "=" not in row[1]:  # a list of numbers
-            meaning += _wrap(f"= {values[row[0]]}", room, "  ").splitlines()
+            meaning += wrap(f"= {values[row[0]]}", room).splitlines()
         lines += [head + meaning[0], *(" " * len(head) + line for line in meaning[1:])]
     return "\n".join(lines)
-
-
-def _wrap(text: str, width: int, indent: str = "") -> str:
-    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -26,7 +26,6 @@ class ListedRun:
     """A run folder in a list.
 
     Attributes:
-        path: the folder.
         task: the name of the task; empty if it cannot be read.
         date: when the run began, ``2026-01-31 12:00:00``.
         best, fitness: the best candidate that is not a baseline (without candidates, the best baseline); empty and

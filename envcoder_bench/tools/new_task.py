@@ -43,7 +43,6 @@ def new_task(
     """Write a task's folder from an MJCF or URDF file.
 
     Args:
-        model: the file.
         name: of the task; None derives it from the file's name.
         output: the folder, which must not exist; None for one of the task's name in the working folder.
         floating, ground: as ``convert``.

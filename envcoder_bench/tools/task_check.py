@@ -38,11 +38,6 @@ FREQUENCY = "task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
 class TaskProbe:
     """A task on a simulator, with the human baseline's episodes and actions.
 
-    Args:
-        task: its name, its folder or ``module:Class``.
-        sim, device: as in cfg/config.yaml.
-        overrides: ``key=value`` for the config.
-
     Raises:
         UserError, ValueError, CandidateError: there is no such task, or its files are invalid.
     """

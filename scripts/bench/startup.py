@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from envcoder_bench import evaluate
-from envcoder_bench.cli.after_run import conclude
+from envcoder_bench.cli.console import conclude
 from envcoder_bench.core.profiling import COMPARISON, EVALUATION, RESULTS, HostClock, Profiler, Timeline
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.video.page import page_videos

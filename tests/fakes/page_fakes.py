@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from envcoder_bench.report.page.content import PageCandidate, PageEpisode, PageVideos, RunPage
+from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import FAILED, Result
 

@@ -5,13 +5,11 @@ from pathlib import Path
 import torch
 
 from envcoder_bench.grid.batch import Batch, Scene, Spec
-from envcoder_bench.grid.inputs import Inputs
-from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
+from envcoder_bench.grid.inputs import Inputs, find_arenas
 from envcoder_bench.grid.part import Part
 from envcoder_bench.grid.policies import LoadedPolicy
-from envcoder_bench.grid.robots import ROBOTS
+from envcoder_bench.grid.robots import ROBOTS, Layout, grid_points, read_layout
 from envcoder_bench.grid.settings import compose_settings
-from envcoder_bench.grid.terrains import find_arenas
 from envcoder_bench.terrain.arenas import Arena
 
 SPOT = ROBOTS["spot"]

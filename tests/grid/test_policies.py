@@ -11,9 +11,9 @@ import torch
 from grids import POINTS, SPOT, layouts, network
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.grid.layouts import observe, read_layout
 from envcoder_bench.grid.policies import _action_scale, _layout_of_run, in_blocks, load_policy_file
 from envcoder_bench.grid.policy_files import RunPolicy, read_policy
+from envcoder_bench.grid.robots import observe, read_layout
 from envcoder_bench.grid.settings import compose_settings
 
 

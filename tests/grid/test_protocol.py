@@ -5,18 +5,14 @@ import math
 import pytest
 import torch
 
-from envcoder_bench.grid.protocol import ENDS, Episodes, Protocol, result
+from envcoder_bench.grid.protocol import ENDS, Episodes, result
 from envcoder_bench.grid.settings import compose_settings
 
 STARTS = [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
 
 
-def _protocol(*words: str) -> Protocol:
-    return Protocol.of(compose_settings(words))
-
-
 def _episodes(n: int = 1, *words: str) -> Episodes:
-    return Episodes(_protocol(*words), torch.full((n,), 50.0), torch.full((n,), 15.0), 5)
+    return Episodes(compose_settings(words), torch.full((n,), 50.0), torch.full((n,), 15.0), 5)
 
 
 def _quat(roll: float = 0.0, pitch: float = 0.0, yaw: float = 0.0) -> list[float]:
@@ -42,7 +38,7 @@ def _step(
 
 
 def _result(episodes: Episodes, row: int = 0) -> dict:
-    return result(episodes.protocol, STARTS, {name: tensor[row].tolist() for name, tensor in episodes.state.items()})
+    return result(episodes.settings, STARTS, {name: tensor[row].tolist() for name, tensor in episodes.state.items()})
 
 
 def test_episode_metrics_match_hand_computed_values() -> None:
@@ -119,9 +115,11 @@ def test_unstable_step_ends_the_episode_and_is_not_counted() -> None:
 
 
 def test_default_protocol_has_the_published_values() -> None:
-    own = _protocol()
-    assert (own.steps, own.dt, own.vx, own.vy, own.yaw_gain, own.max_wz) == (30_000, 0.02, 1.0, 0.0, 2.0, 2.0)
-    assert (own.fall_height, own.flip_angle) == (0.15, 2.618)
+    settings = compose_settings()
+    commands, ends = settings.commands, settings.ends
+    assert (settings.steps, settings.dt) == (30_000, 0.02)
+    assert (commands.vx, commands.vy, commands.yaw_gain, commands.max_wz) == (1.0, 0.0, 2.0, 2.0)
+    assert (ends.fall_height, ends.flip_angle) == (0.15, 2.618)
 
 
 def _commands(episodes: Episodes, x: float, y: float, yaw: float) -> list[float]:

@@ -6,13 +6,11 @@ import pytest
 import torch
 
 from envcoder_bench.grid.batch import Batch
-from envcoder_bench.grid.inputs import Inputs, known_layouts
-from envcoder_bench.grid.layouts import observe
+from envcoder_bench.grid.inputs import Inputs, find_arenas, known_layouts
 from envcoder_bench.grid.part import Part
 from envcoder_bench.grid.policies import LoadedPolicy
-from envcoder_bench.grid.robots import ROBOTS
+from envcoder_bench.grid.robots import ROBOTS, observe
 from envcoder_bench.grid.settings import compose_settings
-from envcoder_bench.grid.terrains import find_arenas
 
 SCALES = {"lin_vel_scale": 2.0, "ang_vel_scale": 0.25, "dof_pos_scale": 1.0, "dof_vel_scale": 0.05}
 

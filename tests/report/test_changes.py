@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from envcoder_bench.report.page import changes as changes_module
-from envcoder_bench.report.page.changes import changes
+from envcoder_bench.report.page import shell
+from envcoder_bench.report.page.shell import changes
 
 HUMAN = '''"""Human."""
 
@@ -74,7 +74,7 @@ def test_files_without_a_common_function_are_not_compared():
 
 
 def test_long_sources_are_not_compared(monkeypatch):
-    monkeypatch.setattr(changes_module, "MOST_LINES", 5)
+    monkeypatch.setattr(shell, "MOST_COMPARED", 5)
     assert "They are not compared: one has 5 lines or more." in str(changes(HUMAN, HUMAN))
 
 

@@ -12,8 +12,7 @@ from page_fakes import HOSTILE, SOURCE, fake_page
 
 from envcoder_bench.report.page import run
 from envcoder_bench.report.page.charts import components
-from envcoder_bench.report.page.content import PageVideos
-from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.page.run import PageVideos, render_page
 from envcoder_bench.report.page.shell import code, plain_number, script_json
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from envcoder_bench.report.race import plot_race, race_summary
-from envcoder_bench.report.ranking import rank
+from envcoder_bench.report.ranking import race_summary, rank
+from envcoder_bench.report.ranking_plot import plot_race
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, STOPPED, Result
 
 

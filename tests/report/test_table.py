@@ -222,7 +222,7 @@ def test_unstable_physics_and_dropped_contacts_are_reported_of_the_worst():
     assert "blew up: c7 17 %, c6 16 %, c5 15 %, c4 14 %, c3 13 % and 3 more\n" in text and "dropped" not in text
     assert "blew up" not in physics(**few)
     text = physics(few=dict(contact_overflows=3), none=dict(), many=dict(contact_overflows=400))
-    assert "contacts were dropped: many 400, few 3; do not trust their results" in text
+    assert "contacts were dropped: many 400 and few 3; do not trust their results" in text
 
 
 def test_numbers_and_names_are_short():

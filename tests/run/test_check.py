@@ -4,12 +4,11 @@ import pytest
 from helpers import write_candidates
 
 from envcoder_bench.cli.eval_shapers import main
-from envcoder_bench.report.check import CandidateCheck, render_check
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.registry import task_names
-from envcoder_bench.tools.check import check_candidates
+from envcoder_bench.tools.check import CandidateCheck, check_candidates, render_check
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from shaping_fakes import FakeTask, load
 
 from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.compile.trace import trace
-from envcoder_bench.run.prepare import check_cache
-from envcoder_bench.run.prepare.check_cache import CachedCheck
+from envcoder_bench.run.prepare import cached
+from envcoder_bench.run.prepare.cached import CachedCheck
 from envcoder_bench.shaping import checking
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.contract import CandidateError
@@ -53,7 +53,7 @@ def check_in_new_process(code=CODE, task=None, seed=0, texts=None):
 
 
 def found(shaping):
-    return {key: getattr(shaping, key) for key in check_cache.FOUND}
+    return {key: getattr(shaping, key) for key in cached.FOUND}
 
 
 @pytest.mark.parametrize("code", [CODE, CODE + TORQUE])
@@ -73,7 +73,7 @@ def test_second_process_finds_the_same_and_calls_nothing(code):
 )
 def test_warnings_are_repeated(code, message, monkeypatch):
     """``--check`` lists them for each candidate; else each is shown once, as Python does."""
-    monkeypatch.setattr(check_cache, "_given", set())
+    monkeypatch.setattr(cached, "_shown_warnings", set())
     for action, wanted in (("default", 1), ("default", 0), ("always", 1), ("always", 1)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter(action)
@@ -160,8 +160,8 @@ def test_result_of_the_cpu_spares_cuda_the_run_on_the_cpu(monkeypatch):
         return replace(shaping, **found(first))
 
     trial = checking.TrialState(task.state, task.constants, task)
-    monkeypatch.setattr(check_cache, "TrialState", lambda *_: trial)
-    monkeypatch.setattr(check_cache, "check", check)
+    monkeypatch.setattr(cached, "TrialState", lambda *_: trial)
+    monkeypatch.setattr(cached, "check", check)
     snapshot = TaskSnapshot(
         TaskContract.of(task), task.state, task.constants, torch.device("cuda"), task.default_dof_target
     )

@@ -41,7 +41,7 @@ def test_composed_config_is_cached_until_a_file_changes(tmp_path, monkeypatch):
     folder = tmp_path / "cfg"
     shutil.copytree(config.project_folder("cfg"), folder)
     monkeypatch.setattr(config, "project_folder", lambda name: folder)
-    monkeypatch.setattr(config, "compose", counted := Mock(side_effect=config.compose))
+    monkeypatch.setattr(config, "train_defaults", counted := Mock(side_effect=config.train_defaults))
     compose_config("Cartpole", ["seeds=3"])
     assert compose_config("Cartpole", ["seeds=3"]).task.env.resetDist == 3.0
     assert counted.call_count == 1

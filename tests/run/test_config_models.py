@@ -8,7 +8,7 @@ import pytest
 
 from envcoder_bench.cli.auto_shape import build_parser as auto_shape
 from envcoder_bench.cli.eval_policies import build_parser as eval_policies
-from envcoder_bench.cli.flags import build_parser as eval_shapers
+from envcoder_bench.cli.eval_shapers import build_parser as eval_shapers
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import Keys, dotted, fields, plain, select
 from envcoder_bench.core.yaml_files import read_leaves

@@ -8,6 +8,7 @@ from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_task, check_training
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.inputs import override_word
 from envcoder_bench.run.isaac_yaml import file_overrides
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks import registry
@@ -62,7 +63,14 @@ def compose(folder, task="Ant", task_config=None, train_config=None, more=()):
             (folder / name).write_text(text)
         paths.append(None if text is None else str(folder / name))
     cfg = compose_config(
-        task, [*(f"{key}={value}" for key, value in file_overrides(registry.find_spec(task), *paths).items()), *more]
+        task,
+        [
+            *(
+                f"{key}={override_word(key, value)}"
+                for key, value in file_overrides(registry.find_spec(task), *paths).items()
+            ),
+            *more,
+        ],
     )
     check_task(registry.find_spec(task), cfg.task)
     check_training(RunSpec.of(cfg))

@@ -299,7 +299,7 @@ def test_valid_devices_are_parsed(monkeypatch):
     [
         ({"devices": "cpu:0"}, "at least one worker is needed"),
         ({"devices": "gpu"}, "--devices must be all, GPU numbers such as 0,1, or cpu:N, got gpu"),
-        ({"devices": "all"}, "torch finds no CUDA device; use --devices cpu:N to train on the CPU"),
+        ({"devices": "all"}, "torch finds no CUDA device; use --devices cpu:N for workers on the CPU"),
         ({"devices": "0,1"}, "torch finds no CUDA device"),
         ({"ray": "somewhere"}, "--ray must be auto or HOST:PORT, got somewhere"),
         ({"ray": "auto", "devices": "0,1"}, "--ray uses all GPUs of the cluster, or --devices cpu:N"),

@@ -8,10 +8,10 @@ from helpers import write_candidates
 
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder.results import trained
 from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.run.train.rows import trained
 from envcoder_bench.run.train.session import Wave, open_session
 
 SPLIT_AT, ITERATIONS = 3, 6

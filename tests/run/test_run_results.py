@@ -8,8 +8,8 @@ import torch
 
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder.results import trained
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.run.train.rows import trained
 
 
 class Scored:

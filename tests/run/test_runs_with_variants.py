@@ -6,7 +6,7 @@ import pytest
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.folder.variants import variants_in
+from envcoder_bench.run.folder.ranked import variants_in
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants

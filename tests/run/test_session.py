@@ -17,7 +17,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.run.train.session import Session, Wave, make_trainer
+from envcoder_bench.run.train.session import Session, Shared, Wave, make_trainer
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.base import Trainer
 
@@ -180,8 +180,8 @@ def make_session(folder, total=6, overrides=(), **more):
     evaluated, saved = [], []
     folder.mkdir(exist_ok=True)
     session = Session(
-        spec, Wave(groups), training, evaluation, make_trainer(cfg, training), RunLogs.begin(folder),
-        lambda own: evaluated.append(own.iteration), lambda state: saved.append(copy.deepcopy(state)), **more,
+        spec, Wave(groups), training, evaluation, make_trainer(cfg, training), Shared(RunLogs.begin(folder), **more),
+        lambda own: evaluated.append(own.iteration), lambda state: saved.append(copy.deepcopy(state)),
     )  # fmt: skip
     return session, evaluated, saved
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from helpers import EVAL_SHAPERS, PATIENCE, QUICK, write_candidates
 
-from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.run.prepare.run_files import SlowFiles
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,10 @@ from envcoder_bench.report.logs import read_episodes
 from envcoder_bench.report.results import FAILED, read_results
 from envcoder_bench.run.folder.checkpoint import load_checkpoint
 from envcoder_bench.run.folder.policies import load_policy, open_run
-from envcoder_bench.run.train import executor, untrained
+from envcoder_bench.run.train import executor
+from envcoder_bench.run.train import rows as rows_module
+from envcoder_bench.run.train.rows import due_in
 from envcoder_bench.run.train.session import Session
-from envcoder_bench.run.train.untrained import due_in
 from envcoder_bench.run.workers import worker
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import UNTRAINED
@@ -189,13 +190,13 @@ def test_runs_without_baselines_have_none(files, tmp_path):
 
 @pytest.mark.slow
 def test_its_failure_costs_no_other_row(files, whole, tmp_path, monkeypatch):
-    play = untrained.run_episodes
+    play = rows_module.run_episodes
 
     def failing(env, *args):
         env.dispatch.fail(0, CandidateError("raised on purpose", "human.py"))
         return play(env, *args)
 
-    monkeypatch.setattr(untrained, "run_episodes", failing)
+    monkeypatch.setattr(rows_module, "run_episodes", failing)
     folder = run(tmp_path / "run", *WORDS, "--candidates", *files)
     failed, other = own_rows(folder)
     assert failed.status == FAILED and "raised on purpose" in failed.error and not failed.measured

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcoder_bench.report.figures import COLOURS, further_colour
 from envcoder_bench.report.logs import over_seeds
-from envcoder_bench.report.page.content import PageVideos, RunPage
 from envcoder_bench.report.page.shell import plain_number, visible
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
@@ -25,20 +23,6 @@ MOST_NUMBERS = 25_000  # of a metric's curves of all candidates: a page of hundr
 LEAST_POINTS = 50
 MOST_COMPONENTS = 60  # of a candidate
 SHOWN = len(COLOURS)  # candidates whose curves are on at first, besides the baselines
-
-
-def chart_data(run: RunPage) -> dict[str, Any]:
-    """Return all numbers that the page's script draws."""
-    trained = set() if run.curves is None else set(run.curves["candidate"])
-    lines = None if run.curves is None else curves(run.curves)
-    trained.update(add_untrained(lines, run.ranked))
-    order = [row.candidate for row in run.ranked]
-    return {
-        "candidates": candidates(run.ranked, trained),
-        "curves": lines,
-        "components": None if run.components is None else components(run.components, order),
-        "videos": videos(run.videos),
-    }
 
 
 def colours(ranked: Sequence[Ranked]) -> dict[str, str]:
@@ -137,24 +121,3 @@ def components(table: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | No
 def _aligned(column: Any, x: Sequence[int]) -> list[float | None]:
     values = dict(zip((int(step) for step in column.index), column))
     return [plain_number(values.get(step)) for step in x]
-
-
-def videos(shown: PageVideos) -> dict[str, Any] | None:
-    """Return the episodes with their videos, and the values along each; None without any."""
-    if not shown.episodes:
-        return None
-    episodes = [
-        {
-            "name": visible(episode.name),
-            "mp4": None if episode.mp4 is None else base64.b64encode(episode.mp4).decode(),
-            "summary": visible(episode.summary),
-            "times": [round(t, 4) for t in episode.times],
-            "lines": [
-                {"name": visible(name), "values": list(map(plain_number, values))}
-                for name, values in episode.lines.items()
-            ],
-        }
-        for episode in shown.episodes
-    ]
-    end = max(float(episode.times[-1]) for episode in shown.episodes)
-    return {"length_s": shown.seconds, "end_s": end, "episodes": episodes}

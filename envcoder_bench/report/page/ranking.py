@@ -43,7 +43,6 @@ def ranking_values(
     Args:
         anchors: the HTML id of each candidate's section, by its name.
         scores: by which a search ranks its candidates, by name.
-        folder: the run's folder, for the command that adds seeds.
     """
     palette, decimals, axis = colours(ranked), fitness_decimals(ranked), Axis(ranked)
     rows = [

@@ -1,21 +1,108 @@
 """The page of a run: ranking, videos, curves, candidates and how it was run."""
 
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-from envcoder_bench.report.certainty import nothing_learnt, some
-from envcoder_bench.report.page import shell
-from envcoder_bench.report.page.changes import changes
-from envcoder_bench.report.page.charts import chart_data
-from envcoder_bench.report.page.content import PageCandidate, RunPage
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envcoder_bench.report.certainty import nothing_learnt
+from envcoder_bench.report.page import charts, shell
 from envcoder_bench.report.page.ranking import fitness_decimals, ranking_values
+from envcoder_bench.report.page.shell import changes
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import split_place
-from envcoder_bench.report.words import fixed
+from envcoder_bench.report.words import fixed, some
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_SOURCE = 200_000  # characters of a source on the page
 MOST_COLOURED = 40  # sources in colour, those of the first rows: the lexer takes most of the time of a long page
+
+
+@dataclass(frozen=True)
+class PageCandidate:
+    """A candidate on the page.
+
+    Attributes:
+        file: where its file was.
+        source: the text of its file; None if it is not known.
+        facts: further lines of its description by title, such as the functions that are compiled.
+        against: name and text of the file that it is compared with; None for no comparison.
+    """
+
+    name: str
+    file: str
+    source: str | None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    against: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class PageEpisode:
+    """An episode on the page.
+
+    Attributes:
+        mp4: the video; None if there is none.
+        summary: one line beneath it, such as its fitness.
+        times: seconds.
+        lines: values at these times by name; the first one is the fitness so far.
+    """
+
+    name: str
+    mp4: bytes | None
+    summary: str
+    times: Sequence[float]
+    lines: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class PageVideos:
+    """The videos of a page.
+
+    Attributes:
+        seconds: the length of the videos.
+        note: what is said about them, or why there are none.
+    """
+
+    episodes: Sequence[PageEpisode] = ()
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """The content of a page.
+
+    Attributes:
+        facts: short facts for the head of the page.
+        curves, components: tables as ``read_curves`` returns them; None for a run without any.
+        how: how it was run, by title.
+        command: the command that repeats it.
+        sections: further sections.
+        lead: the first paragraphs; without any, the best candidate and the baselines.
+        scores: of a search, by which its candidates are ranked, by name.
+        folder: the run's folder, for commands.
+    """
+
+    title: str
+    fitness_meaning: str
+    ranked: Sequence[Ranked]
+    candidates: Sequence[PageCandidate]
+    facts: Sequence[str] = ()
+    curves: pd.DataFrame | None = None
+    components: pd.DataFrame | None = None
+    videos: PageVideos = PageVideos()
+    how: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+    sections: Sequence[shell.Section] = ()
+    lead: Sequence[str] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    folder: str = "RUN"
 
 
 def render_page(run: RunPage) -> str:
@@ -28,7 +115,7 @@ def render_page(run: RunPage) -> str:
         run.title,
         lead,
         run.facts,
-        chart_data(run),
+        _chart_data(run),
         run=run,
         ranking=ranking_values(run.ranked, anchors, run.scores, run.folder),
         candidates=[
@@ -91,3 +178,41 @@ def _results(row: Ranked) -> dict[str, str]:
     if row.unstable_resets:
         facts["unstable physics"] = f"{row.unstable_resets:,} of {row.training_episodes:,} training episodes"
     return facts
+
+
+# the numbers that the page's script draws
+
+
+def _chart_data(run: RunPage) -> dict[str, Any]:
+    """Return all numbers that the page's script draws."""
+    trained = set() if run.curves is None else set(run.curves["candidate"])
+    lines = None if run.curves is None else charts.curves(run.curves)
+    trained.update(charts.add_untrained(lines, run.ranked))
+    order = [row.candidate for row in run.ranked]
+    return {
+        "candidates": charts.candidates(run.ranked, trained),
+        "curves": lines,
+        "components": None if run.components is None else charts.components(run.components, order),
+        "videos": _videos(run.videos),
+    }
+
+
+def _videos(shown: PageVideos) -> dict[str, Any] | None:
+    """Return the episodes with their videos, and the values along each; None without any."""
+    if not shown.episodes:
+        return None
+    episodes = [
+        {
+            "name": shell.visible(episode.name),
+            "mp4": None if episode.mp4 is None else base64.b64encode(episode.mp4).decode(),
+            "summary": shell.visible(episode.summary),
+            "times": [round(t, 4) for t in episode.times],
+            "lines": [
+                {"name": shell.visible(name), "values": list(map(shell.plain_number, values))}
+                for name, values in episode.lines.items()
+            ],
+        }
+        for episode in shown.episodes
+    ]
+    end = max(float(episode.times[-1]) for episode in shown.episodes)
+    return {"length_s": shown.seconds, "end_s": end, "episodes": episodes}

@@ -6,9 +6,11 @@ script, by its hash, and no request.
 """
 
 import base64
+import difflib
 import hashlib
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import envcoder_bench
+from envcoder_bench.shaping.definitions import definitions
+from envcoder_bench.shaping.kinds import ALIASES
 
 PAGE = "report.html"
 PACKAGE = Path(envcoder_bench.__file__).parent
@@ -35,7 +39,6 @@ class Section:
     """A section of a page.
 
     Attributes:
-        anchor: its id.
         body: its content; without one the section is left out.
         first: on the page of a run, whether it is before the ranking; otherwise it is before the videos.
     """
@@ -59,9 +62,7 @@ def render(
     Args:
         template: a template that extends the shell and sets ``sections``.
         lead: the first paragraphs, as plain text.
-        facts: short facts for the head of the page.
         data: numbers of the charts; None for a page without a script.
-        values: what else the template needs.
     """
     script = ""
     if data is not None:
@@ -170,3 +171,65 @@ def _coloured(lines: Sequence[str], lexer: Any, **options: Any) -> Markup:
     from pygments.formatters.html import HtmlFormatter
 
     return Markup(highlight("\n".join(lines), lexer, HtmlFormatter(cssclass="code", **options)))
+
+
+# differences between two candidates
+
+
+MOST_COMPARED = 1000  # of sources that are compared: the time grows with their square
+_CONTINUES = re.compile(r"[\s)\]}]|$")
+_DEFINED = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)|(\w+)\s*(?::[^=]*)?=(?!=)")
+_IMPORTED = re.compile(r"(?:from\s.*?\s)?import\b(.*)", re.DOTALL)
+
+
+def changes(before: str, after: str) -> Markup | None:
+    """Return the differences to the functions that ``after`` defines; None if ``before`` has none of them."""
+    kinds = _kinds(before) & _kinds(after)
+    if not kinds:
+        return None
+    if max(text.count("\n") for text in (before, after)) >= MOST_COMPARED:
+        return parts().notes([f"They are not compared: one has {MOST_COMPARED:,} lines or more."])
+    lines = list(difflib.unified_diff(_used(before, _kinds(after)), _used(after, _kinds(after)), lineterm=""))
+    return difference(lines) if lines else parts().notes(["There are none."])
+
+
+def _kinds(source: str) -> set[str]:
+    return {ALIASES.get(name, name) for name in definitions(source).names}
+
+
+def _used(source: str, kinds: Collection[str]) -> list[str]:
+    """Return the lines of a file's functions of some kinds, and of what they use, but for imports."""
+    parts, imports = _parts(source)
+    wanted = {name for name in definitions(source).names if ALIASES.get(name, name) in kinds}
+    kept = {k for k, (names, _) in enumerate(parts) if names & wanted}
+    new = kept
+    while new:
+        words = {word for k in new for line in parts[k][1] for word in re.findall(r"\w+", line)}
+        new = {k for k, (names, _) in enumerate(parts) if names & words and k not in imports} - kept
+        kept = kept | new
+    return [line for k in sorted(kept) for line in [*parts[k][1], ""]]
+
+
+def _parts(source: str) -> tuple[list[tuple[set[str], list[str]]], set[int]]:
+    """Return names and lines of each top-level statement, with comments and decorators above it; which are imports."""
+    parts: list[tuple[set[str], list[str]]] = []
+    above: list[str] = []
+    for line in source.splitlines():
+        if line[:1] in ("#", "@"):
+            above.append(line)
+        elif parts and not above and _CONTINUES.match(line):
+            parts[-1][1].append(line)
+        elif line.strip():
+            parts.append((set(), [*above, line]))
+            above = []
+    imports: set[int] = set()
+    for k, (names, lines) in enumerate(parts):
+        while not lines[-1].strip():
+            lines.pop()
+        text = "\n".join(line for line in lines if line[:1] not in ("#", "@"))
+        if match := _DEFINED.match(text):
+            names.add(match[1] or match[2])
+        elif match := _IMPORTED.match(text):
+            names.update(re.findall(r"\w+", match[1]))
+            imports.add(k)
+    return parts, imports

@@ -40,12 +40,7 @@ class Status:
 
 
 class StatusPage:
-    """Writes the page of a run, or of a search, every few seconds; a fault of the disk ends it, not the run.
-
-    Args:
-        folder: where the page is written.
-        clock: monotonic time in seconds.
-    """
+    """Writes the page of a run, or of a search, every few seconds; a fault of the disk ends it, not the run."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.folder = folder

@@ -7,18 +7,17 @@ changes of an original together: p-values are corrected by Holm's method.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.csv_log import table_text
 from envcoder_bench.report.logs import Evaluation, Point
-from envcoder_bench.report.results import NAN, Result, number
+from envcoder_bench.report.results import NAN, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.shaping.variants import SWEEP, Variant, short
@@ -38,7 +37,6 @@ class Effect:
         fitness, fitness_ci_low, fitness_ci_high: of the variant, with its 95 % interval.
         effect, ci_low, ci_high: its fitness minus the original's, with the 95 % interval.
         p: p-value that this is 0, corrected for all changes of the original.
-        seeds: number of seeds that both have.
         steps: mean env-steps of a seed until SHARE of what the original learns; of seeds that never have it, all.
         reached: number of seeds that have it.
         slower, slower_low, slower_high, slower_p: these env-steps over the original's, by seed, and as above.
@@ -152,7 +150,7 @@ def studies(
     by_original: dict[str, dict[str, Variant]] = {}
     for name, variant in variants.items():
         by_original.setdefault(variant.original, {})[name] = variant
-    return [_study(name, made, rows, evaluation, points, bounds) for name, made in by_original.items()]
+    return [_study(name, changed, rows, evaluation, points, bounds) for name, changed in by_original.items()]
 
 
 def _study(
@@ -164,71 +162,70 @@ def _study(
     bounds: tuple[float, float],
 ) -> Study:
     whole: dict[str, dict[int, float]] = {name: {} for name in (original, *variants)}
-    status: dict[str, str] = {}
+    status = dict.fromkeys(whole, "no fitness")
     for row in rows:
         if row.candidate in whole and row.measured and not row.stopped_at:
             whole[row.candidate][row.seed] = row.fitness
         elif row.candidate in whole:
             status[row.candidate] = f"stopped at {row.stopped_at}" if row.stopped_at else row.status
+    compared = [name for name in variants if whole[name] and whole[original]]
+    # fitness
     episodes = min((row.episodes for row in rows if row.measured and row.episodes), default=1)
     model = FitnessModel(whole, evaluation, bounds, episodes)
-    # fitness
-    effects = [
-        _effect(name, variant, model, whole, status.get(name, "no fitness")) for name, variant in variants.items()
-    ]
-    for k, p in enumerate(holm([effect.p for effect in effects])):
-        effects[k] = replace(effects[k], p=p)
+    fitness, low, high = model.interval(original) if whole[original] else (NAN, NAN, NAN)
+    differences = _differences(model, compared, original)
     # speed of learning
+    before = _mean([row.fitness for row in rows if row.candidate == UNTRAINED and row.measured])
+    target, reached = _reached(original, whole, points, fitness, before)
+    logs = {name: {seed: math.log(steps) for seed, (steps, _) in by_seed.items()} for name, by_seed in reached.items()}
+    speeds = _differences(FitnessModel(logs), compared, original)
+    # all together
+    shares = _shares(original, variants, points) if whole[original] else {}
+    effects = []
+    for name, variant in variants.items():
+        interval = model.interval(name) if whole[name] else (NAN, NAN, NAN)
+        speed, until = speeds.get(name, Difference()), reached.get(name, {}).values()
+        effects.append(
+            Effect(
+                original,
+                name,
+                variant.term,
+                variant.factor if variant.term else NAN,
+                variant.function,
+                dict(variant.values),
+                *interval,
+                *astuple(differences.get(name, Difference())),
+                steps=_mean([steps for steps, _ in until]),
+                reached=sum(is_there for _, is_there in until),
+                slower=math.exp(speed.mean),
+                slower_low=math.exp(speed.low),
+                slower_high=math.exp(min(speed.high, 700.0)),
+                slower_p=speed.p,
+                share=shares.get(variant.term, NAN),
+                status="" if whole[name] else status[name],
+            )
+        )
     first = next(iter(variants.values()))
-    study = Study(
+    return Study(
         original,
         first.flag,
         effects,
+        fitness,
+        low,
+        high,
+        steps=_mean([steps for steps, _ in reached.get(original, {}).values()]),
+        target=target,
+        has_learned=not fitness <= before,  # also where one of them is not known
         usual=dict(first.usual),
         unseen=list(dict.fromkeys(variant.term for variant in variants.values() if variant.unseen)),
     )
-    if not whole[original]:
-        return study
-    fitness, low, high = model.interval(original)
-    before = [row.fitness for row in rows if row.candidate == UNTRAINED and row.measured]
-    target, reached = _reached(original, whole, points, fitness, _mean(before))
-    shares = _shares(original, variants, points)
-    effects = _with_speed(original, effects, reached)
-    effects = [replace(effect, share=shares.get(effect.term, NAN)) for effect in effects]
-    steps = _mean([steps for steps, _ in reached.get(original, {}).values()])
-    return replace(
-        study,
-        effects=effects,
-        fitness=fitness,
-        fitness_ci_low=low,
-        fitness_ci_high=high,
-        steps=steps,
-        target=target,
-        has_learned=not before or fitness > _mean(before),
-    )
 
 
-def _effect(
-    name: str, variant: Variant, model: FitnessModel, whole: Mapping[str, Mapping[int, float]], status: str
-) -> Effect:
-    is_term = bool(variant.term)
-    effect = Effect(
-        variant.original,
-        name,
-        variant.term,
-        variant.factor if is_term else NAN,
-        variant.function,
-        dict(variant.values),
-        status="" if whole[name] else status,
-    )
-    if not whole[name]:
-        return effect
-    fitness, low, high = model.interval(name)
-    effect = replace(effect, fitness=fitness, fitness_ci_low=low, fitness_ci_high=high)
-    if not whole[variant.original]:
-        return effect
-    versus = model.difference(name, variant.original)
-    return replace(effect, effect=versus.mean, ci_low=versus.low, ci_high=versus.high, p=versus.p, seeds=versus.seeds)
+def _differences(model: FitnessModel, names: Sequence[str], original: str) -> dict[str, Difference]:
+    """Return the differences to the original of the variants that the model has, with corrected p-values."""
+    pairs = {name: model.difference(name, original) for name in names if {name, original} <= {*model.names}}
+    p_values = holm([difference.p for difference in pairs.values()])
+    return {name: replace(difference, p=p) for (name, difference), p in zip(pairs.items(), p_values)}
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -278,31 +275,6 @@ def _until(target: float, start: float, course: Sequence[tuple[int, float]]) -> 
     return float(steps), False
 
 
-def _with_speed(original: str, effects: Sequence[Effect], reached: _Reached) -> list[Effect]:
-    logs = {name: {seed: math.log(steps) for seed, (steps, _) in by_seed.items()} for name, by_seed in reached.items()}
-    model = FitnessModel(logs)
-    result = []
-    for effect in effects:
-        by_seed = reached.get(effect.candidate, {})
-        versus = Difference()
-        if original in model.names and effect.candidate in model.names and not effect.status:
-            versus = model.difference(effect.candidate, original)
-        result.append(
-            replace(
-                effect,
-                steps=_mean([steps for steps, _ in by_seed.values()]),
-                reached=sum(there for _, there in by_seed.values()),
-                slower=math.exp(versus.mean),
-                slower_low=math.exp(versus.low),
-                slower_high=math.exp(min(versus.high, 700.0)) if not math.isnan(versus.high) else NAN,
-                slower_p=versus.p,
-            )
-        )
-    for k, p in enumerate(holm([effect.slower_p for effect in result])):
-        result[k] = replace(result[k], slower_p=p)
-    return result
-
-
 def _shares(original: str, variants: Mapping[str, Variant], points: Sequence[Point]) -> dict[str, float]:
     """Return each term's share of the original's reward at its last evaluation, by mean sizes over the seeds."""
     weights = {variant.term: variant.weight for variant in variants.values() if variant.term}
@@ -328,11 +300,6 @@ COLUMNS = tuple(one.name for one in fields(Effect))
 
 def write_effects(path: Path, all_studies: Sequence[Study]) -> None:
     """Write a row for each variant, atomically."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for effect in (effect for study in all_studies for effect in study.effects):
-        values = {column: getattr(effect, column) for column in COLUMNS}
-        values["values"] = json.dumps(values["values"]) if values["values"] else ""
-        writer.writerow([number(x) if isinstance(x, float) else x for x in values.values()])
-    write_atomic(path, text.getvalue())
+    effects = [effect for study in all_studies for effect in study.effects]
+    rows = [{**vars(effect), "values": json.dumps(effect.values) if effect.values else ""} for effect in effects]
+    write_atomic(path, table_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows)))

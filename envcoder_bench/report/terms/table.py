@@ -1,15 +1,16 @@
 """The effects of terms and sweeps as text for the terminal."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from envcoder_bench.report.certainty import some
+from markupsafe import Markup
+
+from envcoder_bench.report.page import shell
+from envcoder_bench.report.page.shell import Section
 from envcoder_bench.report.ranking import decimal_places
-from envcoder_bench.report.table import GAP, numbers, shorten, wrap
+from envcoder_bench.report.table import numbers, shorten, wrap
 from envcoder_bench.report.terms.effects import NO_EFFECT, SHARE, Effect, Study
-from envcoder_bench.report.words import counted, fixed
+from envcoder_bench.report.words import aligned, counted, fixed, some
 from envcoder_bench.shaping.variants import FACTORS
 
 HEADS = {0.0: "left out", 0.5: "halved", 2.0: "doubled"}
@@ -27,10 +28,12 @@ def _study(study: Study, width: int, folder: str) -> str:
     title = f"{what} of {study.original}: change of its fitness"
     if not math.isnan(study.fitness):
         title += f", {fixed(study.fitness, decimal_places([study.fitness]))},"
+    columns = [column for column in zip(*study_rows(study)) if any(column[1:])]
+    notes = [wrap(line, width) for line in study_notes(study, folder)]
     sections = [
         wrap(title + " by each change", width),
-        "\n".join(_aligned(study_rows(study))),
-        _notes(study, width, folder),
+        "\n".join(aligned([*zip(*columns)])),
+        "\n".join(notes),
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
 
@@ -95,13 +98,6 @@ def _sweep_rows(study: Study) -> list[list[str]]:
     return [[*names, "change of fitness", "steps"], *rows]
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    columns = [list(column) for column in zip(*rows) if any(column[1:])]
-    widths = [max(map(len, column)) for column in columns]
-    lines = [GAP.join(x.ljust(w) for x, w in zip(row, widths)).rstrip() for row in zip(*columns)]
-    return [lines[0], "-" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines[1:]]
-
-
 def verdicts(study: Study) -> dict[str, list[str]]:
     """Return what is known of the changes: by sentence, their names."""
     by_verdict: dict[str, list[str]] = {}
@@ -162,5 +158,23 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
     return lines
 
 
-def _notes(study: Study, width: int, folder: str) -> str:
-    return "\n".join(wrap(line, width) for line in study_notes(study, folder))
+# the section of a run's page
+
+
+def study_sections(all_studies: Sequence[Study], pictures: Mapping[str, bytes], folder: str = "RUN") -> list[Section]:
+    """Return a section for each candidate that has variants.
+
+    Args:
+        pictures: PNG files by the candidate's name.
+    """
+    parts, sections = shell.parts(), []
+    for number, study in enumerate(all_studies):
+        header, *rows = study_rows(study)
+        body = Markup()
+        if study.original in pictures:
+            body += parts.picture(pictures[study.original], f"effects of changes of {study.original}")
+        body += parts.table(header, rows, [""] * len(header))
+        body += parts.notes(study_notes(study, folder))
+        what = "Sweep of" if study.is_sweep else "The terms of"
+        sections.append(Section(f"terms-{number}", f"{what} {study.original}", body))
+    return sections

@@ -63,7 +63,7 @@ class Checkpoint:
 
     @property
     def done(self) -> set[GroupKey]:
-        return {(result.candidate, result.seed) for result in self.results}
+        return {result.key for result in self.results}
 
     @property
     def begun(self) -> bool:

@@ -57,7 +57,7 @@ class OpenedRun:
 
     def row(self, name: str, seed: int) -> Result | None:
         """Return the result of a candidate with a seed, if there is one."""
-        return next((row for row in self.rows if (row.candidate, row.seed) == (name, seed)), None)
+        return next((row for row in self.rows if row.key == (name, seed)), None)
 
     @cached_property
     def ranked(self) -> list[Ranked]:
@@ -81,12 +81,9 @@ class Policy:
     """A trained policy.
 
     Attributes:
-        candidate, seed: whose policy it is.
-        file: the file it was read from.
         module: observations ``(n, obs_dim)`` to actions ``(n, action_dim)``, deterministic, on the CPU, without
             gradients. The observations are the candidate's, as its function returns them, clipped to the task's
             ``clip_observations``; the environment clips the actions to the task's ``clip_actions``.
-        obs_dim, action_dim: its widths.
     """
 
     candidate: str
@@ -160,7 +157,6 @@ def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = 
 
     Args:
         run: a run folder, or a result of ``open_run``.
-        candidate: a candidate's or baseline's name.
         seed: one of the run's seeds; None for the candidate's best seed.
 
     Raises:

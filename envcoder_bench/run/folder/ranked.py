@@ -10,9 +10,12 @@ from envcoder_bench.report.logs import Evaluation, Point, read_episodes, read_po
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED
+from envcoder_bench.report.terms.effects import Study, studies, write_effects
+from envcoder_bench.report.terms.plot import plot_study
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import CandidateSource, RunConfig
+from envcoder_bench.shaping.variants import Variant, variant_of
 from envcoder_bench.tasks.registry import find_spec
 
 log = logging.getLogger(__name__)
@@ -62,3 +65,55 @@ def final_evaluation(folder: RunFolder, cfg: RunConfig) -> Evaluation | None:
             "%s cannot be read, so that intervals leave out how much episodes differ: %s", folder.episodes, error
         )
         return None
+
+
+# the effects of changes, in a run with variants
+
+
+TERMS = "terms.csv"
+
+
+def variants_in(sources: Sequence[CandidateSource]) -> dict[str, Variant]:
+    """Return what the variants among candidates are, by name."""
+    names = {source.name for source in sources}
+    by_name = {source.name: variant_of(source.source) for source in sources}
+    return {name: what for name, what in by_name.items() if what is not None and what.original in names - {name}}
+
+
+def run_studies(
+    folder: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource], rows: Sequence[Result]
+) -> list[Study]:
+    """Compare the variants of a run with their originals; empty for a run without variants."""
+    variants = variants_in(sources)
+    if not variants:
+        return []
+    points: list[Point] = []
+    try:
+        points = read_points(folder.points)
+    except (OSError, ValueError) as error:  # the effects on fitness do not depend on it
+        log.warning("%s cannot be read, so that the speed of learning is not compared: %s", folder.points, error)
+    return studies(variants, rows, final_evaluation(folder, cfg), points, bounds_of(cfg))
+
+
+def picture(study: Study) -> str:
+    """Return the name of a study's picture."""
+    return f"{'sweep' if study.is_sweep else 'terms'}_{study.original}.png"
+
+
+def write_studies(
+    folder: RunFolder, cfg: RunConfig, sources: Sequence[CandidateSource], rows: Sequence[Result]
+) -> dict[str, str]:
+    """Write terms.csv and the pictures of a run with variants; return the files by what they are."""
+    try:
+        all_studies = run_studies(folder, cfg, sources, rows)
+        if not all_studies:
+            return {}
+        write_effects(folder.path / TERMS, all_studies)
+        for study in all_studies:
+            plot_study(study, folder.path / picture(study), cfg.task.name)
+    except OSError:
+        raise
+    except Exception as error:  # the ranking must not depend on it
+        log.warning("the effects of the variants could not be written: %s", error, exc_info=True)
+        return {}
+    return {"terms": TERMS, **{Path(picture(study)).stem: picture(study) for study in all_studies}}

@@ -1,33 +1,24 @@
 """Writing of a run's results: results.csv, summary.json, pictures and policies."""
 
-import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves_plot import plot_learning_curves
 from envcoder_bench.report.logs import read_curves
-from envcoder_bench.report.race import plot_race, race_summary
-from envcoder_bench.report.ranking import RunInfo, summary, write_summary
-from envcoder_bench.report.ranking_plot import plot_ranking
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
-from envcoder_bench.report.statistics import success_interval
-from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
-from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, packed
-from envcoder_bench.run.folder.ranked import rank_run
+from envcoder_bench.report.ranking import RunInfo, race_summary, summary, write_summary
+from envcoder_bench.report.ranking_plot import plot_race, plot_ranking
+from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, write_results
+from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
+from envcoder_bench.run.folder.ranked import rank_run, write_studies
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.folder.variants import write_studies
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
-from envcoder_bench.run.train.no_fitness import no_fitness
-from envcoder_bench.run.train.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
 from envcoder_bench.tasks.base import BASELINES
 
-PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
 RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
 
 
@@ -37,43 +28,6 @@ def not_trained(cfg: RunConfig, failed: dict[str, CandidateError]) -> list[Resul
     return [
         Result(name, seed, status[name], error=str(error)) for name, error in failed.items() for seed in run_seeds(cfg)
     ]
-
-
-def trained(session: Session) -> list[Result]:
-    """Return a row per group from the last evaluation, with status ``running`` until training is complete."""
-    stats = session.env.stats
-    returns = stats.last_return.tolist()
-    counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
-    failures = session.failures()
-    status = OK if session.complete else RUNNING
-    results = []
-    for g, group in enumerate(session.groups):
-        known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
-        known.update((name, own[g]) for name, own in counts.items())
-        if g in failures or session.episodes is None:
-            known.update(status=FAILED, error=str(failures.get(g, "")))
-        else:
-            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
-            reason = no_fitness(session.evaluation, session.episodes, g)
-            if reason is None:
-                known.update(scores(session.spec, session.episodes, g))
-            else:  # a later evaluation may be without a fault
-                known.update(status=FAILED if session.complete else RUNNING, error=reason)
-        results.append(Result(group.name, group.seed, **known))
-    return results
-
-
-def scores(spec: RunSpec, episodes: Episodes, group: int) -> dict[str, Any]:
-    """Return the fields of Result that a group's evaluation episodes give."""
-    fitness = episodes.fitness[group].double().tolist()
-    mean, low, high = success_interval(fitness, fitness_bounds(spec.task, spec.config))
-    return {
-        "fitness": mean,
-        "fitness_ci_low": low,
-        "fitness_ci_high": high,
-        "episodes": len(fitness),
-        "episode_length": float(episodes.length[group].double().mean()),
-    }
 
 
 def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results: list[Result]) -> None:
@@ -87,13 +41,6 @@ def _names(sources: Sequence[CandidateSource]) -> list[str]:
     """Return the names of a run's rows in their order: baselines first."""
     names = [source.name for source in sources]
     return [*BASELINES, *(name for name in names if name not in BASELINES)]
-
-
-def policies(session: Session) -> Iterator[tuple[GroupKey, bytes]]:
-    """Yield the content of the policy file of each group that has a fitness."""
-    for g, row in enumerate(trained(session)):
-        if row.measured:
-            yield (row.candidate, row.seed), packed(session.trainer.export(g))
 
 
 def write_policies(

@@ -36,7 +36,6 @@ class Order(NamedTuple):
     """What the processes do.
 
     Attributes:
-        cfg: the run's config.
         target: of the kernels, as ``warp_kernel.target`` gives it.
         done: a file that is made at the end.
     """

@@ -17,11 +17,16 @@ from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.jail.results import examine
-from envcoder_bench.run.prepare.check_cache import CachedCheck
+from envcoder_bench.run.folder.checkpoint import GroupKey
+from envcoder_bench.run.prepare.cached import CachedCheck, Tracer
 from envcoder_bench.run.prepare.environments import build_probe
-from envcoder_bench.run.prepare.run_files import RunFiles, baseline_sources, fitness_functions, load_and_assemble
-from envcoder_bench.run.prepare.slow import SlowFiles
-from envcoder_bench.run.prepare.tracer import Tracer
+from envcoder_bench.run.prepare.run_files import (
+    RunFiles,
+    SlowFiles,
+    baseline_sources,
+    fitness_functions,
+    load_and_assemble,
+)
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping import kinds
@@ -48,6 +53,10 @@ class Group:
     seed: int
     shaping: Shaping
     evaluation: Shaping
+
+    @property
+    def key(self) -> GroupKey:
+        return self.name, self.seed
 
     @property
     def widths(self) -> Widths:
@@ -85,7 +94,6 @@ def prepare_one(spec: RunSpec, source: CandidateSource, seed: int, baselines: Se
 
     Args:
         spec: its seeds and candidates are not used.
-        seed: the seed of the group.
         baselines: a run's copies of the baselines; by default the task's own files.
 
     Raises:

@@ -11,6 +11,7 @@ import torch
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import entrants
+from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.prepare.environments import brings_its_simulation, build_task, probe_envs
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
@@ -42,6 +43,10 @@ class GroupFacts(NamedTuple):
     name: str
     seed: int
     widths: Widths
+
+    @property
+    def key(self) -> GroupKey:
+        return self.name, self.seed
 
 
 Planned = Group | GroupFacts
@@ -195,11 +200,11 @@ class MemoryPlanner:
             UserError: a group does not fit alone.
         """
         if self._cfg.deterministic:  # adjacent groups of equal padding learn together
-            groups = sorted(groups, key=lambda group: padded_widths(*_widths(group)))
+            groups = sorted(groups, key=lambda group: padded_widths(*group.widths))
         else:
-            groups = sorted(groups, key=lambda group: len(_widths(group)))
+            groups = sorted(groups, key=lambda group: len(group.widths))
         for group in groups:
-            self._refuse_beyond(_widths(group), group.name)
+            self._refuse_beyond(group.widths, group.name)
         waves: list[list[Any]] = [[group] for group in groups] if self._cfg.isolate else []
         for count in _counts(len(groups), len(begun), devices) if not waves else ():
             waves = split(groups, count)
@@ -222,7 +227,7 @@ class MemoryPlanner:
 
     def _wide(self, groups: Sequence[Planned]) -> Iterator[str]:
         """Name the candidates with the widest observations and actions, if the padding of the others costs much."""
-        widths = {group.name: (*_widths(group), 0)[:3] for group in groups}
+        widths = {group.name: (*group.widths, 0)[:3] for group in groups}
         needed = self._needed(groups) if groups else 0
         for axis, what in enumerate(("observations", "actions", "critic observations")):
             ordered = sorted(widths, key=lambda name: widths[name][axis])
@@ -239,7 +244,7 @@ class MemoryPlanner:
                 )
 
     def _needed(self, groups: Sequence[Planned]) -> int:
-        return self.bytes([_widths(group) for group in groups])
+        return self.bytes([group.widths for group in groups])
 
 
 def _counts(groups: int, begun: int, devices: int) -> Iterator[int]:
@@ -265,10 +270,6 @@ def _groups(count: int) -> str:
 
 def _size(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
-
-
-def _widths(group: Planned) -> Widths:
-    return group.widths
 
 
 def multiprocessors(device: str) -> int:

@@ -4,8 +4,6 @@ How the terms of a reward make it up is found from their values on states of sho
 candidate and those of both baselines. Untrusted code runs in the jail, as in the run itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging
@@ -16,16 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
+from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.inputs import baseline_sources
-from envcoder_bench.run.prepare.environments import brings_its_simulation
-from envcoder_bench.run.prepare.groups import check_and_trace, make_context
+from envcoder_bench.run.prepare.environments import brings_its_simulation, build_env
+from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.plan import MemoryPlanner
-from envcoder_bench.run.prepare.rollouts import rollout
-from envcoder_bench.run.prepare.slow import SlowFiles
+from envcoder_bench.run.prepare.run_files import SlowFiles
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
 from envcoder_bench.shaping.combination import Combination, NotDivisible, find_combination
@@ -55,7 +55,7 @@ class Asked:
     points: int | None = None
 
     @classmethod
-    def of(cls, terms: bool, sweep: Mapping[str, Any] | Sequence[str] | None, points: int | None) -> Asked | None:
+    def of(cls, terms: bool, sweep: Mapping[str, Any] | Sequence[str] | None, points: int | None) -> "Asked | None":
         """Read the values of the flags, or the arguments from Python; None if nothing is asked for.
 
         Raises:
@@ -193,14 +193,10 @@ def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress what the run itself says of the same files, and use one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_num_threads(threads)
+    with settings_kept(), warnings.catch_warnings():
+        torch.set_num_threads(1)
+        warnings.simplefilter("ignore")
+        yield
 
 
 # --terms
@@ -342,3 +338,62 @@ def _variant(what: Variant, text: str, title: str, taken: set[str]) -> Candidate
     name = texts.variant_name(what.original, title, taken)
     taken.add(name.casefold())
     return CandidateSource(name, f"{name}.py", texts.marked(text, what))
+
+
+# rollouts
+
+
+ENVS, STEPS = 64, 48  # of each rollout
+
+
+def rollout(
+    spec: RunSpec, context: PrepareContext, source: CandidateSource, shaping: Shaping
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the reward and its components ``(states,)`` on states of short rollouts with random actions.
+
+    The environments of a rollout reach from no action to the strongest ones, and each has a direction of its own. Three
+    rollouts have the shaping of the candidate, and its reward with those of both baselines.
+
+    Args:
+        spec: a run in the small simulation that ``context`` was made with.
+        shaping: the candidate's, checked.
+
+    Raises:
+        CandidateError: the candidate failed.
+    """
+    seed = spec.config.seed
+
+    def group(one: CandidateSource, checked: Shaping) -> Shaping:
+        return replace(make_group(one, checked, context.unshaped, context.files, seed).shaping, programs={})
+
+    # its own shaping, and its reward with those of both baselines
+    shapings = [group(source, shaping)]
+    for name in (HUMAN, UNSHAPED):
+        baseline = context.files.baselines[name]
+        if name == source.name:
+            continue
+        other = group(baseline, check_and_trace(baseline, context, seed))
+        if other.action_dim == shaping.action_dim:
+            reward = group(source, shaping).functions["reward"]
+            mixed = replace(other, functions={**other.functions, "reward": reward}, components=shaping.components)
+            shapings.append(mixed)
+    env = build_env(spec, shapings, [seed] * len(shapings), ENVS)
+    env.reset()
+    # from standing still to full strength, each lane around an action of its own
+    strength = torch.linspace(0.0, 1.0, ENVS, device=env.device).repeat(len(shapings)).unsqueeze(1)
+    shape = (ENVS, env.actions.shape[1])
+
+    def drawn(step: int) -> torch.Tensor:
+        return (2.0 * noise.uniform(seed, step, noise.ACTION, *shape, env.device) - 1.0).repeat(len(shapings), 1)
+
+    middle, parts = drawn(0), []
+    for step in range(1, STEPS + 1):
+        env.dispatch.clear_components()
+        env.step(strength * (0.5 * middle + 0.5 * drawn(step)))
+        rows = [env.dispatch.component_rows(g) for g in range(len(shapings)) if g not in env.failures]
+        parts.append([torch.stack([total[0], *(x[0] for x in named.values())]).cpu() for total, named in rows])
+    env.dispatch.poll()
+    if 0 in env.failures:
+        raise env.failures[0]
+    table = torch.cat([torch.cat(rows, dim=1) for rows in parts], dim=1).double().numpy()
+    return table[0], dict(zip(shaping.components, table[1:]))

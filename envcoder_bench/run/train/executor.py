@@ -29,9 +29,10 @@ from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.parked import ParkedGroups
 from envcoder_bench.run.train.profile import RunProfile
+from envcoder_bench.run.train.rows import due_in
 from envcoder_bench.run.train.rungs import LEAST, asked_rungs, decide
-from envcoder_bench.run.train.untrained import due_in
-from envcoder_bench.run.workers.head import Head, JobHandler, Shared
+from envcoder_bench.run.train.session import Shared
+from envcoder_bench.run.workers.head import Head, JobHandler
 from envcoder_bench.run.workers.jobs import Job
 from envcoder_bench.run.workers.messages import (
     Evaluated,
@@ -63,11 +64,7 @@ class Executor(JobHandler):
     """Trains the remaining groups of a run on the workers of a head, and writes what they send to the run's folder.
 
     Args:
-        folder: of the run.
-        spec: the run.
         saved: its last checkpoint, kept up to date.
-        head: the workers.
-        reporter, stop: the caller's.
         resumed: whether the run was begun by another call.
     """
 
@@ -140,7 +137,7 @@ class Executor(JobHandler):
         rungs = self._rungs(groups) if self._cfg.race.enabled else []
         ends = [*rungs, self._cfg.learning_iterations]
         for number, end in enumerate(ends, 1):
-            alive = [group for group in groups if _key(group) not in self._saved.done]
+            alive = [group for group in groups if group.key not in self._saved.done]
             if self._cfg.race.enabled:
                 names = {group.name for group in alive if group.name not in BASELINES}
                 self._reporter.rung_began(number, len(ends), len(names), self._count(groups))
@@ -175,7 +172,7 @@ class Executor(JobHandler):
         self._end, self._num_done = end, 0 if self._cfg.race.enabled else self._saved.waves
         self._logs = self._open_logs()
         self._stopped_at, self._waves = None, {}
-        jobs = [Job(tuple(map(_key, wave)), 0.0) for wave in waves]
+        jobs = [Job(tuple(group.key for group in wave), 0.0) for wave in waves]
         for job in jobs:
             checkpoint = self._checkpoint(job)
             job.iteration = self._parked.iteration(job.items[0]) if checkpoint is None else checkpoint.iteration
@@ -196,7 +193,7 @@ class Executor(JobHandler):
 
     def _plan_waves(self, end: int, groups: Sequence[GroupFacts]) -> list[list[GroupFacts]]:
         """Divide groups that have not reached ``end`` into waves, after those that were interrupted."""
-        by_key = {_key(group): group for group in groups}
+        by_key = {group.key: group for group in groups}
         interrupted = [job for job in self._saved.jobs if not job.parked]
         in_training = {key for job in interrupted for key in job.groups}
         if end < self._cfg.learning_iterations:  # a resumed race may have been interrupted beyond this rung
@@ -219,16 +216,16 @@ class Executor(JobHandler):
     def _decide(self, rung: int, rungs: Sequence[int], groups: Sequence[GroupFacts]) -> None:
         """Stop candidates; their rows and policies are those of the rung."""
         saved, done = self._saved, self._saved.done
-        alive = [group for group in groups if group.name not in BASELINES and _key(group) not in done]
+        alive = [group for group in groups if group.name not in BASELINES and group.key not in done]
         names = list(dict.fromkeys(group.name for group in alive))
         history = {k: played for k, played in read_episodes(self._folder.episodes).items() if 0 < k <= rung}
         stops = []
-        if any(_key(group) not in history.get(rung, ()) for group in alive):
+        if any(group.key not in history.get(rung, ()) for group in alive):
             log.warning("%s has lost rows of iteration %s: nobody is stopped", self._folder.episodes, rung)
         else:
             stops = decide(self._cfg.race.keep, history, names, self._cfg.learning_iterations, len(rungs))
         reasons = {stop.candidate: f"rank {stop.rank} of {len(names)}: {stop.reason}" for stop in stops}
-        stopped = [_key(group) for group in alive if group.name in reasons]
+        stopped = [group.key for group in alive if group.name in reasons]
         for key in stopped:
             row = self._parked.rows[key]
             saved.results.append(replace(row, status=STOPPED, stopped_at=rung, reason=reasons[key[0]]))
@@ -254,7 +251,7 @@ class Executor(JobHandler):
     @property
     def _running(self) -> list[Result]:
         """The last rows of groups that wait at a rung or are in training."""
-        training = {(row.candidate, row.seed): row for wave in self._waves.values() for row in wave.rows}
+        training = {row.key: row for wave in self._waves.values() for row in wave.rows}
         done = self._saved.done
         return [row for key, row in {**self._parked.rows, **training}.items() if key not in done]
 
@@ -450,10 +447,6 @@ class Executor(JobHandler):
 
     def _save_results(self) -> None:
         results.save_results(self._folder, self._spec.sources, [*self._saved.results, *self._running])
-
-
-def _key(group: GroupFacts) -> GroupKey:
-    return group.name, group.seed
 
 
 def sum_counts(*counts: Mapping[str, int]) -> dict[str, int]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from envcoder_bench.report.results import Result
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job, packed
-from envcoder_bench.run.folder.results import trained
 from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.train.rows import trained
 from envcoder_bench.run.train.session import Session
 from envcoder_bench.run.workers.jobs import Job
 
@@ -47,7 +47,7 @@ class ParkedGroups:
                 self._add_rows([Result(**row) for row in load_job(job.file)[1]["results"]])
 
     def _add_rows(self, rows: Sequence[Result]) -> list[GroupKey]:
-        keys = [(row.candidate, row.seed) for row in rows]
+        keys = [row.key for row in rows]
         self.rows.update({key: row for key, row in zip(keys, rows) if key not in self._saved.done})
         return keys
 

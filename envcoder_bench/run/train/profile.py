@@ -48,7 +48,6 @@ class RunProfile:
 
     Args:
         folder: ``profile/`` of the run, created when something is written.
-        cfg: the config of the run.
     """
 
     def __init__(self, folder: Path, cfg: RunConfig) -> None:

@@ -8,7 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,12 @@ from envcoder_bench.core.run_log import flush_messages, note
 from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import Point, RunLogs
-from envcoder_bench.report.physics import PhysicsMonitor
 from envcoder_bench.report.words import alone
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import RunConfig, RunSpec
-from envcoder_bench.run.train.no_fitness import FitnessMonitor
+from envcoder_bench.run.train.monitors import FitnessMonitor, PhysicsMonitor
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rungs import compared_iterations, evaluation_iterations
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
@@ -57,6 +56,16 @@ class Wave:
     total: int = 1
     best: tuple[str, float] | None = None
     until: int | None = None
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a session shares with its run: log files, the caller's hooks, and the profile."""
+
+    logs: RunLogs
+    reporter: Reporter = Reporter()  # noqa: RUF009  it has no state
+    stop: StopRequest = field(default_factory=StopRequest)
+    profile: RunProfile | None = None
 
 
 def make_trainer(cfg: RunConfig, env: GroupedVecTask, layout: GroupLayout | None = None) -> Trainer:
@@ -92,15 +101,9 @@ class Session:
     """A wave in training: ``while not session.reached: session.iterate()``, as in ``train``.
 
     Args:
-        spec: the run.
-        wave: the wave.
         env, evaluation: environments of the wave's groups for training and for evaluation.
-        trainer: the trainer of the groups of ``env``.
-        logs: the run's log files.
         on_evaluation: called after every evaluation.
         save: saves a ``state()``, which ``restore`` accepts.
-        profile: the run's profile, notified of every iteration's end.
-        reporter, stop: the caller's.
 
     Attributes:
         iteration: number of finished iterations.
@@ -119,18 +122,15 @@ class Session:
         env: GroupedVecTask,
         evaluation: GroupedVecTask,
         trainer: Trainer,
-        logs: RunLogs,
+        shared: Shared,
         on_evaluation: Callable[[Session], None],
         save: Callable[[dict[str, Any]], None],
-        profile: RunProfile | None = None,
-        reporter: Reporter | None = None,
-        stop: StopRequest | None = None,
     ) -> None:
         self.spec, self.wave, self.groups = spec, wave, wave.groups
         self.cfg = cfg = spec.config
         self.env, self.evaluation, self.trainer = env, evaluation, trainer
-        self.logs, self.on_evaluation, self.save, self.profile = logs, on_evaluation, save, profile
-        self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
+        self.logs, self.reporter, self.stop, self.profile = shared.logs, shared.reporter, shared.stop, shared.profile
+        self.on_evaluation, self.save = on_evaluation, save
         self.iteration = 0
         self.episodes: Episodes | None = None
         self.point: Episodes | None = None
@@ -446,16 +446,12 @@ def _fits(file: Path) -> Iterator[None]:
 def open_session(
     spec: RunSpec,
     wave: Wave,
-    logs: RunLogs,
+    shared: Shared,
     on_evaluation: Callable[[Session], None],
     save: Callable[[dict[str, Any]], None],
-    profile: RunProfile | None = None,
-    reporter: Reporter | None = None,
-    stop: StopRequest | None = None,
 ) -> Session:
     """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
     cfg, seeds = spec.config, [group.seed for group in wave.groups]
     training = build_env(spec, [group.shaping for group in wave.groups], seeds, cfg.num_envs_per_candidate)
     evaluation = build_env(spec, [group.evaluation for group in wave.groups], seeds, cfg.evaluation.num_envs)
-    trainer = make_trainer(cfg, training)
-    return Session(spec, wave, training, evaluation, trainer, logs, on_evaluation, save, profile, reporter, stop)
+    return Session(spec, wave, training, evaluation, make_trainer(cfg, training), shared, on_evaluation, save)

@@ -1,7 +1,7 @@
 """The devices of a run: those of this machine, or of a Ray cluster."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -9,8 +9,6 @@ import torch
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.sim import pick_simulator
-
-FORMS = "all, GPU numbers such as 0,1, or cpu:N"
 
 
 @dataclass(frozen=True)
@@ -50,19 +48,12 @@ def requested_devices(cfg: RunConfig) -> Devices | None:
         raise UserError("--profile measures one device: omit --devices and --ray")
     if cfg.isolate:
         raise UserError("--isolate process trains on one device: omit --devices and --ray")
-    cpu = re.fullmatch(r"cpu:(\d+)", text)
-    if cpu:
-        count = int(cpu.group(1))
-        if count < 1:
-            raise UserError(f"--devices {text}: at least one worker is needed, cpu:1")
-        devices = Devices("cpu", count, address=address)
-    elif address is not None:
+    if address is not None and not text.startswith("cpu:"):
         if text not in ("", "all"):
             raise UserError(f"--ray uses all GPUs of the cluster, or --devices cpu:N; got --devices {text}")
         devices = Devices("cuda", None, address=address)
     else:
-        gpus = _parse_gpus(text)
-        devices = Devices("cuda", len(gpus), gpus)
+        devices = replace(parse_devices(text), address=address)
     simulator = devices.simulator[0]
     if cfg.sim not in ("auto", simulator):
         raise UserError(f"--sim {cfg.sim} does not run on these devices: omit it, or use --sim {simulator}")
@@ -85,13 +76,18 @@ def _as_text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value).replace(" ", "").lower()
 
 
-def _parse_gpus(text: str) -> tuple[int, ...]:
-    """Return numbers of this machine's GPUs. Raises UserError if one does not exist."""
+def parse_devices(text: str) -> Devices:
+    """Read a value of ``--devices`` for this machine. Raises UserError if it is malformed, or a GPU does not exist."""
+    cpu = re.fullmatch(r"cpu:(\d+)", text)
+    if cpu:
+        if int(cpu[1]) < 1:
+            raise UserError(f"--devices {text}: at least one worker is needed, cpu:1")
+        return Devices("cpu", int(cpu[1]))
     if text != "all" and not re.fullmatch(r"\d+(,\d+)*", text):
-        raise UserError(f"--devices must be {FORMS}, got {text}")
+        raise UserError(f"--devices must be all, GPU numbers such as 0,1, or cpu:N, got {text}")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
-        raise UserError(f"--devices {text}: torch finds no CUDA device; use --devices cpu:N to train on the CPU")
+        raise UserError(f"--devices {text}: torch finds no CUDA device; use --devices cpu:N for workers on the CPU")
     numbers = tuple(range(count)) if text == "all" else tuple(map(int, text.split(",")))
     for number in numbers:
         if number >= count:
@@ -99,4 +95,4 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
             raise UserError(f"--devices {text}: there is no GPU {number} on this machine, {existing}")
     if len(set(numbers)) < len(numbers):
         raise UserError(f"--devices {text} names a GPU twice")
-    return numbers
+    return Devices("cuda", len(numbers), numbers)

@@ -3,15 +3,13 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import flush_messages, note, show_print
-from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.prepare.plan import MemoryPlanner
-from envcoder_bench.run.train.profile import RunProfile
+from envcoder_bench.run.train.session import Shared
 from envcoder_bench.run.workers.jobs import CrashOutcome, Job, JobQueue
 from envcoder_bench.run.workers.messages import (
     OutOfMemory,
@@ -27,16 +25,6 @@ log = logging.getLogger(__name__)
 
 _SAME_SOFTWARE = ("python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "numpy")  # keys of run.json
 _shown: set[str] = set()  # messages below WARNING from the workers of all runs in this process
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What a worker in the process of the run shares with it: log files, the caller's hooks, and the profile."""
-
-    logs: RunLogs
-    reporter: Reporter
-    stop: StopRequest
-    profile: RunProfile | None = None
 
 
 class Pool(ABC):
@@ -83,11 +71,7 @@ class Pool(ABC):
 
 
 class JobHandler(ABC):
-    """Creates the requests for jobs of one type and processes the results.
-
-    Attributes:
-        item: what an item of a job is called in messages.
-    """
+    """Creates the requests for jobs of one type and processes the results."""
 
     item: str
 
@@ -112,7 +96,6 @@ class Head:
     """Runs jobs on the workers of a pool.
 
     Args:
-        pool: the workers.
         code: the ``code_digest`` that all workers must have.
 
     Attributes:

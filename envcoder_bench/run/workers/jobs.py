@@ -64,10 +64,6 @@ class JobQueue:
 
     A job whose worker crashed is retried by another worker. Jobs that crash workers repeatedly are bisected until the
     failing item is isolated.
-
-    Attributes:
-        waiting: jobs without a worker.
-        running: jobs by worker.
     """
 
     def __init__(self, jobs: Sequence[Job] = ()) -> None:

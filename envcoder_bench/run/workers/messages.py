@@ -21,7 +21,6 @@ class WorkerSetup:
 
     Attributes:
         cfg: the run's config; its ``device`` is the worker's.
-        fitness: the file that defines ``compute_fitness``, or None.
         sharers: number of workers that share the memory of the machine.
         cores: CPU cores that the worker may use, or None for all.
         neighbours: number of workers that share the cores of the machine, this one included.
@@ -54,7 +53,6 @@ class Train:
 
     Attributes:
         sources: the candidates of the groups, and the baselines.
-        groups: the groups of the wave.
         untrained: those of the human baseline by which the untrained policy is evaluated first.
         number, total: it is the ``number``-th of ``total`` waves.
         checkpoint_file: path of the job's checkpoint on the head's machine; empty to start at iteration 0.
@@ -89,10 +87,8 @@ class Ready:
     """The worker is ready for jobs.
 
     Attributes:
-        planner: memory planner for the worker's device.
         software: versions and device, as in run.json.
         code: the ``code_digest`` of the worker's installation.
-        node: name of the machine.
     """
 
     planner: MemoryPlanner
@@ -168,8 +164,6 @@ class Trained:
     """The job is done.
 
     Attributes:
-        results: the final results.
-        policies: the policy files of measured groups.
         rows: the rows not sent yet.
         state: the state at the end, as a job's checkpoint file; None if it is not kept.
     """
@@ -186,9 +180,7 @@ class RungReached:
     """The job is done until the next rung.
 
     Attributes:
-        results: the results so far.
         content: the file with the states of the groups that have not failed.
-        rows: the rows not sent yet.
         policies: their policy files, if the worker is in this process; else they are in ``content`` alone.
     """
 

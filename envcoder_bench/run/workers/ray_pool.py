@@ -31,7 +31,6 @@ class _Slot:
     Attributes:
         worker: number of the worker; each actor has its own.
         reply: reference to the result of the actor's pending ``poll``.
-        ready: whether the worker has started.
         silence: seconds since the last reply.
         failed_starts: number of consecutive workers that died before they were ready.
     """
@@ -49,8 +48,6 @@ class RayPool(Pool):
     """One worker per device; a worker that dies is replaced, and Ray itself once where this process started it.
 
     Args:
-        devices: the devices.
-        limit: maximum number of workers.
         setup: returns the arguments of a worker from its index and the numbers of workers that share the memory and
             the cores of a machine.
 

@@ -15,10 +15,9 @@ from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import Devices, requested_devices
 from envcoder_bench.run.workers.head import Head, JobHandler, Pool
-from envcoder_bench.run.workers.inline_pool import InlinePool
 from envcoder_bench.run.workers.jobs import Job
-from envcoder_bench.run.workers.messages import Check, Checked, WorkerSetup
-from envcoder_bench.run.workers.worker import code_digest
+from envcoder_bench.run.workers.messages import Check, Checked, Ready, Request, WorkerSetup
+from envcoder_bench.run.workers.worker import Worker, code_digest
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.base import Widths
@@ -152,3 +151,46 @@ class _Checking(JobHandler):
         for name in job.items:
             error = f"its check crashed two workers: {reason}"
             self.faults[name] = CandidateError(error, self._sources[name].file)
+
+
+# the worker of a run on one device
+
+
+class InlinePool(Pool):
+    """One worker in this process: ``submit`` returns when the job is over, and its messages are handled at once.
+
+    Errors of a job are raised by ``submit``; there is no other worker that could try it again.
+    """
+
+    is_local = True
+
+    def __init__(self, spec: RunSpec, planner: MemoryPlanner, code: str) -> None:
+        self._worker = Worker(spec, planner, keeps_parked=True)
+        self._ready: list[tuple[int, Any]] = [(0, Ready(planner, {"device": spec.config.device}, code, ""))]
+
+    @property
+    def num_starting(self) -> int:
+        return 0
+
+    def submit(self, worker: int, request: Request) -> None:
+        def send(message: Any) -> None:
+            self.deliver(worker, message)
+
+        if isinstance(request, Check):
+            self._worker.check(request, send)
+        else:
+            assert self.shared is not None
+            self._worker.train(request, send, self.shared)
+
+    def poll(self) -> list[tuple[int, Any]]:
+        messages, self._ready = self._ready, []
+        return messages
+
+    def stop(self, by: int | str) -> None:
+        """The session knows the run's own request."""
+
+    def restart(self, worker: int) -> None:
+        raise NotImplementedError("the worker is this process")
+
+    def close(self) -> None:
+        self._worker.planner.close()

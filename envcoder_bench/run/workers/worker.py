@@ -6,12 +6,13 @@
 
 import contextlib
 import hashlib
+import logging
 import os
 import platform
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,9 @@ import torch
 
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.run_log import Prints, counted_prints, note
+from envcoder_bench.core.run_log import LOGGERS, Prints, counted_prints, is_muted, note
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
 from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import GroupKey, load_job, pack_job
 from envcoder_bench.run.folder.provenance import software
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -31,9 +31,8 @@ from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.parked import keys_of, rung_state
-from envcoder_bench.run.train.profile import RunProfile
-from envcoder_bench.run.train.session import Session, Wave, open_session
-from envcoder_bench.run.train.untrained import evaluate_untrained
+from envcoder_bench.run.train.rows import evaluate_untrained, policies, trained
+from envcoder_bench.run.train.session import Session, Shared, Wave, open_session
 from envcoder_bench.run.workers.messages import (
     Check,
     Checked,
@@ -42,6 +41,7 @@ from envcoder_bench.run.workers.messages import (
     Opened,
     OutOfMemory,
     Printed,
+    Progress,
     Ready,
     Request,
     RungReached,
@@ -49,10 +49,10 @@ from envcoder_bench.run.workers.messages import (
     Trained,
     TrainingStopped,
     UntrainedEvaluated,
+    UserMessage,
     WorkerError,
     WorkerSetup,
 )
-from envcoder_bench.run.workers.outbox import Outbox, ProgressReporter, forward_logs
 from envcoder_bench.tasks.spec import TaskSpec
 from isaacgym_mujoco.process import share_cpus
 
@@ -83,45 +83,27 @@ class Worker:
             error.__traceback__ = error.__cause__ = error.__context__ = None
         del probe
         release(self._spec.config.device)
-        self._groups.update({(group.name, group.seed): group for group in groups})
+        self._groups.update({group.key: group for group in groups})
         send(Checked(request.job, {group.name: group.widths for group in groups}, faults))
 
-    def train(
-        self,
-        request: Train,
-        send: Send,
-        logs: RunLogs,
-        reporter: Reporter,
-        stop: StopRequest,
-        profile: RunProfile | None = None,
-    ) -> None:
+    def train(self, request: Train, send: Send, shared: Shared) -> None:
         """Train a wave; send ``Trained``, ``RungReached`` or ``TrainingStopped`` at the end.
 
-        Args:
-            logs: receive the rows; what they hold in memory is sent.
-            reporter, stop, profile: as of ``Session``.
+        The rows that the logs of ``shared`` hold in memory are sent.
         """
         try:
-            self._train_wave(request, send, logs, reporter, stop, profile)
+            self._train_wave(request, send, shared)
         finally:
             release(self._spec.config.device)
 
-    def _train_wave(
-        self,
-        request: Train,
-        send: Send,
-        logs: RunLogs,
-        reporter: Reporter,
-        stop: StopRequest,
-        profile: RunProfile | None,
-    ) -> None:
-        job, keys = request.job, list(request.groups)
+    def _train_wave(self, request: Train, send: Send, shared: Shared) -> None:
+        job, keys, logs = request.job, list(request.groups), shared.logs
         self._spec = spec = self._spec.changed(seeds=request.seeds)
         cfg = spec.config
         counts: Counter[str] = Counter()  # rows logged since the beginning of the job, by file
 
         def on_evaluation(session: Session) -> None:
-            send(Evaluated(job, results.trained(session), used_bytes(cfg.device)))
+            send(Evaluated(job, trained(session), used_bytes(cfg.device)))
 
         def save(state: dict[str, Any]) -> None:
             rows = logs.take()
@@ -132,12 +114,12 @@ class Worker:
             alone.enter_context(ALONE)
             groups = self._take_groups(request)
             wave = Wave(groups, request.number, request.total, request.best, request.until)
-            untrained = [group for group in groups if (group.name, group.seed) in request.untrained]
+            untrained = [group for group in groups if group.key in request.untrained]
             if untrained:
                 rows = evaluate_untrained(spec, untrained, logs)
                 send(UntrainedEvaluated(job, rows, logs.take()))
                 release(cfg.device)
-            session = open_session(spec, wave, logs, on_evaluation, save, profile, reporter, stop)
+            session = open_session(spec, wave, shared, on_evaluation, save)
             file = Path(request.checkpoint_file)
             if request.from_rung:
                 session.join([self._parked.pop(key) for key in keys], file)
@@ -158,22 +140,21 @@ class Worker:
             session.train()
             if session.complete:
                 state = pack_job(keys, session.state(), {}) if keeps_state(cfg) else None
-                policies = dict(results.policies(session))
-                send(Trained(job, results.trained(session), policies, logs.take(), state))
-                if profile is not None:
+                send(Trained(job, trained(session), dict(policies(session)), logs.take(), state))
+                if shared.profile is not None:
                     with ALONE:  # it traces
-                        profile.time_candidates(groups, session.env)
+                        shared.profile.time_candidates(groups, session.env)
             elif session.reached:
-                self._groups.update({(group.name, group.seed): group for group in groups})  # they go on from here
+                self._groups.update({group.key: group for group in groups})  # they go on from here
                 state = rung_state(session)
-                alive, policies = keys_of(state), {}
+                alive, kept_policies = keys_of(state), {}
                 if self._keeps_parked:
-                    policies = dict(zip(alive, state["policies"]))
+                    kept_policies = dict(zip(alive, state["policies"]))
                     # without the groups that were stopped at an earlier rung
                     waiting = {key: part for key, part in self._parked.items() if part["iteration"] >= began}
                     self._parked = {**waiting, **dict(zip(alive, state["parts"]))}
                 content = pack_job(alive, state, {})
-                send(RungReached(job, results.trained(session), content, logs.take(), policies))
+                send(RungReached(job, trained(session), content, logs.take(), kept_policies))
             else:
                 send(TrainingStopped(job, session.iteration))
 
@@ -188,7 +169,7 @@ class Worker:
             for name, _ in request.groups:
                 if name in faults:
                     raise UserError(f"{name} is valid, but cannot be loaded on {platform.node()}: {faults[name]}")
-            taken = {**{(group.name, group.seed): group for group in groups}, **taken}
+            taken = {**{group.key: group for group in groups}, **taken}
         return [taken[key] for key in request.groups]
 
 
@@ -252,7 +233,8 @@ class RemoteWorker:
     def _train(self, request: Train) -> None:
         logs = RunLogs.collect()
         try:
-            self._worker.train(request, self._outbox.put, logs, ProgressReporter(request.job, self._outbox), self._stop)
+            reporter = ProgressReporter(request.job, self._outbox)
+            self._worker.train(request, self._outbox.put, Shared(logs, reporter, self._stop))
         except Exception as error:
             if not _is_out_of_memory(error):
                 raise
@@ -281,3 +263,78 @@ def _is_out_of_memory(error: Exception) -> bool:
         return True
     text = str(error).lower()
     return isinstance(error, RuntimeError) and ("out of memory" in text or "failed to allocate" in text)
+
+
+# messages to the head
+
+
+POLL_SECONDS = 0.5  # longest wait of ``Outbox.take``
+
+
+class Outbox:
+    """Messages to the head. Of several checkpoints or progress reports only the last is kept."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._messages: list[Any] = []
+        self._progress: Progress | None = None
+
+    def put(self, message: Any) -> None:
+        """Add a message; a checkpoint replaces the previous one, if that was not taken yet, and includes its rows."""
+        with self._changed:
+            if isinstance(message, JobCheckpoint):
+                for previous in [waiting for waiting in self._messages if isinstance(waiting, JobCheckpoint)]:
+                    previous.rows.extend(message.rows)
+                    message.rows = previous.rows
+                    self._messages.remove(previous)
+            self._messages.append(message)
+            self._changed.notify_all()
+
+    def set_progress(self, progress: Progress) -> None:
+        """Add a progress report to the next messages, without waking up ``take``."""
+        with self._changed:
+            self._progress = progress
+
+    def take(self) -> list[Any]:
+        """Wait at most ``POLL_SECONDS`` for messages and remove them."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._messages), POLL_SECONDS)
+            progress = [] if self._progress is None else [self._progress]
+            messages = self._messages + progress
+            self._messages, self._progress = [], None
+            return messages
+
+
+class ProgressReporter(Reporter):
+    """Sends the progress of a job to the head."""
+
+    def __init__(self, job: str, outbox: Outbox) -> None:
+        self._job, self._outbox = job, outbox
+
+    def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
+        self._outbox.set_progress(Progress(self._job, iteration, env_steps, best))
+
+
+class _ForwardingHandler(logging.Handler):
+    def __init__(self, outbox: Outbox) -> None:
+        super().__init__(logging.INFO)
+        self._outbox = outbox
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not is_muted():
+            self._outbox.put(UserMessage(record.levelno, record.getMessage()))
+
+
+@contextlib.contextmanager
+def forward_logs(outbox: Outbox) -> Iterator[None]:
+    """Send the package's log messages and Python's warnings inside the block to the head."""
+    handler = _ForwardingHandler(outbox)
+    logging.getLogger(LOGGERS[0]).setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(handler)

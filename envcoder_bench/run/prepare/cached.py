@@ -1,18 +1,25 @@
-"""Checks of candidates, with the results of earlier processes."""
+"""Checks and traces of candidates, with the results of other candidates and of earlier processes."""
 
 import contextlib
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from envcoder_bench.compile import kernels
 from envcoder_bench.compile.cache import FunctionCache
+from envcoder_bench.compile.trace import Memo, Untraced, trace
+from envcoder_bench.run.folder.run_folder import CandidateSource
+from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.checking import TrialState, check
-from envcoder_bench.shaping.contract import CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.kinds import KINDS
+from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.contract import TaskSnapshot
 
-_given: set[tuple[object, ...]] = set()  # warnings that are not shown again
+_shown_warnings: set[tuple[object, ...]] = set()  # warnings that are not shown again
 FOUND = ("widths", "action_dim", "effort", "components")
 
 
@@ -25,7 +32,6 @@ class CachedCheck:
 
     Args:
         task: with the state on which functions are called.
-        cache: of this task.
     """
 
     def __init__(self, task: TaskSnapshot, cache: FunctionCache) -> None:
@@ -81,6 +87,46 @@ def _noticed_warnings() -> Iterator[list[warnings.WarningMessage]]:
         always = bool(warnings.filters) and warnings.filters[0][0] == "always"  # as in --check, for each candidate
         for one in noticed:
             key = (str(one.message), one.category, one.filename, one.lineno)
-            if always or key not in _given:
+            if always or key not in _shown_warnings:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-            _given.add(key)
+            _shown_warnings.add(key)
+
+
+# traces
+
+
+log = logging.getLogger(__name__)
+
+
+class Tracer:
+    """Traces shapings, with results cached from other shapings and earlier processes; warns of untraced functions.
+
+    Attributes:
+        cache: of results about the functions of the run's files, for the task of ``begin``.
+        untraced: functions of the last shaping that cannot be traced.
+    """
+
+    def __init__(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> None:
+        self.on = cfg.compile_shapers and kernels.available()
+        self._texts = {source.file: source.source for source in sources}
+        self._seed, self._memo = cfg.seed, Memo()
+        self.untraced: list[Untraced] = []
+        self._told: set[str] = set()
+
+    def begin(self, task: Task | TaskSnapshot) -> None:
+        """Use this task's state for tracing from now on."""
+        self._memo.samples.clear()
+        self.cache = self._memo.cache = FunctionCache(self._texts, task.state, task.constants, self._seed)
+
+    def __call__(self, shaping: Shaping, task: Task | TaskSnapshot) -> Shaping:
+        """Return the shaping with its programs."""
+        if self.on:
+            shaping, self.untraced = trace(shaping, task.state, task.constants, task, self._memo)
+        return shaping
+
+    def tell(self) -> None:
+        """Warn of functions of the last shaping that have no program, once each: those of baselines are in many."""
+        for refusal in map(str, self.untraced):
+            if refusal not in self._told:
+                log.warning("%s: it is not compiled, and runs more slowly", refusal)
+            self._told.add(refusal)

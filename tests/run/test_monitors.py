@@ -1,6 +1,6 @@
 """Messages on the physics: once for each candidate and warning."""
 
-from envcoder_bench.report.physics import MAX_WARNINGS, PhysicsMonitor
+from envcoder_bench.run.train.monitors import MAX_WARNINGS, PhysicsMonitor
 
 NAMES = ["a", "a", "b", "c"]  # two seeds of the first
 
@@ -29,9 +29,9 @@ def test_all_candidates_are_summarized():
 def test_warnings_are_reported_first_and_in_total():
     monitor = PhysicsMonitor(NAMES)
     (line,) = monitor.lines([0] * 4, [1, 2, 0, 9], {"odd": 1})
-    assert line == "MuJoCo warned 1 time so far: odd; physics blow-ups: c 9, a 3"
+    assert line == "MuJoCo warned 1 time so far: odd; physics blow-ups: c 9 and a 3"
     assert monitor.lines([0] * 4, [1, 2, 0, 9], {"odd": 70}) == []
-    assert monitor.final_lines() == ["MuJoCo warned 70 times in all: odd; physics blow-ups: c 9, a 3"]
+    assert monitor.final_lines() == ["MuJoCo warned 70 times in all: odd; physics blow-ups: c 9 and a 3"]
     assert monitor.final_lines() == []
 
 

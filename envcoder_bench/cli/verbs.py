@@ -1,0 +1,488 @@
+"""The verbs of the command envcoder-bench: they look at finished runs, use their policies, and make tasks.
+
+A new verb: a section in this file with its parser and its function, a row in VERBS at the end, and tests. torch is
+imported only where a verb needs it, so that --help is instant.
+"""
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envcoder_bench.cli.command_line import PlainParser
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.core.shell import shown
+from envcoder_bench.tasks.registry import task_names
+
+
+class Verb(NamedTuple):
+    """A verb: what the help of envcoder-bench says, its parser, and its function from words to an exit code."""
+
+    meaning: str
+    build_parser: Callable[[], PlainParser]
+    main: Callable[[list[str]], int]
+
+
+def _parser(verb: str, text: str) -> PlainParser:
+    """Return a parser whose help begins with the first line of ``text`` and ends with the rest."""
+    description, _, epilog = text.partition("\n\n")
+    return PlainParser(f"envcoder-bench {verb}", description, epilog)
+
+
+# check-task
+
+
+_CHECK_TASK = """\
+Check that a task of your own fulfils the contract of tasks; takes seconds on a CPU.
+
+examples:
+  # the task of a folder, on a CPU
+  COMMAND path/to/pendulum --sim mujoco_cpu
+  # the class of a module, with a number of its YAML replaced
+  COMMAND my_robots.pendulum:Pendulum task.env.torque=2
+
+What is checked: docs/add_a_task.md.
+
+exit codes: 0 the task passes; 1 it violates the contract, one line for each violation; 2 bad input.
+"""
+
+
+def check_task_parser() -> PlainParser:
+    parser = _parser("check-task", _CHECK_TASK)
+    parser.add_argument("task", help="its folder, module:Class, or name")
+    parser.add_argument("--sim", default="auto", help="auto, mujoco_cpu or mujoco_warp (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda:N (default: %(default)s)")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a key of the config")
+    return parser
+
+
+def check_task(words: list[str]) -> int:
+    parser = check_task_parser()
+    rest, overrides = split_overrides(parser, words)
+    args = parser.parse_args(rest)
+    for word in args.overrides:
+        parser.error(f"'{word}' is neither a flag nor key=value")
+    from envcoder_bench.tools.task_check import TaskFaults, check_task  # it imports torch, which --help does not need
+
+    try:
+        check_task(args.task, args.sim, args.device, overrides)
+    except TaskFaults as faults:
+        print(faults)
+        return 1
+    print(f"{args.task}: all checks pass")
+    return 0
+
+
+# compare
+
+
+_COMPARE = """\
+Compare several runs of a task: one ranking, and differences of candidates that are in several runs.
+
+examples:
+  # two runs: prints the tables, writes runs/compare.html
+  COMMAND runs/Anymal_20260101-120000 runs/Anymal_20260102-120000
+  # only the tables
+  COMMAND runs/ppo runs/mine --output none
+
+Differences are to the first run. They are paired by seed where the runs have seeds in common. The runs must be of one
+task, and measure the same fitness.
+
+exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
+"""
+
+
+def compare_parser() -> PlainParser:
+    parser = _parser("compare", _COMPARE)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs, two or more")
+    parser.add_argument(
+        "--output", metavar="FILE", help="the page, or none (default: compare.html in the folder of the first run)"
+    )
+    return parser
+
+
+def compare_runs(words: list[str]) -> int:
+    args = compare_parser().parse_args(words)
+    output = (
+        None if args.output == "none" else Path(args.output or Path(args.runs[0]).absolute().parent / "compare.html")
+    )
+    if output is not None and output.suffix != ".html":
+        raise UserError(f"--output {output}: the file must end with .html")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise UserError(f"--output {output}: there is no folder {output.parent}")
+    from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
+    from envcoder_bench.core.files import write_atomic
+    from envcoder_bench.tools.compare import compare, comparison_page, render
+
+    comparison = compare(args.runs)
+    print(render(comparison, screen_width(), bold=sys.stdout.isatty()), end="")
+    if args.output is None:
+        output = Path(args.runs[0]).resolve().parent / "compare.html"
+    if output is not None:
+        write_atomic(output, comparison_page(comparison))
+        print(f"\n{shown(output)}")
+    return 0
+
+
+# completion
+
+
+COMMANDS = ("eval-shapers", "auto-shape", "eval-policies")
+SHELLS = ("bash", "zsh", "tcsh")
+_FILES, _FOLDERS = ("file", "path", "model"), ("dir", "run", "folder")
+_COMPLETION = """\
+Print a script that completes the commands' verbs, flags and files in a shell.
+
+examples:
+  # in bash, by a line of ~/.bashrc: eval "$(envcoder-bench completion bash)"
+  COMMAND bash
+  # in zsh, by a line of ~/.zshrc after compinit: eval "$(envcoder-bench completion zsh)"
+  COMMAND zsh
+
+exit codes: 0 done; 2 bad input, or a missing package.
+"""
+
+
+def completion_parser() -> PlainParser:
+    parser = _parser("completion", _COMPLETION)
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
+    return parser
+
+
+def print_completion(words: list[str]) -> int:
+    shell = completion_parser().parse_args(words).shell
+    try:
+        shtab: Any = import_module("shtab")
+    except ImportError as error:
+        raise UserError("completion needs the package shtab: pip install shtab") from error
+    for parser in _parsers({**dict.fromkeys(_FILES, shtab.FILE), **dict.fromkeys(_FOLDERS, shtab.DIRECTORY)}):
+        print(shtab.complete(parser, shell))
+    return 0
+
+
+def _parsers(kinds: Mapping[str, Any]) -> list[argparse.ArgumentParser]:
+    """Return a parser for each command; ``kinds`` is what completes a value, by the words for it in the help."""
+    parsers: list[argparse.ArgumentParser] = []
+    for name in COMMANDS:
+        parser = import_module(f"envcoder_bench.cli.{name.replace('-', '_')}").build_parser()
+        parser.prog = name
+        parsers.append(parser)
+    verbs = argparse.ArgumentParser("envcoder-bench")
+    subparsers = verbs.add_subparsers()
+    for name, verb in VERBS.items():
+        parents = [verb.build_parser()]
+        parsers.append(subparsers.add_parser(name, help=verb.meaning, parents=parents, add_help=False))
+    for parser in parsers:
+        for action in parser._actions:
+            if action.dest == "task" and action.option_strings:
+                action.choices = task_names()
+            words = str(action.metavar or "").lower().replace("=", "|").split("|")
+            kind = next((kinds[word] for word in kinds if word in words), None)
+            if kind is not None and not action.choices:
+                action.complete = kind  # pyright: ignore[reportAttributeAccessIssue]
+    return [*parsers[: len(COMMANDS)], verbs]
+
+
+# export
+
+
+_EXPORT = """\
+Write a trained policy as ONNX or TorchScript, with a description of its inputs and outputs.
+
+examples:
+  # the best candidate of a run
+  COMMAND runs/Cartpole_20260101-120000
+  # the policy of one candidate and seed, as TorchScript
+  COMMAND runs/Cartpole_20260101-120000 --candidate human --seed 0 --format torchscript
+
+It writes these files into the candidate's folder, RUN/candidates/NAME (docs/export.md):
+  policy.onnx or policy.pt   observations to actions and, where possible, commands of the drives
+  policy.json                names, order, units and rates of all that goes in and out
+  model.xml                  the robot as the run simulated it, for MuJoCo; with meshes, textures and height fields in
+                             the folder assets, if it has any
+
+exit codes: 0 done; 2 bad input, a missing package, or a file that cannot be read or written.
+"""
+
+
+def export_parser() -> PlainParser:
+    parser = _parser("export", _EXPORT)
+    parser.add_argument("run", metavar="RUN", help="the folder of a run")
+    parser.add_argument("--candidate", metavar="NAME", help="a candidate or baseline (default: the best candidate)")
+    parser.add_argument("--seed", type=int, metavar="K", help="one of the run's seeds (default: the candidate's best)")
+    parser.add_argument("--format", default="onnx", metavar="onnx|torchscript", help="format (default: onnx)")
+    parser.add_argument("--output", metavar="DIR", help="folder for the files (default: the candidate's folder)")
+    return parser
+
+
+def export(words: list[str]) -> int:
+    args = export_parser().parse_args(words)
+    if args.format == "onnx" and importlib.util.find_spec("onnx") is None:
+        raise UserError("--format onnx needs the package onnx: pip install 'envcoder-bench[export]'")
+    from envcoder_bench.export.write import export_policy  # it imports torch, which --help does not need
+
+    done = export_policy(args.run, args.candidate, args.seed, args.format, args.output)
+    outputs = "actions and commands of the drives" if done.command else "actions"
+    print(f"{shown(done.policy)}: {outputs}; largest difference to the policy of the run: {done.difference:.1e}")
+    print(f"{shown(done.description)}: what goes in and out")
+    if done.model is not None:
+        also = "" if done.assets is None else f"; its meshes, textures and height fields are in {shown(done.assets)}"
+        print(f"{shown(done.model)}: the robot, for MuJoCo{also}")
+    return 0
+
+
+# list
+
+
+_LIST = """\
+List the runs below folders, with task, date, best candidate and status.
+
+examples:
+  # the runs in runs/, oldest first
+  COMMAND
+  # the runs of two folders, the runs of a search among them
+  COMMAND experiments/ runs/Cartpole_search
+
+status: complete; in progress; stopped (eval-shapers --resume continues it); or damaged, with the reason.
+best: of the candidates that are not baselines, with its fitness.
+
+exit codes: 0 done; 2 bad input.
+"""
+
+
+def list_parser() -> PlainParser:
+    parser = _parser("list", _LIST)
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help="folders to search for runs (default: runs)")
+    return parser
+
+
+def list_runs(words: list[str]) -> int:
+    args = list_parser().parse_args(words)
+    from envcoder_bench.tools.listing import find_runs, render_runs  # it imports torch, which --help does not need
+
+    with user_input():
+        runs = find_runs([Path(folder) for folder in args.folders or ["runs"]])
+    print(render_runs(runs))
+    return 0
+
+
+# new-task
+
+
+_NEW_TASK = """\
+Write the folder of a new task from a robot's model, MJCF or URDF.
+
+examples:
+  # an MJCF file, into the folder walker/
+  COMMAND walker.xml
+  # a URDF whose base floats, on a plane
+  COMMAND path/to/robot.urdf --name Hopper --floating --ground --output tasks/hopper
+
+It writes the model with plain drives (docs/add_a_task.md), task.py, task.yaml and both baselines, with an example goal:
+forward velocity if the robot floats, else joint positions. EDIT marks what to make your own. What differs from the
+file is printed.
+
+exit codes: 0 done; 2 bad input, or a model with parts that are not supported, with the reason.
+"""
+
+
+def new_task_parser() -> PlainParser:
+    parser = _parser("new-task", _NEW_TASK)
+    parser.add_argument("model", metavar="MODEL", help="the robot's file, .xml (MJCF) or .urdf")
+    parser.add_argument("--name", help="name of the task (default: that of the file)")
+    parser.add_argument("--output", metavar="DIR", help="folder to write (default: one of the task's name)")
+    parser.add_argument("--floating", action="store_true", help="the first body floats; a URDF's is fixed without it")
+    parser.add_argument("--ground", action="store_true", help="add a plane, if there is nothing to stand on")
+    return parser
+
+
+def new_task(words: list[str]) -> int:
+    args = new_task_parser().parse_args(words)
+    from envcoder_bench.tools.new_task import new_task  # it imports torch, which --help does not need
+
+    output = None if args.output is None else Path(args.output)
+    task = new_task(Path(args.model), args.name, output, args.floating, args.ground)
+    for change in task.changes:
+        print(f"- {change}")
+    print(f"{shown(task.folder)}: the task {task.name}, with {len(task.driven)} driven joints")
+    print(f"next: edit the lines with EDIT, then envcoder-bench check-task {shown(task.folder)}")
+    return 0
+
+
+# play
+
+
+_PLAY = """\
+Replay trained policies side by side: the first episode of the run's evaluations.
+
+examples:
+  # the best candidate and both baselines: prints their fitness, writes RUN/videos/play.mp4
+  COMMAND runs/Anymal_20260101-120000
+  # two candidates, with the episode of another seed
+  COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth human --seed 7 --video compare.mp4
+  # in MuJoCo's viewer; without a display, in a browser
+  COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth --view
+  # in MuJoCo Warp: on the GPU, or without one on the CPU, where its kernels take minutes to compile
+  COMMAND runs/Anymal_20260101-120000 --sim mujoco_warp
+
+All policies start in the same state and meet the same random numbers. Without a display, videos are rendered with EGL
+or OSMesa (apt-get install libegl1 libgl1-mesa-dri, or libosmesa6).
+
+exit codes: 0 done; 2 bad input, no renderer, no viewer, or a file that cannot be read or written.
+"""
+
+
+def play_parser() -> PlainParser:
+    parser = _parser("play", _PLAY)
+    parser.add_argument("run", metavar="RUN", help="the folder of a run")
+    parser.add_argument(
+        "--candidate",
+        nargs="+",
+        metavar="NAME",
+        help="candidates or baselines (default: the best one and the baselines)",
+    )
+    parser.add_argument("--seed", type=int, metavar="K", help="seed of the episode (default: that of the run)")
+    parser.add_argument(
+        "--policy_seed", type=int, metavar="K", help="seed of the training (default: each candidate's best)"
+    )
+    parser.add_argument("--video", metavar="FILE", help="the mp4 file (default: RUN/videos/play.mp4)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="length of the video (default: the whole episode)")
+    parser.add_argument("--size", metavar="WxH", default="640x480", help="of each policy's picture (default: 640x480)")
+    parser.add_argument(
+        "--view",
+        action="store_true",
+        help="open MuJoCo's viewer instead of writing a video; without a display its web viewer, for browsers on this"
+        " machine (MuJoCo 4)",
+    )
+    parser.add_argument(
+        "--sim", choices=("mujoco_cpu", "mujoco_warp"), default="mujoco_cpu", help="simulator (default: mujoco_cpu)"
+    )
+    parser.add_argument("--device", metavar="auto|cpu|cuda:N", default="auto", help="of mujoco_warp (default: auto)")
+    return parser
+
+
+def play(words: list[str]) -> int:
+    args = play_parser().parse_args(words)
+    if args.view and args.video:
+        raise UserError("--view and --video: give one of them")
+    if args.seconds is not None and not args.seconds > 0:
+        raise UserError(f"--seconds {args.seconds:g}: it must be greater than 0")
+    size = _size(args.size)
+    output = None if args.video is None else Path(args.video)
+    if output is not None and output.suffix != ".mp4":
+        raise UserError(f"--video {output}: the file must end with .mp4")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise UserError(f"--video {output}: there is no folder {output.parent}")
+    return _play(args, size, output)
+
+
+def _size(words: str) -> tuple[int, int]:
+    width, _, height = words.partition("x")
+    if not (width.isdigit() and height.isdigit() and 64 <= int(width) <= 4096 and 64 <= int(height) <= 4096):
+        raise UserError(f"--size {words}: give WIDTHxHEIGHT in pixels, 64 to 4096 each, e.g. 640x480")
+    return int(width) // 2 * 2, int(height) // 2 * 2  # H.264 needs even numbers
+
+
+def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) -> int:
+    from envcoder_bench.report.words import alone
+    from envcoder_bench.run.folder.policies import open_run
+    from envcoder_bench.sim import pick_simulator
+    from envcoder_bench.video import render, viewer
+    from envcoder_bench.video.record import model_bytes, record
+    from envcoder_bench.video.page import VIDEOS, chosen, player
+
+    reason = viewer.missing() if args.view else render.missing()
+    if reason:
+        raise UserError(reason if args.view else f"videos cannot be rendered here: {reason}")
+    with user_input():
+        where = pick_simulator(args.sim, args.device)
+    run = open_run(args.run)
+    names = list(dict.fromkeys(args.candidate or chosen(run.ranked, 1)))
+    if not names:
+        raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
+    players = [player(run, name, args.policy_seed) for name in names]
+    recording = record(run.spec, players, args.seed, where=where)
+    for name, error in recording.failed.items():
+        print(f"{name} cannot be played: {error}", file=sys.stderr)
+    for episode in recording.episodes:
+        ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
+        print(f"{episode.name} (seed {episode.seed}): fitness {alone(recording.episode_fitness(episode))}{ended}")
+    model = model_bytes(run.spec, recording)
+    if args.view:
+        viewer.view(recording, model)
+        return 0
+    if output is None:
+        (run.folder.path / VIDEOS).mkdir(exist_ok=True)
+        output = run.folder.path / VIDEOS / "play.mp4"
+    look = render.Look(*size, fps=25, seconds=args.seconds, together=True, columns=3)
+    try:
+        render.render(recording, model, [output], look)
+    except render.NoVideo as error:
+        raise UserError(f"videos cannot be rendered here: {error}") from error
+    print(shown(output))
+    return 0
+
+
+# report
+
+
+_REPORT = """\
+Write the page of a run, report.html, with videos of its best policies.
+
+examples:
+  # the page of a run, with videos of the best three candidates and of both baselines
+  COMMAND runs/Anymal_20260101-120000
+  # without videos, in a second
+  COMMAND runs/Anymal_20260101-120000 --video 0
+
+eval-shapers writes the page at the end of a run. docs/reading_a_run.md describes it.
+
+exit codes: 0 done; 2 bad input, or a file that cannot be read or written.
+"""
+
+
+def report_parser() -> PlainParser:
+    parser = _parser("report", _REPORT)
+    parser.add_argument("run", metavar="RUN", help="the folder of a run")
+    parser.add_argument(
+        "--video", type=int, metavar="K", help="videos of the best K candidates and of both baselines (default: 3)"
+    )
+    return parser
+
+
+def write_report(words: list[str]) -> int:
+    args = report_parser().parse_args(words)
+    if args.video is not None and args.video < 0:
+        raise UserError(f"--video {args.video}: it must be 0 or more")
+    from envcoder_bench.video.page import write_page  # it imports torch, which --help does not need
+
+    print(shown(write_page(args.run, args.video)))
+    return 0
+
+
+VERBS = {
+    "check-task": Verb("check that a task of your own fulfils the contract of tasks", check_task_parser, check_task),
+    "compare": Verb(
+        "compare several runs of a task, paired by seed, as tables and a page", compare_parser, compare_runs
+    ),
+    "completion": Verb(
+        "print a script that completes commands, flags and files in bash, zsh or tcsh",
+        completion_parser,
+        print_completion,
+    ),
+    "export": Verb(
+        "write a trained policy as ONNX or TorchScript, with a description of its inputs and outputs",
+        export_parser,
+        export,
+    ),
+    "list": Verb("list the runs in a folder, with task, date, best candidate and status", list_parser, list_runs),
+    "new-task": Verb("write the folder of a task from the model of a robot, MJCF or URDF", new_task_parser, new_task),
+    "play": Verb("replay trained policies side by side, as a video or in MuJoCo's viewer", play_parser, play),
+    "report": Verb(
+        "write the page of a run again, report.html, with videos of its best policies", report_parser, write_report
+    ),
+}

@@ -1,0 +1,130 @@
+"""Messages on problems of a wave, its physics and its fitness, each reported once."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.env.evaluation import Episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.table import CONTACTS_HINT, MOST_NAMED
+from envcoder_bench.report.words import some
+
+MAX_WARNINGS = 10  # different warnings that are reported; warnings with numbers in them can be numerous
+_CHECK = "check its logarithms, roots and divisions"
+
+
+class PhysicsMonitor:
+    """Reports dropped contacts and warnings of the simulator once during a wave.
+
+    Args:
+        names: the candidate of each group.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._overflowed: set[str] = set()
+        self._reported: dict[str, int] = {}  # count by a warning's text when it was last reported
+        self._warnings: dict[str, int] = {}
+        self._blow_ups: dict[str, int] = {}
+
+    def lines(self, overflows: Sequence[int], blow_ups: Sequence[int], warnings: Mapping[str, int]) -> list[str]:
+        """Return messages on new problems.
+
+        Args:
+            overflows: ``contact_overflows`` so far, by group.
+            blow_ups: ``unstable_resets`` so far, by group.
+            warnings: number of the simulator's warnings so far, by text.
+        """
+        self._blow_ups, self._warnings = _total(self._names, blow_ups), dict(warnings)
+        overflowed = _total(self._names, overflows)
+        new = [name for name in overflowed if name not in self._overflowed]
+        self._overflowed.update(new)
+        lines = []
+        if new:
+            everyone = len(overflowed) == len(set(self._names)) > 1
+            whose = "all candidates" if everyone else some(new, MOST_NAMED)
+            lines.append(
+                f"the simulation dropped contacts of {whose} for lack of room: "
+                f"do not trust their results, {CONTACTS_HINT}"
+            )
+        fresh = [text for text in warnings if text not in self._reported]
+        return lines + [self._warning(text, "so far") for text in fresh[: max(0, MAX_WARNINGS - len(self._reported))]]
+
+    def final_lines(self) -> list[str]:
+        """Return the totals of warnings that have grown since they were reported."""
+        grown = [text for text, count in self._reported.items() if self._warnings[text] > count]
+        return [self._warning(text, "in all") for text in grown]
+
+    def _warning(self, text: str, when: str) -> str:
+        count = self._reported[text] = self._warnings[text]
+        worst = sorted(self._blow_ups, key=lambda name: -self._blow_ups[name])
+        counts = some([f"{name} {self._blow_ups[name]}" for name in worst], MOST_NAMED)
+        where = f"; physics blow-ups: {counts}" if worst else ""
+        return f"MuJoCo warned {count} time{'s' * (count > 1)} {when}: {text}{where}"
+
+
+def _total(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
+    """Return the sum of the groups' counts by candidate, without zeros."""
+    total: dict[str, int] = {}
+    for name, count in zip(names, counts):
+        if count:
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+# a fitness that is NaN or infinity, which is a fault of the task or of the fitness file
+
+
+def no_fitness(evaluation: GroupedVecTask, episodes: Episodes, group: int) -> str | None:
+    """Return why a group has no fitness after an evaluation, for ``Result.error``; None if it has one."""
+    fitness = episodes.fitness[group]
+    faulty = fitness[~torch.isfinite(fitness)]
+    if not len(faulty):
+        return None
+    share = f"{len(faulty)} of {len(fitness)} evaluation episodes"
+    return f"{_place(evaluation, group)}: fitness is {_kind(faulty)} in {share}: {_CHECK}"
+
+
+def _kind(faulty: Tensor) -> str:
+    """Return what numbers that are not finite are."""
+    kinds = [word for word, own in (("NaN", torch.isnan(faulty)), ("infinite", torch.isinf(faulty))) if bool(own.any())]
+    return " or ".join(kinds)
+
+
+class FitnessMonitor:
+    """Reports once in a wave for which candidates the fitness is NaN or infinity.
+
+    Args:
+        names: the candidate of each group.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._reported: set[str] = set()
+
+    def lines(self, evaluation: GroupedVecTask, episodes: Episodes, groups: Sequence[int], iteration: int) -> list[str]:
+        """Return a message if there are new ones among ``groups``, which have not failed."""
+        finite = torch.isfinite(episodes.fitness).all(dim=1).tolist()  # one sync with a CUDA device
+        faulty = [g for g in groups if not finite[g]]
+        new = [name for name in dict.fromkeys(self._names[g] for g in faulty) if name not in self._reported]
+        if not new:
+            return []
+        self._reported.update(new)
+        numbers = episodes.fitness[faulty]
+        numbers = numbers[~torch.isfinite(numbers)]
+        whose = "all candidates" if len(new) == len(set(self._names)) > 1 else some(new, MOST_NAMED)
+        return [
+            f"{_place(evaluation, faulty[0])}: fitness is {_kind(numbers)} for {whose} in the evaluation at iteration"
+            f" {iteration}: {_CHECK}; a candidate with such an episode in its last evaluation fails"
+        ]
+
+
+def _place(evaluation: GroupedVecTask, group: int) -> str:
+    """Return file, line and name of the function that measures fitness."""
+    function = evaluation.dispatch.shapings[group].functions.get("fitness")
+    if function is not None:
+        return f"{function.file}:{function.line}: in {function.type}"
+    task = type(evaluation.task)
+    code = getattr(task.fitness, "__code__", None)
+    return f"{task.name}: in fitness" if code is None else f"{code.co_filename}:{code.co_firstlineno}: in fitness"

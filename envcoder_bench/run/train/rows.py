@@ -1,0 +1,115 @@
+"""The rows of results.csv that a wave gives: those of its groups, and those of the untrained policy."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.run_log import muted, note
+from envcoder_bench.env.evaluation import Episodes, run_episodes
+from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.results import FAILED, OK, RUNNING, Result
+from envcoder_bench.report.statistics import success_interval
+from envcoder_bench.report.words import alone
+from envcoder_bench.run.fitness import fitness_bounds
+from envcoder_bench.run.folder.checkpoint import GroupKey, packed
+from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.groups import Group
+from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.run.train.monitors import no_fitness
+from envcoder_bench.run.train.session import Session, make_trainer
+from envcoder_bench.tasks.base import HUMAN, UNTRAINED
+
+PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
+
+
+def trained(session: Session) -> list[Result]:
+    """Return a row per group from the last evaluation, with status ``running`` until training is complete."""
+    stats = session.env.stats
+    returns = stats.last_return.tolist()
+    counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
+    failures = session.failures()
+    status = OK if session.complete else RUNNING
+    results = []
+    for g, group in enumerate(session.groups):
+        known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
+        known.update((name, own[g]) for name, own in counts.items())
+        if g in failures or session.episodes is None:
+            known.update(status=FAILED, error=str(failures.get(g, "")))
+        else:
+            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
+            reason = no_fitness(session.evaluation, session.episodes, g)
+            if reason is None:
+                known.update(scores(session.spec, session.episodes, g))
+            else:  # a later evaluation may be without a fault
+                known.update(status=FAILED if session.complete else RUNNING, error=reason)
+        results.append(Result(group.name, group.seed, **known))
+    return results
+
+
+def scores(spec: RunSpec, episodes: Episodes, group: int) -> dict[str, Any]:
+    """Return the fields of Result that a group's evaluation episodes give."""
+    fitness = episodes.fitness[group].double().tolist()
+    mean, low, high = success_interval(fitness, fitness_bounds(spec.task, spec.config))
+    return {
+        "fitness": mean,
+        "fitness_ci_low": low,
+        "fitness_ci_high": high,
+        "episodes": len(fitness),
+        "episode_length": float(episodes.length[group].double().mean()),
+    }
+
+
+def policies(session: Session) -> Iterator[tuple[GroupKey, bytes]]:
+    """Yield the content of the policy file of each group that has a fitness."""
+    for g, row in enumerate(trained(session)):
+        if row.measured:
+            yield row.key, packed(session.trainer.export(g))
+
+
+# The row ``untrained``: what the initial policy scores with the human baseline's observation and action functions. It
+# says what a fitness is worth: a candidate that is not above it has learnt nothing. It is measured once for each seed,
+# before the first iteration of the wave with the human baseline's group, by the final evaluation's episodes. It has a
+# trainer and an environment of its own, so that no group of the wave can notice it.
+
+
+def due_in(wave: Iterable[GroupKey], done: Iterable[GroupKey]) -> list[GroupKey]:
+    """Return the groups of a wave by which the untrained policy is to be evaluated.
+
+    Args:
+        done: candidate and seed of the rows that the run has.
+    """
+    seeds = {seed for name, seed in done if name == UNTRAINED}
+    return [(name, seed) for name, seed in wave if name == HUMAN and seed not in seeds]
+
+
+def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) -> list[Result]:
+    """Evaluate the initial policies of groups of the human baseline, and log their episodes at iteration 0.
+
+    Returns:
+        A row for each group, in their order.
+    """
+    cfg, seeds = spec.config, [group.seed for group in groups]
+    called = [replace(group.evaluation, programs={}) for group in groups]  # for one evaluation compiling takes longer
+    with muted():  # in training these functions are compiled: that a CUDA graph cannot have a call of one is no news
+        env = build_env(spec, called, seeds, cfg.evaluation.num_envs)
+        trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
+        rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
+        played = run_episodes(env, trainer.policy(env.layout), rounds, EVALUATION_STEP).cpu()
+        episodes = played.first(cfg.evaluation.final_episodes)
+        env.dispatch.poll()
+    overflows, failures = env.take_contact_overflows().tolist(), env.failures
+    rows = []
+    for g, seed in enumerate(seeds):
+        fault = failures.get(g) or no_fitness(env, episodes, g)
+        if fault is not None:
+            rows.append(Result(UNTRAINED, seed, FAILED, error=str(fault)))
+            continue
+        row = Result(UNTRAINED, seed, contact_overflows=overflows[g], **scores(spec, episodes, g))
+        rows.append(row)
+        logs.episodes.add(0, 0, UNTRAINED, seed, episodes.fitness[g].tolist())
+        note(f"{UNTRAINED}, seed {seed}: fitness {alone(row.fitness)}")
+    logs.episodes.flush()
+    return rows
