@@ -20,8 +20,8 @@ import envcoder_bench
 import isaacgym_mujoco
 from envcoder_bench.compile.program import Node, Output, Program
 from envcoder_bench.core.folders import cache_folder
-from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import CandidateFunction
+from envcoder_bench.shaping.loading import helper_names
 from envcoder_bench.shaping.scan import parse, walk
 from envcoder_bench.tasks.registry import outside_tasks
 from envcoder_bench.tasks.spec import task_files
@@ -116,7 +116,7 @@ def stands_alone(text: str) -> bool:
 
     A helper module beside the file may change while the text stays the same.
     """
-    allowed = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(redirect.helper_names())}
+    allowed = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(helper_names())}
     return not _READS.search(text) and all(name.split(".")[0] in allowed for name in _imported(text))
 
 

@@ -16,16 +16,14 @@ from envcoder_bench.compile.trace import Memo, SampleState, trace
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.env.compiled import disagreeing
-from envcoder_bench.jail import clocks
-from envcoder_bench.jail.imports import names_given, with_remedy
+from envcoder_bench.jail.surroundings import clocks_ahead, names_given, start_clocks, with_remedy
 from envcoder_bench.jail.wire import MAX_CHARACTERS
-from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import TrialState, check
-from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping, assemble
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.state import bind
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 
@@ -75,7 +73,7 @@ class Examiner:
 
     def examine(self, source: str) -> dict[str, Any]:
         """Return the functions of a file, given by its text, as plain data, or its error."""
-        clocks.start()
+        start_clocks()
         try:
             return {"candidate": self._candidate(source)}
         except CandidateError as error:
@@ -117,7 +115,7 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
     """Raise CandidateError if a function and its program return different numbers."""
     state, action = sample.given(), sample.action.clone()
     try:
-        with torch.no_grad(), shared_settings(), clocks.ahead():
+        with torch.no_grad(), shared_settings(), clocks_ahead():
             with stream.use(5, 3, kind.purpose), FromStream():
                 value = bind(function, state, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())

@@ -17,10 +17,9 @@ from envcoder_bench.run.prepare.rollouts import rollout
 from envcoder_bench.run.prepare.run_files import load
 from envcoder_bench.run.prepare.slow import SlowFiles
 from envcoder_bench.run.spec import CandidateSource, RunSpec
-from envcoder_bench.shaping.combination import NotDivisible, find_combination
+from envcoder_bench.shaping.combination import NotDivisible, find_combination, term_remarks
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
 from envcoder_bench.shaping.kinds import REWARD
-from envcoder_bench.shaping.lint import term_remarks
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import BASELINES
 

@@ -8,11 +8,10 @@ from rl_games.algos_torch import torch_ext
 from rl_games.common import common_losses, schedulers
 
 from envcoder_bench.trainers.ppo import objective
-from envcoder_bench.trainers.ppo.advantages import generalized_advantages
+from envcoder_bench.trainers.ppo.adam import next_entropy_coef, next_learning_rate
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
-from envcoder_bench.trainers.ppo.rollout import Rollout
-from envcoder_bench.trainers.ppo.schedules import next_entropy_coef, next_learning_rate
+from envcoder_bench.trainers.ppo.rollout import Rollout, generalized_advantages
 
 TORCH = Backend(kernels=False, fixed_order=False)
 

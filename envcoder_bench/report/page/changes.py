@@ -10,8 +10,8 @@ from collections.abc import Collection
 from markupsafe import Markup
 
 from envcoder_bench.report.page import shell
-from envcoder_bench.shaping.definitions import definitions
 from envcoder_bench.shaping.kinds import ALIASES
+from envcoder_bench.shaping.text import definitions
 
 MOST_LINES = 1000  # of sources that are compared: the time grows with their square
 _CONTINUES = re.compile(r"[\s)\]}]|$")

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from envcoder_bench.run.fitness import load_fitness
 from envcoder_bench.run.prepare.slow import SlowFiles
 from envcoder_bench.run.spec import CandidateSource
-from envcoder_bench.shaping.assemble import Shaping, assemble
-from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping, assemble
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
 from envcoder_bench.shaping.loading import Complete, load_candidate
 from envcoder_bench.tasks.base import BASELINE_FILES
