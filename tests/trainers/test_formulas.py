@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,7 +43,7 @@ def test_gae_bootstraps_a_time_out_with_the_value() -> None:
     rollout = make_rollout([1, 4, 2], [1, 2, 3], [0, 1, 0], [0, 1, 0], last_value=8.0)
     ppo = hyperparameters(gamma=0.5, tau=0.5)
     assert generalized_advantages(TORCH, ppo, rollout, rollout.rewards).tolist() == [[[2.0, 0.0, 5.0]]]
-    without = generalized_advantages(TORCH, replace(ppo, value_bootstrap=False), rollout, rollout.rewards)
+    without = generalized_advantages(TORCH, ppo.model_copy(update={"value_bootstrap": False}), rollout, rollout.rewards)
     assert without.tolist() == [[[1.5, -2.0, 5.0]]]
 
 
