@@ -232,20 +232,18 @@ def _round(rec: Values, a: Arguments, result: Tensor) -> Result:
     return rec.elementwise([rec.nodes(a["self"], kind)], kind, make, result)
 
 
-@rule("where")
-def _where(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _choose(rec, a["condition"], a["self"], a["other"], result)
+def _define_choice(name: str, *operands: str) -> None:
+    """Make the rule of an operator that chooses: ``operands`` are the condition, and the two values."""
+
+    @rule(name)
+    def _(rec: Values, a: Arguments, result: Tensor) -> Result:
+        kind = kind_of(result.dtype)
+        arrays = [rec.nodes(a[operand], "b" if operand == operands[0] else kind) for operand in operands]
+        return rec.elementwise(arrays, kind, lambda *nodes: rec.program.add("select", kind, *nodes), result)
 
 
-@rule("masked_fill")
-def _masked_fill(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _choose(rec, a["mask"], a["value"], a["self"], result)
-
-
-def _choose(rec: Values, condition: Any, yes: Any, no: Any, result: Tensor) -> Result:
-    kind = kind_of(result.dtype)
-    arrays = [rec.nodes(condition, "b"), rec.nodes(yes, kind), rec.nodes(no, kind)]
-    return rec.elementwise(arrays, kind, lambda *nodes: rec.program.add("select", kind, *nodes), result)
+_define_choice("where", "condition", "self", "other")
+_define_choice("masked_fill", "mask", "value", "self")
 
 
 # less common functions: inverse hyperbolic functions, functions of signs, membership
