@@ -128,6 +128,16 @@ class Program:
         return self.add("cast", kind, node)
 
 
+def to_plain(program: Program) -> dict[str, Any]:
+    """Return a program as JSON's types."""
+    nodes = []
+    for node in program.nodes:
+        value = float(node.value) if node.kind in FLOATS else int(node.value)
+        nodes.append(node._replace(value=value) if node.op == "const" else node)
+    outputs = {name: [output.nodes, output.kind] for name, output in program.outputs.items()}
+    return {"nodes": nodes, "outputs": outputs}
+
+
 def reachable(program: Program, roots: Sequence[int]) -> list[int]:
     """Return the nodes that the roots depend on, in order."""
     seen, todo = set(roots), list(roots)

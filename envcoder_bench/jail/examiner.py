@@ -10,7 +10,7 @@ from torch import Tensor
 
 from envcoder_bench import tasks
 from envcoder_bench.compile.interpret import Interpreter
-from envcoder_bench.compile.program import FLOATS, Program
+from envcoder_bench.compile.program import Program, to_plain
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.compile.trace import Memo, SampleState, trace
 from envcoder_bench.core import noise, stream
@@ -171,7 +171,7 @@ def _to_plain(shaping: Shaping) -> dict[str, Any]:
         program = shaping.programs[stage]
         if STAGES[stage].components:
             components, program = _renumber(components, program)
-        functions[function.type] = {"line": function.line, **_program_to_plain(program)}
+        functions[function.type] = {"line": function.line, **to_plain(program)}
     return {"functions": functions, "action_dim": shaping.action_dim, "components": components}
 
 
@@ -181,14 +181,6 @@ def _renumber(components: list[str], program: Program) -> tuple[list[str], Progr
     outputs = {VALUE: program.outputs[VALUE]}
     outputs.update({f"component{index}": program.outputs[f"component{i}"] for index, i in enumerate(traced)})
     return [components[i] for i in traced], replace(program, outputs=outputs)
-
-
-def _program_to_plain(program: Program) -> dict[str, Any]:
-    nodes = []
-    for node in program.nodes:
-        value = float(node.value) if node.op == "const" and node.kind in FLOATS else int(node.value)
-        nodes.append([node.op, node.kind, list(node.args), value, node.name, node.column])
-    return {"nodes": nodes, "outputs": {name: [output.nodes, output.kind] for name, output in program.outputs.items()}}
 
 
 # uses the parts of torch that are loaded lazily
@@ -201,8 +193,8 @@ warnings.warn("something", DeprecationWarning)
 torch.vmap(torch.sum)(torch.ones(2, 2)), torch.distributions.Normal(torch.zeros(1), 1.0).log_prob(torch.zeros(1))
 def drawn(n):
     D, zeros = torch.distributions, torch.zeros(n)
-    own = D.Normal(zeros, 1.0), D.Uniform(zeros, 1.0), D.Bernoulli(zeros + 0.5), D.Categorical(torch.ones(n, 2))
-    return sum(each.sample() for each in (*own, D.Laplace(zeros, 1.0), D.LogNormal(zeros, 1.0), D.Gumbel(zeros, 1.0)))
+    some = D.Normal(zeros, 1.0), D.Uniform(zeros, 1.0), D.Bernoulli(zeros + 0.5), D.Categorical(torch.ones(n, 2))
+    return sum(each.sample() for each in (*some, D.Laplace(zeros, 1.0), D.LogNormal(zeros, 1.0), D.Gumbel(zeros, 1.0)))
 def compute_reward(state_dict):
     x = next(v for v in state_dict.values() if v.dim() == 2 and v.is_floating_point())
     x = torch.cat([x, x, x, x], dim=-1)[:, :4]

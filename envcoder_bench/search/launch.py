@@ -29,6 +29,7 @@ from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MODEL, kind_of
 from envcoder_bench.search.providers.sdk import login_of, without_login
 from envcoder_bench.search.providers.transcript import ReplayProvider
+from envcoder_bench.search.report import SearchFacts
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings, compose_settings, explain_unknown
 from envcoder_bench.search.spec import SearchSpec
@@ -181,14 +182,15 @@ def _run(
         writer = provider.name if provider is not None else spec.llm
         view.say(screen.opening(_facts(folder, spec, run, begins or {})))
         log_confinement()
-        meta = spec.meta(run)
-        about = {
-            **meta,
-            "fitness_meaning": meta["fitness"],
-            "llm": spec.llm,
-            "rounds_planned": spec.settings.num_iters,
-        }
-        search = Search(folder, spec.settings, run, spec.overrides, proposer, writer, about, view)
+        facts = SearchFacts(
+            task=spec.task,
+            task_description=spec.task_description,
+            fitness_meaning=fitness_meaning(run),
+            llm=spec.llm,
+            shaper_types=run.config.shaper_types,
+            rounds_planned=spec.settings.num_iters,
+        )
+        search = Search(folder, spec.settings, run, spec.overrides, proposer, writer, facts, view)
         result = search.run()
         if isinstance(provider, ReplayProvider) and provider.by_label:
             replies = f"{counted(provider.by_label, 'reply', 'replies')} found by label"

@@ -281,8 +281,7 @@ def test_programs_of_the_tracer_are_accepted(contract):
     from tracing_fakes import function, record
     from tracing_table import TABLE
 
-    from envcoder_bench.compile.program import KINDS
-    from envcoder_bench.jail.examiner import _program_to_plain
+    from envcoder_bench.compile.program import KINDS, to_plain
     from envcoder_bench.jail.rebuild import _nodes
 
     state = make_state(20)
@@ -291,7 +290,7 @@ def test_programs_of_the_tracer_are_accepted(contract):
     for body in TABLE:
         program = record(function(body), state)
         if isinstance(program, Program):
-            plain = json.loads(json.dumps(_program_to_plain(program)))
+            plain = json.loads(json.dumps(to_plain(program)))
             assert [node._replace(value=0) for node in _nodes(plain["nodes"], reads)] == [
                 node._replace(value=0) for node in program.nodes
             ], body
