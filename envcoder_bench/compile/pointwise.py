@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from envcoder_bench.compile.program import FLOATS, Program, Untraceable, kind_of
+from envcoder_bench.compile.program import COMPARISONS, FLOATS, Program, Untraceable, kind_of
 from envcoder_bench.compile.values import Arguments, Result, Values, result_kind, rule
 
 Make = Callable[..., int]  # (program, kind to compute in, arguments by name, nodes...) to a node
@@ -25,7 +25,6 @@ _BITWISE = {
     "bitwise_not": "not",
 }  # fmt: skip
 _LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def define(names: Sequence[str], operands: Sequence[str], make: Make, kind: str | None = None) -> None:
@@ -192,7 +191,7 @@ for _name, _op in _BITWISE.items():
     define([_name], ["self", "other"], direct(_op))
 for _name, _op in _LOGICAL.items():
     define([_name], ["self", "other"], direct(_op), "b")
-for _name in _COMPARISONS:
+for _name in COMPARISONS:
     define([_name], ["self", "other"], direct(_name, "b"), "operands")
 define(["add"], ["self", "other"], _sum("add"))
 define(["sub"], ["self", "other"], _sum("sub"))
