@@ -44,7 +44,6 @@ class FunctionCache:
 
     Args:
         texts: texts of the candidate files, by file.
-        state: tensors of the state, by key.
         constants: the task's constants, whose numbers become part of programs.
         seed: the seed with which modules are loaded.
     """

@@ -80,7 +80,6 @@ def trace(
 
     Args:
         state: per-environment tensors ``(n, ...)`` of a real state.
-        constants: the task's constants.
         memo: results of earlier calls with the same state; new ones are added.
     """
     memo = Memo() if memo is None else memo

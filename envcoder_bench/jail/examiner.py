@@ -35,10 +35,8 @@ class Examiner:
     """Examines files of one task; created once, before the first fork.
 
     Args:
-        contract: the task's contract.
         outside: names of tasks from outside the package, whose baselines may be imported.
         state: a real state of the task, ``(n, ...)`` tensors.
-        constants: the task's constants.
         baseline: source of the baseline that fills in missing functions.
         shaper_types: functions to take from the files; None for all.
         seed: seed with which modules are loaded.

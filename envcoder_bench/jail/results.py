@@ -38,8 +38,6 @@ def examine(
     Answers that describe candidates are cached on disk by content, and validated again whenever they are used.
 
     Args:
-        sources: (name, file, text) of the files.
-        task: the candidates' task.
         state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
         baseline: source of the baseline that fills in missing functions.
         action_dim: width of the baseline's action.

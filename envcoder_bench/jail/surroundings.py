@@ -50,9 +50,6 @@ def names_given(modules: Iterable[str] = ()) -> dict[str, object]:
     """Return the names that a file can use without importing them; its imports are restricted.
 
     All allowed modules are imported, while files can still be opened.
-
-    Args:
-        modules: allowed modules beside MODULES.
     """
     allowed = {*MODULES, *modules}
     for module in allowed:

@@ -58,7 +58,6 @@ def start(
         llm: the model, see ``providers.choice.kind_of``.
         task_description: the desired behaviour, for the model; by default DESCRIPTION, or that of a replayed search.
         overrides: ``key=value`` for cfg/auto_shape.yaml and for the config of a run.
-        base_url: URL of another server with the provider's protocol.
         candidates: files or folders of candidates to begin with.
         output_dir: a new folder; by default ``searches/<task>_<time>``.
         view: shows the progress, and may stop the search.
@@ -109,8 +108,6 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
     """Resume the search in a folder.
 
     Args:
-        path: the folder.
-        view: as for ``start``.
         changed: higher values of its ``LIMITS``, other values of its ``MODEL``.
 
     Raises:
@@ -249,7 +246,6 @@ def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, An
     The final evaluation of a search that had ended is kept in another folder, ``final_1``, ``final_2`` ...
 
     Args:
-        config: the search's config.
         raised: new values of settings in LIMITS.
 
     Raises:
@@ -278,7 +274,6 @@ def change_model(config: Settings, changed: Mapping[str, Any]) -> Settings:
     """Return a search's config with another model, server or settings of requests; the replies so far are kept.
 
     Args:
-        config: the search's config.
         changed: new values of MODEL.
 
     Raises:
@@ -306,7 +301,6 @@ def whole_address(config: Settings, base_url: str | None) -> str | None:
     """Return the URL of a resumed search with user name and password, which its config does not have.
 
     Args:
-        config: the search's config.
         base_url: the URL on the command line; None if there is none.
 
     Raises:

@@ -50,14 +50,10 @@ class Search:
     """A search in its folder, new or resumed.
 
     Args:
-        folder: the search's folder.
-        settings: cfg/auto_shape.yaml with the user's overrides.
         spec: its runs; each round has its own seeds, from the config's ``seed`` on.
-        overrides: the overrides that give its config.
         proposer: None if no round is left to be proposed.
         writer: name of the proposer for messages.
         facts: what the report says beside the results.
-        view: shows the progress.
     """
 
     def __init__(

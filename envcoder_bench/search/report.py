@@ -60,14 +60,7 @@ class SearchFacts:
 
 
 def write_report(folder: Path, archive: Archive, facts: SearchFacts, videos: PageVideos | None = None) -> list[Path]:
-    """Write ``report.html``, which is self-contained, and its picture ``fitness.png``; return their paths.
-
-    Args:
-        folder: the search's folder.
-        archive: its attempts.
-        facts: what else it says.
-        videos: of the final evaluation.
-    """
+    """Write ``report.html``, which is self-contained, and its picture ``fitness.png``; return their paths."""
     image = plot_search(archive, folder / PICTURE, facts.task, facts.fitness_meaning)
     runs = [folder / "rounds" / str(number) / "run" for number in range(1, _rounds_done(archive) + 1)]
     run = RunPage(

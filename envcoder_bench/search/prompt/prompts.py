@@ -277,7 +277,6 @@ def robot(facts: TaskContract, fields: Mapping[str, Field], formula: str, contro
     """Describe joints, bodies, drives and the default state, one per line.
 
     Args:
-        facts, fields: the task's contract and fields.
         formula: its ``drive_formula``.
         control: the config's ``env.control``, the numbers of the formula.
     """

@@ -49,7 +49,6 @@ def make_provider(
     """Create the provider of a value of ``--llm``, without sending a request.
 
     Args:
-        llm: value of ``--llm``.
         base_url: URL of another server with the provider's protocol.
         timeout: time limit of one reply, s.
         notify: called with a line for each failure that is sent again, from any thread.

@@ -49,9 +49,6 @@ def complete_all(
     Replies are on disk as soon as they have arrived. Ctrl-C ends this at once; only requests in flight are lost.
 
     Args:
-        provider: the model.
-        requests: the requests.
-        transcript: records all replies.
         budget: the search's budget; None for no limits.
         unusable: returns why a reply is not usable, in one line, or an empty string; unusable ones are requested again.
         concurrency: largest number of requests in flight.

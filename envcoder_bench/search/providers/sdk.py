@@ -135,7 +135,6 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
     times as long, whatever a server does; the waits that a server asks for add up to ``timeout``.
 
     Args:
-        sdk: the SDK's module.
         who: model and URL, for messages.
         timeout: time limit of the whole reply, s.
         notify: called with a line for each failure, from any thread.

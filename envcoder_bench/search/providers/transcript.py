@@ -51,7 +51,6 @@ class Transcript:
     """A search's transcript; thread-safe.
 
     Attributes:
-        path: the file.
         meta: the inputs of the search, in JSON's types.
     """
 

@@ -198,7 +198,6 @@ class StackedMLP:
     weights, unless ``forward`` comes next.
 
     Args:
-        backend: how to compute.
         weights: ``(K, in, out)``, first layer to last, including the row of the biases and rows for the zeros.
         activation: the activation after every layer but the last.
     """

@@ -30,12 +30,9 @@ class GroupedRunningMeanStd:
     Columns beyond a group's own width are padding: they normalize to exactly 0 and their statistics never change.
 
     Args:
-        backend: how to compute.
         dims: each group's own number of columns.
-        device: the device of the statistics.
         width: D, if it is not the largest of dims.
         one: a column that normalizes to 1; None: no such column.
-        dtype: the dtype of the data.
         empirical: whether to normalize as rsl_rl.
 
     Attributes:
@@ -310,12 +307,10 @@ class ObservationInput:
     """Maps observations ``(K, N, d)`` to a network's input ``(K, N, width)``; padded columns become 0.
 
     Args:
-        backend: how to compute.
         hp: whether, and how, observations are normalized.
         dims: each group's own number of observations.
         dim: number of observations of the stack, at least the largest of ``dims``.
         width: columns of the input.
-        device, dtype: of the data.
 
     Attributes:
         normalizer: statistics of the observations; None if they are not normalized.
