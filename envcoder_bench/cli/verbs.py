@@ -392,8 +392,8 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     from envcoder_bench.run.folder.policies import open_run
     from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer
-    from envcoder_bench.video.record import model_bytes, record
     from envcoder_bench.video.page import VIDEOS, chosen, player
+    from envcoder_bench.video.record import model_bytes, record
 
     reason = viewer.missing() if args.view else render.missing()
     if reason:

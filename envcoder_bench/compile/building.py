@@ -1,10 +1,12 @@
 """Compile kernels in worker processes, which are killed when they take too long or too much memory."""
 
 import contextlib
+import ctypes
 import json
 import logging
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -20,8 +22,9 @@ from isaacgym_mujoco.process import own_cpus
 LIMIT, LIMIT_PER_LINE = 20.0, 0.005
 PATIENCE = 6.0  # wall-clock seconds allowed per second of processor time, for busy machines
 TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
+MEMORY = 4 << 30  # bytes of data of a worker process
 BROKEN_OFF = "its compiler "  # prefix of the errors of kernels whose compiler was killed or crashed
-_BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.compile.build_worker import main; main()"
+_BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.compile.building import serve; serve()"
 _log = logging.getLogger(__name__)
 _failed: dict[str, str] = {}  # errors of the kernels that could not be compiled, as long as this process lives
 
@@ -158,3 +161,30 @@ def _end(process: subprocess.Popen) -> None:
     for pipe in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
             pipe.close()  # type: ignore[union-attr]
+
+
+def serve() -> None:
+    """Compile kernels in a worker process until standard input ends.
+
+    It reads lines of JSON ``{"code": ..., "target": ...}`` and writes ``{"error": ...}`` to standard output after each;
+    the text is empty if the kernel was compiled.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
+    if sys.platform.startswith("linux"):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG: end with the parent
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # compilers print to standard output
+    from envcoder_bench.compile import warp_kernel
+
+    for line in sys.stdin:
+        order, error = json.loads(line), ""
+        try:
+            warp_kernel.build(order["code"], order["target"])
+        except Exception as fault:
+            error = " ".join(str(fault).split()) or type(fault).__name__
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps({"error": error[:500]}), file=answers, flush=True)

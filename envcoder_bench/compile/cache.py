@@ -18,10 +18,10 @@ from torch import Tensor
 
 import envcoder_bench
 import isaacgym_mujoco
-from envcoder_bench.compile.program import Node, Output, Program
+from envcoder_bench.compile.program import Node, Output, Program, to_plain
 from envcoder_bench.core.folders import cache_folder
-from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import CandidateFunction
+from envcoder_bench.shaping.loading import helper_names
 from envcoder_bench.shaping.scan import parse, walk
 from envcoder_bench.tasks.registry import outside_tasks
 from envcoder_bench.tasks.spec import task_files
@@ -44,7 +44,6 @@ class FunctionCache:
 
     Args:
         texts: texts of the candidate files, by file.
-        state: tensors of the state, by key.
         constants: the task's constants, whose numbers become part of programs.
         seed: the seed with which modules are loaded.
     """
@@ -69,28 +68,21 @@ class FunctionCache:
 
     def save(self, program: Program, function: CandidateFunction, *parts: object) -> None:
         """Save a program for later processes."""
-        self.save_plain(_plain(program), [function], *parts)
+        self.save_plain(to_plain(program), [function], *parts)
 
     def load_plain(self, functions: Sequence[CandidateFunction], *parts: object) -> Any:
         """Return the JSON value of functions saved with equal ``parts``, or None."""
         path = self._path(functions, *parts)
         try:
-            return None if path is None else json.loads(zlib.decompress(path.read_bytes()))
-        except (OSError, ValueError, zlib.error):  # absent, or damaged
+            return None if path is None else json.loads(read_packed(path))
+        except ValueError:  # absent, or damaged
             return None
 
     def save_plain(self, plain: object, functions: Sequence[CandidateFunction], *parts: object) -> None:
         """Save a JSON value for later processes."""
         path = self._path(functions, *parts)
-        if path is None:
-            return
-        scratch = path.with_suffix(f".{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_bytes(zlib.compress(json.dumps(plain).encode(), 1))
-            os.replace(scratch, path)
-        except OSError:
-            pass
+        if path is not None:
+            write_packed(path, json.dumps(plain).encode())
 
     def _path(self, functions: Sequence[CandidateFunction], *parts: object) -> Path | None:
         texts = [self._texts.get(function.file) for function in functions]
@@ -100,14 +92,28 @@ class FunctionCache:
         return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
 
 
-def _plain(program: Program) -> dict[str, object]:
-    outputs = {name: [output.nodes, output.kind] for name, output in program.outputs.items()}
-    return {"nodes": program.nodes, "outputs": outputs}
-
-
 def _program(plain: dict[str, Any]) -> Program:
     nodes = [Node(op, kind, tuple(args), *rest) for op, kind, args, *rest in plain["nodes"]]
     return Program(nodes, {name: Output(*output) for name, output in plain["outputs"].items()})
+
+
+def read_packed(path: Path, most: int = 0) -> bytes:
+    """Return the content of a file in the cache, no more than ``most`` bytes (0: all); empty if there is none."""
+    try:
+        return zlib.decompressobj().decompress(path.read_bytes(), most)
+    except (OSError, zlib.error):
+        return b""
+
+
+def write_packed(path: Path, content: bytes) -> None:
+    """Write a file in the cache atomically; nothing where that is not possible."""
+    scratch = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_bytes(zlib.compress(content, 1))
+        os.replace(scratch, path)
+    except OSError:
+        pass
 
 
 @functools.cache
@@ -116,7 +122,7 @@ def stands_alone(text: str) -> bool:
 
     A helper module beside the file may change while the text stays the same.
     """
-    allowed = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(redirect.helper_names())}
+    allowed = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(helper_names())}
     return not _READS.search(text) and all(name.split(".")[0] in allowed for name in _imported(text))
 
 

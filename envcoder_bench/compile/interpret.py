@@ -5,35 +5,27 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.program import ACTION, FLOATS, KINDS, Node, Program, reachable
+from envcoder_bench.compile.program import ACTION, COMPARISONS, FLOATS, KINDS, OPERATIONS, Node, Program, reachable
 from envcoder_bench.core import stream
 
 DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 _BITS = {"i64": 64, "i32": 32, "u8": 8, "b": 8}
 
-# operations that torch has under the same name
+_NAMES = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}  # of torch
 UNARY: dict[str, Callable[..., Tensor]] = {
-    "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos, "atan": torch.atan,
-    "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "exp": torch.exp, "exp2": torch.exp2,
-    "log": torch.log, "log2": torch.log2, "log10": torch.log10, "sqrt": torch.sqrt, "erf": torch.erf,
-    "erfc": torch.erfc, "log1p": torch.log1p, "expm1": torch.expm1,
-    "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round,
-    "neg": torch.neg, "abs": torch.abs, "not": torch.bitwise_not,
-}  # fmt: skip
+    op: getattr(torch, _NAMES.get(op, op)) for op, (count, _) in OPERATIONS.items() if count == 1
+}
 BINARY: dict[str, Callable[..., Tensor]] = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum,
-    "atan2": torch.atan2, "pow": torch.pow, "fmod": torch.fmod, "div": torch.div,
-    "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor,
-    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
-}  # fmt: skip
+    op: getattr(torch, _NAMES.get(op, op))
+    for op in (*(op for op, (count, _) in OPERATIONS.items() if count == 2), *COMPARISONS)
+    if hasattr(torch, _NAMES.get(op, op))
+}
 _DIVISIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "div": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
     "floordiv": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "fmod": torch.fmod,
     "remainder": torch.remainder,
 }
-_SHIFTS: dict[str, Callable[..., Tensor]] = {"shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift}
-OTHERS = ("load", "const", "lane", "rows", "seed", "step", "cast", "select", *_DIVISIONS, *_SHIFTS)
 
 
 class Interpreter:
@@ -122,7 +114,7 @@ def _compute(node: Node, x: list[Tensor], dtypes: Mapping[str, torch.dtype]) -> 
     if kind not in FLOATS:
         if op in _DIVISIONS:
             return _divided(op, kind, *x)
-        if op in _SHIFTS:
+        if op in ("shl", "shr"):
             here = (x[1] >= 0) & (x[1] < _BITS[kind])
             if op == "shl":
                 return torch.where(here, torch.bitwise_left_shift(x[0], torch.where(here, x[1], 0)), 0).to(DTYPES[kind])

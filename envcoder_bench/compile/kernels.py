@@ -6,7 +6,6 @@ numbers share their code. A kernel chooses its programs by the group, so that ke
 survivors of a race.
 """
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -91,8 +90,6 @@ class BuildFailure(NamedTuple):
 
 
 Launches = list[Callable[[], None]]
-# the module that compiles, loads and launches
-NATIVE = "envcoder_bench.compile.native"
 # programs of the kernels that this process has loaded, in order: by device and tensors, then by programs
 _loaded: dict[Hashable, dict[Hashable, list[CCode]]] = {}
 
@@ -110,7 +107,8 @@ def launches(
     Raises:
         RuntimeError: no program can be compiled.
     """
-    native: Any = importlib.import_module(NATIVE)
+    from envcoder_bench.compile import native  # late, because it imports Warp
+
     device = stages[0][1].step.device
     # programs to kernels, and those of all stages to the compilers at once
     compiled = [_loaded.setdefault((str(device), _layout(buffers)), {}) for _, buffers in stages]

@@ -24,30 +24,27 @@ CLAIMS = "claims"  # folder in the cache folder
 _log = logging.getLogger(__name__)
 
 
+# where this process compiles for another one's device, and launches nothing: the target, as ``warp_kernel.target`` says
+FOR_TARGET: str | None = None
+
+
 def build(codes: Sequence[str], device: torch.device) -> list[str]:
-    """Compile kernels for a device, as ``build_for`` does."""
-    return build_for(codes, target(str(wp.device_from_torch(device))))
-
-
-def build_for(codes: Sequence[str], target: str) -> list[str]:
     """Compile kernels that are not in Warp's cache; return the error of each, or an empty text.
 
     Kernels that another process of this machine is compiling are left to it.
-
-    Args:
-        own: the target, as ``warp_kernel.target`` gives it.
     """
+    chip = FOR_TARGET or target(str(wp.device_from_torch(device)))
     errors: dict[str, str] = {}
     began = time.monotonic()
     until, tell_at = began + WAIT, began + building.TELL_AFTER
-    missing = _missing(codes, target)
+    missing = _missing(codes, chip)
     while missing:
         with contextlib.ExitStack() as claims:
             mine = _claim(missing, claims) if time.monotonic() < until else missing
-            wanted = _missing(mine, target)  # another process may have compiled them meanwhile
+            wanted = _missing(mine, chip)  # another process may have compiled them meanwhile
             if wanted:
-                errors.update(zip(wanted, building.build(wanted, target)))
-        missing = _missing([code for code in missing if code not in set(mine)], target)
+                errors.update(zip(wanted, building.build(wanted, chip)))
+        missing = _missing([code for code in missing if code not in set(mine)], chip)
         if missing and not mine:
             if time.monotonic() >= tell_at:
                 waited, tell_at = time.monotonic() - began, tell_at + building.TELL_EVERY
@@ -76,6 +73,8 @@ def _claim(codes: Sequence[str], claims: contextlib.ExitStack) -> list[str]:
 
 def load(codes: Sequence[str], device: torch.device) -> list[Any]:
     """Load compiled kernels."""
+    if FOR_TARGET is not None:
+        return list(codes)
     kernels = [make_kernel(code) for code in codes]
     modules = [kernel.module for kernel in kernels]
     wp.force_load(wp.device_from_torch(device), modules, block_dim=BLOCK, max_workers=usable_cpus())
@@ -84,6 +83,8 @@ def load(codes: Sequence[str], device: torch.device) -> list[Any]:
 
 def prepare_launch(kernel: Any, threads: int, table: torch.Tensor) -> Any:
     """Prepare a launch of a kernel over ``threads`` threads, which ``launch`` can repeat."""
+    if FOR_TARGET is not None:
+        return kernel
     return wp.launch(
         kernel, dim=threads, inputs=[wp.from_torch(table)], device=wp.device_from_torch(table.device),
         block_dim=BLOCK, record_cmd=True,
@@ -92,6 +93,8 @@ def prepare_launch(kernel: Any, threads: int, table: torch.Tensor) -> Any:
 
 def launch(prepared: Any, device: torch.device) -> None:
     """Launch on torch's current stream."""
+    if FOR_TARGET is not None:
+        raise RuntimeError("this process launches no kernels")
     prepared.launch(warp_stream(device))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from envcoder_bench.compile.program import FLOATS, Program, Untraceable, kind_of
+from envcoder_bench.compile.program import COMPARISONS, FLOATS, Program, Untraceable, kind_of
 from envcoder_bench.compile.values import Arguments, Result, Values, result_kind, rule
 
 Make = Callable[..., int]  # (program, kind to compute in, arguments by name, nodes...) to a node
@@ -25,7 +25,6 @@ _BITWISE = {
     "bitwise_not": "not",
 }  # fmt: skip
 _LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def define(names: Sequence[str], operands: Sequence[str], make: Make, kind: str | None = None) -> None:
@@ -192,7 +191,7 @@ for _name, _op in _BITWISE.items():
     define([_name], ["self", "other"], direct(_op))
 for _name, _op in _LOGICAL.items():
     define([_name], ["self", "other"], direct(_op), "b")
-for _name in _COMPARISONS:
+for _name in COMPARISONS:
     define([_name], ["self", "other"], direct(_name, "b"), "operands")
 define(["add"], ["self", "other"], _sum("add"))
 define(["sub"], ["self", "other"], _sum("sub"))
@@ -232,20 +231,18 @@ def _round(rec: Values, a: Arguments, result: Tensor) -> Result:
     return rec.elementwise([rec.nodes(a["self"], kind)], kind, make, result)
 
 
-@rule("where")
-def _where(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _choose(rec, a["condition"], a["self"], a["other"], result)
+def _define_choice(name: str, *operands: str) -> None:
+    """Make the rule of an operator that chooses: ``operands`` are the condition, and the two values."""
+
+    @rule(name)
+    def _(rec: Values, a: Arguments, result: Tensor) -> Result:
+        kind = kind_of(result.dtype)
+        arrays = [rec.nodes(a[operand], "b" if operand == operands[0] else kind) for operand in operands]
+        return rec.elementwise(arrays, kind, lambda *nodes: rec.program.add("select", kind, *nodes), result)
 
 
-@rule("masked_fill")
-def _masked_fill(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _choose(rec, a["mask"], a["value"], a["self"], result)
-
-
-def _choose(rec: Values, condition: Any, yes: Any, no: Any, result: Tensor) -> Result:
-    kind = kind_of(result.dtype)
-    arrays = [rec.nodes(condition, "b"), rec.nodes(yes, kind), rec.nodes(no, kind)]
-    return rec.elementwise(arrays, kind, lambda *nodes: rec.program.add("select", kind, *nodes), result)
+_define_choice("where", "condition", "self", "other")
+_define_choice("masked_fill", "mask", "value", "self")
 
 
 # less common functions: inverse hyperbolic functions, functions of signs, membership

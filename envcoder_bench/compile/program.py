@@ -22,9 +22,27 @@ KINDS: dict[torch.dtype, str] = {
     torch.uint8: "u8",
     torch.bool: "b",
 }
-FLOATS = ("f32", "f64")
+FLOATS, INTEGERS = ("f32", "f64"), ("i64", "i32", "u8")
+_ALL = (*FLOATS, *INTEGERS, "b")
 ACTION = "action"  # the name of the policy's action, beside the state's keys
 MAX_NODES = 30_000  # compiling more takes longer than the kernel saves
+
+
+# operations whose arguments have the node's kind: number of arguments, and allowed kinds
+OPERATIONS: dict[str, tuple[int, tuple[str, ...]]] = {
+    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"), (1, FLOATS)),
+    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "erf", "erfc"), (1, FLOATS)),
+    **dict.fromkeys(("floor", "ceil", "trunc", "round"), (1, (*FLOATS, *INTEGERS))),
+    "neg": (1, _ALL),
+    "abs": (1, (*FLOATS, *INTEGERS)),
+    **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), (2, _ALL)),
+    **dict.fromkeys(("div", "fmod"), (2, (*FLOATS, *INTEGERS))),
+    **dict.fromkeys(("pow", "atan2"), (2, FLOATS)),
+    **dict.fromkeys(("remainder", "floordiv", "shl", "shr"), (2, INTEGERS)),
+    **dict.fromkeys(("and", "or", "xor"), (2, (*INTEGERS, "b"))),
+    "not": (1, (*INTEGERS, "b")),
+}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 class Untraceable(Exception):
@@ -126,6 +144,16 @@ class Program:
         if origin.op == "const":
             return self.const(convert(origin.value, kind), kind)
         return self.add("cast", kind, node)
+
+
+def to_plain(program: Program) -> dict[str, Any]:
+    """Return a program as JSON's types."""
+    nodes = []
+    for node in program.nodes:
+        value = float(node.value) if node.kind in FLOATS else int(node.value)
+        nodes.append(node._replace(value=value) if node.op == "const" else node)
+    outputs = {name: [output.nodes, output.kind] for name, output in program.outputs.items()}
+    return {"nodes": nodes, "outputs": outputs}
 
 
 def reachable(program: Program, roots: Sequence[int]) -> list[int]:

@@ -126,61 +126,50 @@ for _name, _op in (("max", "gt"), ("min", "lt")):
     _define_extreme(f"arg{_name}", _op, arg=True)
 
 
-def _along(rec: Values, x: Tensor, dim: int, kind: str, change: Callable[[list[int]], list[int]]) -> Value:
-    """Replace the numbers along ``dim`` by as many others."""
-    moved = np.moveaxis(rec.nodes(x, kind), rec.inner_axis(x, dim, _JOINS), -1)
-    nodes = np.array([change(row) for row in moved.reshape(-1, moved.shape[-1]).tolist()], dtype=np.int64)
-    return Value.of(np.moveaxis(nodes.reshape(moved.shape), -1, dim), kind)
+def _cumulated(p: Program, op: str, kind: str, row: list[int]) -> list[int]:
+    return list(itertools.accumulate(row, lambda x, y: p.add(op, kind, x, y)))
 
 
-def _define_cumulated(name: str, op: str) -> None:
+def _softmax(p: Program, kind: str, row: list[int]) -> list[int]:
+    top = _folded(p, "maximum", kind, row)
+    exponentials = [p.add("exp", kind, p.add("sub", kind, x, top)) for x in row]
+    total = _total(p, kind, exponentials)
+    return [p.add("div", kind, x, total) for x in exponentials]
+
+
+def _log_softmax(p: Program, kind: str, row: list[int]) -> list[int]:
+    top = _folded(p, "maximum", kind, row)
+    total = p.add("log", kind, _total(p, kind, [p.add("exp", kind, p.add("sub", kind, x, top)) for x in row]))
+    return [p.add("sub", kind, p.add("sub", kind, x, top), total) for x in row]
+
+
+# the numbers along ``dim`` that are replaced by as many others
+_ALONG: dict[str, Callable[[Program, str, list[int]], list[int]]] = {
+    "cumsum": lambda p, kind, row: _cumulated(p, "add", kind, row),
+    "cumprod": lambda p, kind, row: _cumulated(p, "mul", kind, row),
+    "_softmax": _softmax,
+    "_log_softmax": _log_softmax,
+}
+
+
+def _define_along(name: str) -> None:
     @rule(name)
     def _(rec: Values, a: Arguments, result: Tensor) -> Result:
         kind = kind_of(result.dtype)
-
-        def change(row: list[int]) -> list[int]:
-            return list(itertools.accumulate(row, lambda x, y: rec.program.add(op, kind, x, y)))
-
-        return _along(rec, a["self"], a["dim"], kind, change)
-
-
-_define_cumulated("cumsum", "add")
-_define_cumulated("cumprod", "mul")
+        moved = np.moveaxis(rec.nodes(a["self"], kind), rec.inner_axis(a["self"], a["dim"], _JOINS), -1)
+        rows = [_ALONG[name](rec.program, kind, row) for row in moved.reshape(-1, moved.shape[-1]).tolist()]
+        nodes = np.array(rows, dtype=np.int64).reshape(moved.shape)
+        return Value.of(np.moveaxis(nodes, -1, a["dim"]), kind)
 
 
-@rule("_softmax")
-def _softmax(rec: Values, a: Arguments, result: Tensor) -> Result:
-    kind, p = kind_of(result.dtype), rec.program
-
-    def change(row: list[int]) -> list[int]:
-        top = _folded(p, "maximum", kind, row)
-        exponentials = [p.add("exp", kind, p.add("sub", kind, x, top)) for x in row]
-        total = _total(p, kind, exponentials)
-        return [p.add("div", kind, x, total) for x in exponentials]
-
-    return _along(rec, a["self"], a["dim"], kind, change)
+for _name in _ALONG:
+    _define_along(_name)
 
 
-@rule("_log_softmax")
-def _log_softmax(rec: Values, a: Arguments, result: Tensor) -> Result:
-    kind, p = kind_of(result.dtype), rec.program
-
-    def change(row: list[int]) -> list[int]:
-        top = _folded(p, "maximum", kind, row)
-        total = p.add("log", kind, _total(p, kind, [p.add("exp", kind, p.add("sub", kind, x, top)) for x in row]))
-        return [p.add("sub", kind, p.add("sub", kind, x, top), total) for x in row]
-
-    return _along(rec, a["self"], a["dim"], kind, change)
-
-
-@rule("mm", "bmm")
+@rule("mm", "bmm", "mv")
 def _matmul(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _product(rec, a["self"], a["mat2"], result)
-
-
-@rule("mv")
-def _mv(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _product(rec, a["self"], a["vec"], result, vector=True)
+    right = a["mat2"] if "mat2" in a else a["vec"]
+    return _product(rec, a["self"], right, result, vector="vec" in a)
 
 
 @rule("addmv")
@@ -324,55 +313,37 @@ def _median(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
     return [middle[0]], [middle[1]]
 
 
-def _pair(rec: Values, a: Arguments, result: Any, change: Callable[[Program, str, Row], tuple[Row, Row]]) -> Result:
-    """Return the values and positions that ``change`` computes from each row along ``dim``."""
-    x: Tensor = a["self"]
-    kind = rec.value(x).kind
-    dim = rec.inner_axis(x, -1 if a.get("dim") is None else a["dim"], _ORDERS)
-    moved = np.moveaxis(rec.nodes(x), dim, -1)
-    rows = [change(rec.program, kind, row) for row in moved.reshape(-1, moved.shape[-1]).tolist()]
-    pair = []
-    for i, tensor in enumerate(result):
-        nodes = np.array([row[i] for row in rows], dtype=np.int64).reshape(*moved.shape[:-1], -1)
-        pair.append(Value.of(np.moveaxis(nodes, -1, dim).reshape(rec.shape(tensor)), kind_of(tensor.dtype)))
-    return pair
+# values and positions that are computed from each row along ``dim``
+_PAIRS: dict[str, Callable[[Program, str, Row, Arguments], tuple[Row, Row]]] = {
+    "sort": lambda p, kind, row, a: _sorted(p, kind, row, a["descending"]),
+    "topk": lambda p, kind, row, a: _cut(_sorted(p, kind, row, a["largest"]), 0, a["k"]),
+    "kthvalue": lambda p, kind, row, a: _cut(_sorted(p, kind, row, False), a["k"] - 1, a["k"]),
+    "median": lambda p, kind, row, a: _median(p, kind, row),
+    "cummax": lambda p, kind, row, a: _running(p, kind, row, "ge"),
+    "cummin": lambda p, kind, row, a: _running(p, kind, row, "le"),
+}
 
 
-@rule("sort")
-def _sort(rec: Values, a: Arguments, result: Any) -> Result:
-    return _pair(rec, a, result, lambda p, kind, row: _sorted(p, kind, row, a["descending"]))
+def _cut(pair: tuple[Row, Row], first: int, end: int) -> tuple[Row, Row]:
+    return pair[0][first:end], pair[1][first:end]
 
 
-@rule("topk")
-def _topk(rec: Values, a: Arguments, result: Any) -> Result:
-    def change(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
-        values, places = _sorted(p, kind, row, a["largest"])
-        return values[: a["k"]], places[: a["k"]]
-
-    return _pair(rec, a, result, change)
-
-
-@rule("kthvalue")
-def _kthvalue(rec: Values, a: Arguments, result: Any) -> Result:
-    def change(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
-        values, places = _sorted(p, kind, row, False)
-        return values[a["k"] - 1 : a["k"]], places[a["k"] - 1 : a["k"]]
-
-    return _pair(rec, a, result, change)
-
-
-@rule("median")
-def _median_of(rec: Values, a: Arguments, result: Any) -> Result:
-    if isinstance(result, Tensor):
-        raise Untraceable(_ORDERS)
-    return _pair(rec, a, result, _median)
+def _define_pair(name: str) -> None:
+    @rule(name)
+    def _(rec: Values, a: Arguments, result: Any) -> Result:
+        if isinstance(result, Tensor):  # of all numbers, the environments' included
+            raise Untraceable(_ORDERS)
+        x: Tensor = a["self"]
+        kind = rec.value(x).kind
+        dim = rec.inner_axis(x, -1 if a.get("dim") is None else a["dim"], _ORDERS)
+        moved = np.moveaxis(rec.nodes(x), dim, -1)
+        rows = [_PAIRS[name](rec.program, kind, row, a) for row in moved.reshape(-1, moved.shape[-1]).tolist()]
+        pair = []
+        for i, tensor in enumerate(result):
+            nodes = np.array([row[i] for row in rows], dtype=np.int64).reshape(*moved.shape[:-1], -1)
+            pair.append(Value.of(np.moveaxis(nodes, -1, dim).reshape(rec.shape(tensor)), kind_of(tensor.dtype)))
+        return pair
 
 
-@rule("cummax")
-def _cummax(rec: Values, a: Arguments, result: Any) -> Result:
-    return _pair(rec, a, result, lambda p, kind, row: _running(p, kind, row, "ge"))
-
-
-@rule("cummin")
-def _cummin(rec: Values, a: Arguments, result: Any) -> Result:
-    return _pair(rec, a, result, lambda p, kind, row: _running(p, kind, row, "le"))
+for _name in _PAIRS:
+    _define_pair(_name)

@@ -31,7 +31,6 @@ def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program |
 
     Args:
         programs: the recordings, without nodes that no output depends on.
-        sizes: the number of environments of each.
     """
     # operations and outputs must be the same for all sizes; only constants may differ
     first, position = programs[0], _first_difference(programs)

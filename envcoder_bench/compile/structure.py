@@ -13,50 +13,6 @@ _PICKS = "picks single environments of the group"
 _MIXES = "mixes the axis of environments with others"
 
 
-def _view(*names: str) -> Callable[[Callable[[Values, Arguments, np.ndarray], np.ndarray]], None]:
-    """Define a view by its effect on an array of the same shape, in which the axis of environments has length 1."""
-
-    def register(move: Callable[[Values, Arguments, np.ndarray], np.ndarray]) -> None:
-        @rule(*names)
-        def _(rec: Values, a: Arguments, result: Any) -> Result:
-            value = rec.value(a["self"])
-            return value.view(move(rec, a, value.index))
-
-    return register
-
-
-@_view("alias", "detach", "_conj", "_neg_view")
-def _alias(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
-    return index
-
-
-@_view("unsqueeze")
-def _unsqueeze(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
-    return np.expand_dims(index, a["dim"] % (index.ndim + 1))
-
-
-@_view("permute")
-def _permute(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
-    return np.transpose(index, [dim % index.ndim for dim in a["dims"]])
-
-
-@_view("transpose")
-def _transpose(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
-    return np.swapaxes(index, a["dim0"], a["dim1"]) if index.ndim else index
-
-
-@_view("t")
-def _t(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
-    return index.T
-
-
-@_view("select")
-def _select(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
-    dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
-    return np.take(index, a["index"], axis=dim)
-
-
-@_view("slice")
 def _slice(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     dim = a["dim"] % index.ndim
     if dim == rec.axis(a["self"]):  # all environments, or every k-th of the entries of each, as in ``flat[1::2]``
@@ -68,10 +24,40 @@ def _slice(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     return index[(slice(None),) * dim + (slice(a["start"], a["end"], a["step"]),)]
 
 
-@_view("diagonal")
 def _diagonal(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
     dims = [rec.inner_axis(a["self"], a[name], _MIXES) for name in ("dim1", "dim2")]
     return np.diagonal(index, a["offset"], dims[0], dims[1])
+
+
+def _unfold(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
+    dim = rec.inner_axis(a["self"], a["dimension"], _MIXES)
+    windows = np.lib.stride_tricks.sliding_window_view(index, a["size"], axis=dim)
+    return windows[(slice(None),) * dim + (slice(None, None, a["step"]),)]
+
+
+# Views by their effect on an array of the same shape, in which the axis of environments has length 1
+_VIEWS: dict[str, Callable[[Values, Arguments, np.ndarray], np.ndarray]] = {
+    **dict.fromkeys(("alias", "detach", "_conj", "_neg_view"), lambda rec, a, x: x),
+    "unsqueeze": lambda rec, a, x: np.expand_dims(x, a["dim"] % (x.ndim + 1)),
+    "permute": lambda rec, a, x: np.transpose(x, [dim % x.ndim for dim in a["dims"]]),
+    "transpose": lambda rec, a, x: np.swapaxes(x, a["dim0"], a["dim1"]) if x.ndim else x,
+    "t": lambda rec, a, x: x.T,
+    "select": lambda rec, a, x: np.take(x, a["index"], axis=rec.inner_axis(a["self"], a["dim"], _PICKS)),
+    "slice": _slice,
+    "diagonal": _diagonal,
+    "unfold": _unfold,
+}
+
+
+def _define_view(name: str) -> None:
+    @rule(name)
+    def _(rec: Values, a: Arguments, result: Any) -> Result:
+        value = rec.value(a["self"])
+        return value.view(_VIEWS[name](rec, a, value.index))
+
+
+for _name in _VIEWS:
+    _define_view(_name)
 
 
 def _reshaped(rec: Values, source: Tensor, result: Tensor, index: np.ndarray) -> np.ndarray:
@@ -121,13 +107,6 @@ def _unbind(rec: Values, a: Arguments, result: Any) -> Result:
     value = rec.value(a["self"])
     dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
     return [value.view(np.take(value.index, i, axis=dim)) for i in range(len(result))]
-
-
-@_view("unfold")
-def _unfold(rec: Values, a: Arguments, index: np.ndarray) -> np.ndarray:
-    dim = rec.inner_axis(a["self"], a["dimension"], _MIXES)
-    windows = np.lib.stride_tricks.sliding_window_view(index, a["size"], axis=dim)
-    return windows[(slice(None),) * dim + (slice(None, None, a["step"]),)]
 
 
 # copies
@@ -191,35 +170,27 @@ def _flip(rec: Values, a: Arguments, result: Tensor) -> Result:
 
 # new tensors
 
-
-def _filled(rec: Values, number: Any, result: Tensor) -> Value:
-    kind = kind_of(result.dtype)
-    return Value.of(np.broadcast_to(rec.nodes(number, kind), rec.shape(result)), kind)
-
-
-@rule("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided")
-def _zeros(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _filled(rec, 0, result)
-
-
-@rule("ones", "ones_like", "new_ones")
-def _ones(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _filled(rec, 1, result)
+# by operator, the number with which it fills a tensor
+_FILLS: dict[str, Callable[[Arguments], Any]] = {
+    **dict.fromkeys(
+        ("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided"), lambda a: 0
+    ),
+    **dict.fromkeys(("ones", "ones_like", "new_ones"), lambda a: 1),
+    **dict.fromkeys(("full", "full_like", "new_full"), lambda a: a["fill_value"]),
+    "fill": lambda a: a["value"],
+    "scalar_tensor": lambda a: a["s"],
+}
 
 
-@rule("full", "full_like", "new_full")
-def _full(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _filled(rec, a["fill_value"], result)
+def _define_fill(name: str) -> None:
+    @rule(name)
+    def _(rec: Values, a: Arguments, result: Tensor) -> Result:
+        kind = kind_of(result.dtype)
+        return Value.of(np.broadcast_to(rec.nodes(_FILLS[name](a), kind), rec.shape(result)), kind)
 
 
-@rule("fill")
-def _fill(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _filled(rec, a["value"], result)
-
-
-@rule("scalar_tensor")
-def _scalar_tensor(rec: Values, a: Arguments, result: Tensor) -> Result:
-    return _filled(rec, a["s"], result)
+for _name in _FILLS:
+    _define_fill(_name)
 
 
 def _line(p: Program, kind: str, x: int, factor: float, start: float) -> int:

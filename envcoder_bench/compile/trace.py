@@ -25,12 +25,11 @@ from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.sizes import equal, for_any_size
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.outputs import returned
-from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
 
 # Numbers of environments of the samples; other axes are unlikely to have these lengths. A function that may depend on
@@ -81,7 +80,6 @@ def trace(
 
     Args:
         state: per-environment tensors ``(n, ...)`` of a real state.
-        constants: the task's constants.
         memo: results of earlier calls with the same state; new ones are added.
     """
     memo = Memo() if memo is None else memo

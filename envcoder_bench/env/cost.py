@@ -10,11 +10,10 @@ from envcoder_bench.compile.program import ACTION
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.input_copies import Inputs
 from envcoder_bench.env.stages import Call
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.shaping.faults import FAULTS, shared_settings
 from envcoder_bench.shaping.kinds import STAGES
-from envcoder_bench.shaping.state import own_constants
+from envcoder_bench.shaping.state import bind, own_constants
 
 WARM_UPS = 2  # TorchScript compiles in its first calls
 MOST_CALLS = 20

@@ -20,12 +20,11 @@ from envcoder_bench.env.components import Components, Spread
 from envcoder_bench.env.input_copies import GroupCopies, Guard, no_changes
 from envcoder_bench.env.stages import Call, Stage, device_copies, into
 from envcoder_bench.shaping import outputs
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
 from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, return_line
 from envcoder_bench.shaping.kinds import ANY, STAGES, VALUE, Kind
-from envcoder_bench.shaping.state import own_constants
+from envcoder_bench.shaping.state import bind, own_constants
 from envcoder_bench.tasks.base import Task
 
 POLICY = "the policy's action"

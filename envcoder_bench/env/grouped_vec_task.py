@@ -14,11 +14,10 @@ from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.cuda_graphs import TaskFitness
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats, StepEnd
-from envcoder_bench.shaping.assemble import Shaping
-from envcoder_bench.shaping.binding import STATE_NAMES
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.faults import of_patch
 from envcoder_bench.shaping.kinds import VALUE
+from envcoder_bench.shaping.state import STATE_NAMES
 from envcoder_bench.tasks.base import EnvGroups, Task
 
 

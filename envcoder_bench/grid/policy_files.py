@@ -61,7 +61,7 @@ def _own(name: str, path: Path) -> nn.Module:
     """Build the policy of a candidate from its run folder, with the clips of its task."""
     from envcoder_bench.export.module import ExportedPolicy
     from envcoder_bench.run.folder.policies import load_policy, open_run
-    from envcoder_bench.shaping.definitions import defined_types
+    from envcoder_bench.shaping.text import defined_types
     from envcoder_bench.tasks.base import HUMAN
 
     candidate = path.resolve().parent

@@ -46,8 +46,8 @@ def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
 
     import torch
 
-    from envcoder_bench.jail import clocks
     from envcoder_bench.jail.examiner import Examiner
+    from envcoder_bench.jail.surroundings import replace_clocks
     from envcoder_bench.tasks.contract import TaskContract
     from envcoder_bench.tasks.outside import mount
 
@@ -60,7 +60,7 @@ def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
     logging.disable()  # there is no output, and formatting would read a tensor's values
     warnings.simplefilter("ignore")
     _redirect_helpers()
-    clocks.install()
+    replace_clocks()
     buffer, offset = bytearray(content), 0
     inputs: dict[str, dict[str, Any]] = {"state": {}, "constants": {}}
     for section, tensors in inputs.items():
@@ -90,13 +90,13 @@ def _redirect_helpers() -> None:
     import importlib
     from types import ModuleType
 
-    from envcoder_bench.shaping import redirect
+    from envcoder_bench.shaping.loading import HELPER_MODULES, OURS, PACKAGES
 
-    for name in redirect.PACKAGES:
+    for name in PACKAGES:
         sys.modules[name] = ModuleType(name)
-    for name in redirect.HELPER_MODULES:
-        sys.modules[name] = importlib.import_module(redirect.OURS)
-    for name in (*redirect.PACKAGES, *redirect.HELPER_MODULES):
+    for name in HELPER_MODULES:
+        sys.modules[name] = importlib.import_module(OURS)
+    for name in (*PACKAGES, *HELPER_MODULES):
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], child, sys.modules[name])

@@ -79,12 +79,10 @@ class JailClient:
     Use it as a context manager, which ends its processes.
 
     Args:
-        task: the candidates' task.
         state: a real state of the task, ``(n, ...)`` tensors.
         baseline: source of the baseline that fills in missing functions.
         shaper_types: functions to take from the candidates; None for all that they define.
         seed: seed with which modules are loaded.
-        limits: limits of each file's process.
         sizes: environments per group in training and in evaluations; by default those of ``state``.
         parallel: number of files at a time; by default one per processor.
 

@@ -10,22 +10,20 @@ from torch import Tensor
 
 from envcoder_bench import tasks
 from envcoder_bench.compile.interpret import Interpreter
-from envcoder_bench.compile.program import FLOATS, Program
+from envcoder_bench.compile.program import Program, to_plain
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.compile.trace import Memo, SampleState, trace
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.env.compiled import disagreeing
-from envcoder_bench.jail import clocks
-from envcoder_bench.jail.imports import names_given, with_remedy
+from envcoder_bench.jail.surroundings import clocks_ahead, names_given, start_clocks, with_remedy
 from envcoder_bench.jail.wire import MAX_CHARACTERS
-from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import TrialState, check
-from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping, assemble
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.state import bind
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 
@@ -37,10 +35,8 @@ class Examiner:
     """Examines files of one task; created once, before the first fork.
 
     Args:
-        contract: the task's contract.
         outside: names of tasks from outside the package, whose baselines may be imported.
         state: a real state of the task, ``(n, ...)`` tensors.
-        constants: the task's constants.
         baseline: source of the baseline that fills in missing functions.
         shaper_types: functions to take from the files; None for all.
         seed: seed with which modules are loaded.
@@ -75,7 +71,7 @@ class Examiner:
 
     def examine(self, source: str) -> dict[str, Any]:
         """Return the functions of a file, given by its text, as plain data, or its error."""
-        clocks.start()
+        start_clocks()
         try:
             return {"candidate": self._candidate(source)}
         except CandidateError as error:
@@ -117,7 +113,7 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
     """Raise CandidateError if a function and its program return different numbers."""
     state, action = sample.given(), sample.action.clone()
     try:
-        with torch.no_grad(), shared_settings(), clocks.ahead():
+        with torch.no_grad(), shared_settings(), clocks_ahead():
             with stream.use(5, 3, kind.purpose), FromStream():
                 value = bind(function, state, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())
@@ -173,7 +169,7 @@ def _to_plain(shaping: Shaping) -> dict[str, Any]:
         program = shaping.programs[stage]
         if STAGES[stage].components:
             components, program = _renumber(components, program)
-        functions[function.type] = {"line": function.line, **_program_to_plain(program)}
+        functions[function.type] = {"line": function.line, **to_plain(program)}
     return {"functions": functions, "action_dim": shaping.action_dim, "components": components}
 
 
@@ -183,14 +179,6 @@ def _renumber(components: list[str], program: Program) -> tuple[list[str], Progr
     outputs = {VALUE: program.outputs[VALUE]}
     outputs.update({f"component{index}": program.outputs[f"component{i}"] for index, i in enumerate(traced)})
     return [components[i] for i in traced], replace(program, outputs=outputs)
-
-
-def _program_to_plain(program: Program) -> dict[str, Any]:
-    nodes = []
-    for node in program.nodes:
-        value = float(node.value) if node.op == "const" and node.kind in FLOATS else int(node.value)
-        nodes.append([node.op, node.kind, list(node.args), value, node.name, node.column])
-    return {"nodes": nodes, "outputs": {name: [output.nodes, output.kind] for name, output in program.outputs.items()}}
 
 
 # uses the parts of torch that are loaded lazily
@@ -203,8 +191,8 @@ warnings.warn("something", DeprecationWarning)
 torch.vmap(torch.sum)(torch.ones(2, 2)), torch.distributions.Normal(torch.zeros(1), 1.0).log_prob(torch.zeros(1))
 def drawn(n):
     D, zeros = torch.distributions, torch.zeros(n)
-    own = D.Normal(zeros, 1.0), D.Uniform(zeros, 1.0), D.Bernoulli(zeros + 0.5), D.Categorical(torch.ones(n, 2))
-    return sum(each.sample() for each in (*own, D.Laplace(zeros, 1.0), D.LogNormal(zeros, 1.0), D.Gumbel(zeros, 1.0)))
+    some = D.Normal(zeros, 1.0), D.Uniform(zeros, 1.0), D.Bernoulli(zeros + 0.5), D.Categorical(torch.ones(n, 2))
+    return sum(each.sample() for each in (*some, D.Laplace(zeros, 1.0), D.LogNormal(zeros, 1.0), D.Gumbel(zeros, 1.0)))
 def compute_reward(state_dict):
     x = next(v for v in state_dict.values() if v.dim() == 2 and v.is_floating_point())
     x = torch.cat([x, x, x, x], dim=-1)[:, :4]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.interpret import Interpreter
-from envcoder_bench.compile.program import ACTION, FLOATS, Node, Output, Program, reachable
+from envcoder_bench.compile.program import ACTION, COMPARISONS, FLOATS, OPERATIONS, Node, Output, Program, reachable
 from envcoder_bench.compile.program import KINDS as NUMBERS
 from envcoder_bench.jail import wire
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
@@ -32,28 +32,11 @@ _SPECIAL = re.compile(r"[^A-Za-z0-9_ .:/+*()\[\],%^-]|^[^A-Za-z0-9_]")
 # an absolute path of at least two parts, but not m/s or a URL
 _PATH = re.compile(r"(?<![\w/.:])/(?:[^\s/'\"<>|:;,()]+/)+")
 
-_INTEGERS = ("i64", "i32", "u8")
-_ALL = (*FLOATS, *_INTEGERS, "b")
 _MIN = {"i64": -(2**63), "i32": -(2**31), "u8": 0, "b": 0}
 _MAX = {"i64": 2**63 - 1, "i32": 2**31 - 1, "u8": 255, "b": 1}
 
-# operations whose arguments have the node's kind: number of arguments, and allowed kinds
-_SAME_KIND: dict[str, tuple[int, tuple[str, ...]]] = {
-    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"), (1, FLOATS)),
-    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "erf", "erfc"), (1, FLOATS)),
-    **dict.fromkeys(("floor", "ceil", "trunc", "round"), (1, (*FLOATS, *_INTEGERS))),
-    "neg": (1, _ALL),
-    "abs": (1, (*FLOATS, *_INTEGERS)),
-    **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), (2, _ALL)),
-    **dict.fromkeys(("div", "fmod"), (2, (*FLOATS, *_INTEGERS))),
-    **dict.fromkeys(("pow", "atan2"), (2, FLOATS)),
-    **dict.fromkeys(("remainder", "floordiv", "shl", "shr"), (2, _INTEGERS)),
-    **dict.fromkeys(("and", "or", "xor"), (2, (*_INTEGERS, "b"))),
-    "not": (1, (*_INTEGERS, "b")),
-}
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_KINDS = tuple(NUMBERS.values())
 _LEAVES = ("const", "load", "lane", "rows", "seed", "step")
-OPERATIONS = (*_SAME_KIND, *_COMPARISONS, *_LEAVES, "select", "cast")
 
 
 @dataclass(frozen=True)
@@ -202,7 +185,7 @@ def _nodes(entries: list[Any], reads: Mapping[str, tuple[str, int]]) -> list[Nod
     for entry in entries:
         _require(isinstance(entry, list) and len(entry) == 6, "incomplete node")
         op, kind, args, value, name, column = entry
-        _require(isinstance(op, str) and kind in _ALL and isinstance(args, list), "invalid node")
+        _require(isinstance(op, str) and kind in _KINDS and isinstance(args, list), "invalid node")
         _require(all(_is_int(arg, 0, len(nodes) - 1) for arg in args), "a node depends on a later one")
         kinds = [nodes[arg].kind for arg in args]
         _require(_accepts(op, kind, kinds), f"{clean(op, 20)!r} does not take these kinds")
@@ -220,10 +203,10 @@ def _nodes(entries: list[Any], reads: Mapping[str, tuple[str, int]]) -> list[Nod
 
 def _accepts(op: str, kind: str, args: list[str]) -> bool:
     """Return whether an operation takes arguments of these kinds and returns this kind."""
-    if op in _SAME_KIND:
-        count, kinds = _SAME_KIND[op]
+    if op in OPERATIONS:
+        count, kinds = OPERATIONS[op]
         return kind in kinds and args == [kind] * count
-    if op in _COMPARISONS:
+    if op in COMPARISONS:
         return kind == "b" and len(args) == 2 and args[0] == args[1]
     if op == "select":
         return args == ["b", kind, kind]
@@ -248,7 +231,7 @@ def _outputs(
     for name, entry in value.items():
         _require(isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list), f"{type_} returns nothing")
         nodes, kind = entry
-        _require(kind in _ALL, f"{type_} does not return numbers")
+        _require(kind in _KINDS, f"{type_} does not return numbers")
         _require(all(_is_int(node, 0, len(program.nodes) - 1) for node in nodes), f"{type_} returns an unknown node")
         _require(all(program.nodes[node].kind == kind for node in nodes), f"{type_} returns another kind of number")
         outputs[name] = Output(nodes, kind)

@@ -1,15 +1,13 @@
 """Examine untrusted files in the jail: return candidates with programs in place of code, or errors."""
 
 import hashlib
-import os
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.cache import own_code
+from envcoder_bench.compile.cache import own_code, read_packed, write_packed
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.client import Answer, Failure, JailClient
@@ -40,8 +38,6 @@ def examine(
     Answers that describe candidates are cached on disk by content, and validated again whenever they are used.
 
     Args:
-        sources: (name, file, text) of the files.
-        task: the candidates' task.
         state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
         baseline: source of the baseline that fills in missing functions.
         action_dim: width of the baseline's action.
@@ -67,7 +63,8 @@ def examine(
             results[name] = CandidateError(fault.message, file, fault.line)
             continue
         try:
-            results[name] = rebuild(_load(context, source), name, file, source, contract)
+            answer = read_packed(_path(context, source), wire.MAX_ANSWER + 5)
+            results[name] = rebuild(answer, name, file, source, contract)
         except CandidateError:  # missing or damaged
             uncached.append((name, file, source))
     if uncached:
@@ -76,7 +73,7 @@ def examine(
                 name, file, source = uncached[index]
                 results[name] = _result(answer, name, file, source, contract)
                 if isinstance(answer, bytes) and isinstance(results[name], Candidate):
-                    _save(context, source, answer)
+                    write_packed(_path(context, source), answer)
     return {name: results[name] for name, _, _ in sources}
 
 
@@ -99,23 +96,3 @@ def _task_key(task: AnyTask, state: Mapping[str, Tensor]) -> object:
 def _path(context: str, source: str) -> Path:
     key = hashlib.sha256(repr((context, source)).encode("utf-8", "surrogateescape")).hexdigest()
     return cache_folder() / "jail" / f"{key}.z"
-
-
-def _load(context: str, source: str) -> bytes:
-    """Return the cached answer; empty if there is none."""
-    try:
-        unpacker = zlib.decompressobj()
-        return unpacker.decompress(_path(context, source).read_bytes(), wire.MAX_ANSWER + 5)
-    except (OSError, zlib.error):
-        return b""
-
-
-def _save(context: str, source: str, answer: bytes) -> None:
-    path = _path(context, source)
-    scratch = path.with_suffix(f".{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_bytes(zlib.compress(answer, 1))
-        os.replace(scratch, path)
-    except OSError:
-        pass

@@ -29,6 +29,7 @@ from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.choice import ANTHROPIC, REPLAY, WITHOUT_MODEL, kind_of
 from envcoder_bench.search.providers.sdk import login_of, without_login
 from envcoder_bench.search.providers.transcript import ReplayProvider
+from envcoder_bench.search.report import SearchFacts
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings, compose_settings, explain_unknown
 from envcoder_bench.search.spec import SearchSpec
@@ -57,7 +58,6 @@ def start(
         llm: the model, see ``providers.choice.kind_of``.
         task_description: the desired behaviour, for the model; by default DESCRIPTION, or that of a replayed search.
         overrides: ``key=value`` for cfg/auto_shape.yaml and for the config of a run.
-        base_url: URL of another server with the provider's protocol.
         candidates: files or folders of candidates to begin with.
         output_dir: a new folder; by default ``searches/<task>_<time>``.
         view: shows the progress, and may stop the search.
@@ -108,8 +108,6 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
     """Resume the search in a folder.
 
     Args:
-        path: the folder.
-        view: as for ``start``.
         changed: higher values of its ``LIMITS``, other values of its ``MODEL``.
 
     Raises:
@@ -181,14 +179,15 @@ def _run(
         writer = provider.name if provider is not None else spec.llm
         view.say(screen.opening(_facts(folder, spec, run, begins or {})))
         log_confinement()
-        meta = spec.meta(run)
-        about = {
-            **meta,
-            "fitness_meaning": meta["fitness"],
-            "llm": spec.llm,
-            "rounds_planned": spec.settings.num_iters,
-        }
-        search = Search(folder, spec.settings, run, spec.overrides, proposer, writer, about, view)
+        facts = SearchFacts(
+            task=spec.task,
+            task_description=spec.task_description,
+            fitness_meaning=fitness_meaning(run),
+            llm=spec.llm,
+            shaper_types=run.config.shaper_types,
+            rounds_planned=spec.settings.num_iters,
+        )
+        search = Search(folder, spec.settings, run, spec.overrides, proposer, writer, facts, view)
         result = search.run()
         if isinstance(provider, ReplayProvider) and provider.by_label:
             replies = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
@@ -247,7 +246,6 @@ def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, An
     The final evaluation of a search that had ended is kept in another folder, ``final_1``, ``final_2`` ...
 
     Args:
-        config: the search's config.
         raised: new values of settings in LIMITS.
 
     Raises:
@@ -276,7 +274,6 @@ def change_model(config: Settings, changed: Mapping[str, Any]) -> Settings:
     """Return a search's config with another model, server or settings of requests; the replies so far are kept.
 
     Args:
-        config: the search's config.
         changed: new values of MODEL.
 
     Raises:
@@ -304,7 +301,6 @@ def whole_address(config: Settings, base_url: str | None) -> str | None:
     """Return the URL of a resumed search with user name and password, which its config does not have.
 
     Args:
-        config: the search's config.
         base_url: the URL on the command line; None if there is none.
 
     Raises:

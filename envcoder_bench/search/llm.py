@@ -61,11 +61,6 @@ class LLMProposer:
     """Requests candidates from a model; the transcript records every request and reply.
 
     Args:
-        provider: the model.
-        transcript: the search's transcript.
-        budget: the search's budget.
-        prompts: the search's prompts.
-        sampling: settings of requests.
         starts: sources by name, which are the first proposals of the first round.
         types: the functions of the search; others are removed from candidates. None for all.
 

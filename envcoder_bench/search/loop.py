@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envcoder_bench.core.errors import Stopped, UserError
@@ -23,7 +23,7 @@ from envcoder_bench.search import screen
 from envcoder_bench.search.archive import Archive, Attempt, Proposer
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import LLMProposer
-from envcoder_bench.search.report import best_facts, write_report
+from envcoder_bench.search.report import SearchFacts, best_facts, write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import MODEL, SearchSettings
@@ -50,14 +50,10 @@ class Search:
     """A search in its folder, new or resumed.
 
     Args:
-        folder: the search's folder.
-        settings: cfg/auto_shape.yaml with the user's overrides.
         spec: its runs; each round has its own seeds, from the config's ``seed`` on.
-        overrides: the overrides that give its config.
         proposer: None if no round is left to be proposed.
         writer: name of the proposer for messages.
-        about: facts for the report.
-        view: shows the progress.
+        facts: what the report says beside the results.
     """
 
     def __init__(
@@ -68,12 +64,12 @@ class Search:
         overrides: Sequence[str],
         proposer: Proposer | None,
         writer: str,
-        about: Mapping[str, Any],
+        facts: SearchFacts,
         view: View,
     ) -> None:
         self._folder, self._settings, self._overrides = folder, settings, list(overrides)
         self._spec, self._cfg = spec, spec.config
-        self._proposer, self._writer, self._about, self._view = proposer, writer, dict(about), view
+        self._proposer, self._writer, self._facts, self._view = proposer, writer, facts, view
         self._archive = folder.read_archive()
         if not self._archive.baselines:
             sources = baseline_sources(spec.task)
@@ -193,25 +189,17 @@ class Search:
 
     def _report(self, final: Sequence[Ranked] = ()) -> list[Any]:
         rounds = [self._folder.read_round(number) for number in range(1, self._settings.num_iters + 1)]
-        usage = [{"round": r.number, **asdict(r.usage)} for r in rounds if r is not None and r.usage.requests]
-        meta: dict[str, Any] = {**self._about, "usage": usage}
-        meta["stopped"] = next((r.stopped for r in rounds if r is not None and r.stopped), "")
-        if final:
-            meta["final"] = [
-                {
-                    "name": row.candidate,
-                    "fitness": row.fitness,
-                    "ci_low": row.fitness_ci_low,
-                    "ci_high": row.fitness_ci_high,
-                    "episodes": row.episodes,
-                    "seeds": len(row.seeds),
-                }
-                for row in final
-            ]
-            best = self._archive.best()
-            meta["final_note"] = screen.verdict(final, best.name) if best is not None else ""
-        self._folder.write_best(self._archive, best_facts(self._archive, self._folder.path.name, meta))
-        return write_report(self._folder.path, self._archive, meta, self._videos(final) if final else None)
+        done = [round for round in rounds if round is not None]
+        best = self._archive.best()
+        facts = replace(
+            self._facts,
+            usage={round.number: round.usage for round in done if round.usage.requests},
+            stopped=next((round.stopped for round in done if round.stopped), ""),
+            final=final,
+            final_note=screen.verdict(final, best.name) if final and best is not None else "",
+        )
+        self._folder.write_best(self._archive, best_facts(self._archive, self._folder.path.name, facts))
+        return write_report(self._folder.path, self._archive, facts, self._videos(final) if final else None)
 
     def _videos(self, final: Sequence[Ranked]) -> PageVideos:
         """Return the videos of the final evaluation, which are made once."""

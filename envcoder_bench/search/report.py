@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -26,38 +27,50 @@ from envcoder_bench.tasks.base import HUMAN
 if TYPE_CHECKING:
     import pandas as pd
 
+    from envcoder_bench.search.llm import Usage
+
 REPORT, PICTURE = "report.html", "fitness.png"
 TEMPLATE = "search/report.html"
 ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
 
 
-def write_report(
-    folder: Path, archive: Archive, meta: Mapping[str, Any], videos: PageVideos | None = None
-) -> list[Path]:
-    """Write ``report.html``, which is self-contained, and its picture ``fitness.png``; return their paths.
+@dataclass(frozen=True)
+class SearchFacts:
+    """What a report says of a search beside its archive; empty parts are left out.
 
-    Args:
-        folder: the search's folder.
-        archive: its attempts.
-        meta: facts on the search, each key optional: task, task_description, fitness_meaning, llm, shaper_types,
-            rounds_planned, stopped (why it ended early), usage (of each round: round, requests, input_tokens,
-            output_tokens, cost in US dollars or None), final (of the winner and both baselines: name, fitness, ci_low,
-            ci_high, episodes, seeds) and final_note.
-        videos: of the final evaluation.
+    Attributes:
+        stopped: why it ended early.
+        usage: requests and tokens by round.
+        final: the final evaluation's ranking.
+        final_note: what it means for the winner.
     """
-    task = str(meta.get("task") or "")
-    image = plot_search(archive, folder / PICTURE, task, str(meta.get("fitness_meaning") or "unknown"))
+
+    task: str = ""
+    task_description: str = ""
+    fitness_meaning: str = "unknown"
+    llm: str = ""
+    shaper_types: Sequence[str] | None = None
+    rounds_planned: int = 0
+    stopped: str = ""
+    usage: Mapping[int, Usage] = field(default_factory=dict)
+    final: Sequence[Ranked] = ()
+    final_note: str = ""
+
+
+def write_report(folder: Path, archive: Archive, facts: SearchFacts, videos: PageVideos | None = None) -> list[Path]:
+    """Write ``report.html``, which is self-contained, and its picture ``fitness.png``; return their paths."""
+    image = plot_search(archive, folder / PICTURE, facts.task, facts.fitness_meaning)
     runs = [folder / "rounds" / str(number) / "run" for number in range(1, _rounds_done(archive) + 1)]
     run = RunPage(
-        title=f"{task}: search for shaping" if task else "Search for shaping",
-        fitness_meaning=str(meta.get("fitness_meaning") or "unknown"),
+        title=f"{facts.task}: search for shaping" if facts.task else "Search for shaping",
+        fitness_meaning=facts.fitness_meaning,
         ranked=ranking(archive) if archive.attempts else [],
         candidates=_candidates(archive),
         curves=_together([run / CURVES for run in runs]),
         components=_together([run / COMPONENTS for run in runs]),
         videos=videos or PageVideos(),
-        sections=_sections(archive, meta, image),
-        lead=_lead(archive, meta),
+        sections=_sections(archive, facts, image),
+        lead=_lead(archive, facts),
         scores={name: merit.score for name, merit in archive.merits().items()},
     )
     write_atomic(folder / REPORT, render_page(run))
@@ -71,18 +84,18 @@ def _rounds_done(archive: Archive) -> int:
 # sections of the page
 
 
-def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[Section]:
+def _sections(archive: Archive, facts: SearchFacts, image: Path) -> list[Section]:
     best = archive.best()
     picture = parts().picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines")
     sections = [
-        Section("search-section", "The search", _facts(archive, meta) + picture, True),
-        Section("final-section", "Final evaluation", _final(meta, best), True),
+        Section("search-section", "The search", _facts_table(archive, facts) + picture, True),
+        Section("final-section", "Final evaluation", _final(facts.final, best), True),
     ]
     if best is not None:
         sections.append(Section("best-section", f"The best: {best.name}", _winner(archive, best), True))
     if archive.attempts:
         sections += [
-            Section("rounds-section", "Rounds", _rounds(archive, meta), True),
+            Section("rounds-section", "Rounds", _rounds(archive, facts.usage), True),
             Section("family-section", "Parents and variants", macros(TEMPLATE).tree(family(archive))),
         ]
     failed = [a for a in archive.attempts if a.fitness is None]
@@ -91,12 +104,12 @@ def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[Se
     return [*sections, Section("failures-section", "Failures", failures)]
 
 
-def _lead(archive: Archive, meta: Mapping[str, Any]) -> list[str]:
+def _lead(archive: Archive, facts: SearchFacts) -> list[str]:
     """Return the first words: the verdict of the final evaluation, or else the best of the rounds."""
     best = archive.best()
     if best is None:
         return ["No candidate has a fitness yet."]
-    note = without_folders(str(meta.get("final_note") or ""))
+    note = without_folders(facts.final_note)
     if note:
         line = f"{note}."
     else:
@@ -108,35 +121,33 @@ def _lead(archive: Archive, meta: Mapping[str, Any]) -> list[str]:
     return [line, warning] if warning else [line]
 
 
-def _facts(archive: Archive, meta: Mapping[str, Any]) -> Markup:
-    done, planned = _rounds_done(archive), meta.get("rounds_planned")
+def _facts_table(archive: Archive, facts: SearchFacts) -> Markup:
+    done, planned, usage = _rounds_done(archive), facts.rounds_planned, facts.usage.values()
     failed, count = sum(a.fitness is None for a in archive.attempts), len(archive.attempts)
     lost = "" if not failed else f", {failed} of them failed" if count > 1 else ", which failed"
-    kinds, usage = meta.get("shaper_types"), list(meta.get("usage") or ())
-    facts = {
-        "task description": meta.get("task_description"),
-        "fitness": meta.get("fitness_meaning"),
-        "functions": ", ".join(kinds) if kinds else "all",
-        "written by": without_folders(str(meta.get("llm") or "")),
+    shown = {
+        "task description": facts.task_description,
+        "fitness": facts.fitness_meaning,
+        "functions": ", ".join(facts.shaper_types or ()) or "all",
+        "written by": without_folders(facts.llm),
         "rounds": f"{done} of {planned}" if planned else done,
         "candidates": f"{count}{lost}",
-        "tokens": f"{sum(_tokens(u) for u in usage):,}" if usage else None,
-        "cost": _cost([u.get("cost") for u in usage]) if usage else None,
-        "ended early": without_folders(str(meta.get("stopped") or "")),
+        "tokens": f"{sum(map(_tokens, usage)):,}" if usage else None,
+        "cost": _cost([used.cost for used in usage]) if usage else None,
+        "ended early": without_folders(facts.stopped),
     }
-    return parts().table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
+    return parts().table(["", ""], [(name, str(value)) for name, value in shown.items() if value], ["name", ""])
 
 
-def _final(meta: Mapping[str, Any], best: Attempt | None) -> Markup:
+def _final(rows: Sequence[Ranked], best: Attempt | None) -> Markup:
     """Return the final evaluation, with seeds that no round had."""
-    rows = list(meta.get("final") or ())
     if not rows:
         return Markup()
-    intervals = [tuple(NAN if row.get(k) is None else row[k] for k in ("fitness", "ci_low", "ci_high")) for row in rows]
-    fitness = numbers(intervals, decimal_places([x for x, *_ in intervals]))  # type: ignore[arg-type]
-    counts = [["" if row.get(key) is None else f"{row[key]:,}" for key in ("episodes", "seeds")] for row in rows]
-    cells = [(str(row["name"]), value.strip() or "none", *count) for row, value, count in zip(rows, fitness, counts)]
-    strong = next((k for k, row in enumerate(rows) if best and row["name"] == best.name), -1)
+    intervals = [(row.fitness, row.fitness_ci_low, row.fitness_ci_high) for row in rows]
+    fitness = numbers(intervals, decimal_places([row.fitness for row in rows]))
+    counts = [(f"{row.episodes:,}" if row.episodes else "", f"{len(row.seeds):,}") for row in rows]
+    cells = [(row.candidate, value.strip() or "none", *count) for row, value, count in zip(rows, fitness, counts)]
+    strong = next((k for k, row in enumerate(rows) if best and row.candidate == best.name), -1)
     table = parts().table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong)
     return table + parts().notes(["Trained again, with seeds that no round had. ±: half of a 95 % interval."])
 
@@ -149,8 +160,7 @@ def _winner(archive: Archive, best: Attempt) -> Markup:
     return macros(TEMPLATE).winner(best.origin, chain, code(best.source), name, shown)
 
 
-def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
-    usage = {u.get("round"): u for u in meta.get("usage") or ()}
+def _rounds(archive: Archive, usage: Mapping[int, Usage]) -> Markup:
     digits, rows = _digits(archive), []
     reference = archive.baselines.get(archive.reference)
     for round in range(1, _rounds_done(archive) + 1):
@@ -165,7 +175,7 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
         row += [_fixed(statistics.median(fitness), digits) if fitness else ""]
         if usage:
             used = usage.get(round)
-            row += [f"{_tokens(used):,}", _cost([used.get("cost")])] if used else ["", ""]
+            row += [f"{_tokens(used):,}", _cost([used.cost])] if used else ["", ""]
         rows.append([shorten(cell, 40) for cell in row])
     versus = f"vs {archive.reference}"
     header = ["round", "candidates", "failed", archive.reference, "best", "fitness", versus, "median"]
@@ -173,8 +183,8 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> Markup:
     return parts().table(header, rows, ["name" if name == "best" else "number" for name in header])
 
 
-def _tokens(usage: Mapping[str, Any]) -> int:
-    return (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
+def _tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.output_tokens
 
 
 def _cost(costs: Sequence[float | None]) -> str:
@@ -185,22 +195,22 @@ def _cost(costs: Sequence[float | None]) -> str:
     return f"${sum(dollars):.2f}" if len(dollars) == len(costs) else f"${sum(dollars):.2f} and unknown costs"
 
 
-def best_facts(archive: Archive, search: str, meta: Mapping[str, Any]) -> dict[str, str]:
-    """Return what best.py begins with, by title; empty without a best candidate. ``meta`` as of ``write_report``."""
+def best_facts(archive: Archive, search: str, facts: SearchFacts) -> dict[str, str]:
+    """Return what best.py begins with, by title; empty without a best candidate."""
     best = archive.best()
     if best is None:
         return {}
     merit, seeds = archive.merits().get(best.name), counted(len(best.by_seed), "seed")
-    fitness = f"{_fixed(best.fitness, _digits(archive))}, mean of {seeds}: {meta.get('fitness_meaning') or 'unknown'}"
-    facts = {
-        "task": str(meta.get("task") or "unknown"),
+    fitness = f"{_fixed(best.fitness, _digits(archive))}, mean of {seeds}: {facts.fitness_meaning}"
+    shown = {
+        "task": facts.task or "unknown",
         "candidate": f"{best.name} of the search {search}, written in round {best.round}",
         "origin": without_folders(best.origin),
         "fitness": fitness,
         "score": "" if merit is None else f"{number(merit.score, 3, '+')}, above the baseline {archive.reference}",
-        "final evaluation": without_folders(str(meta.get("final_note") or "")),
+        "final evaluation": without_folders(facts.final_note),
     }
-    return {title: visible(text) for title, text in facts.items() if text}
+    return {title: visible(text) for title, text in shown.items() if text}
 
 
 # parts that the report shares with the page of a run

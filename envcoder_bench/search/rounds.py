@@ -41,7 +41,6 @@ class Checker:
     """Checks the candidates of one round as a run would, without training.
 
     Args:
-        folder: the search's folder.
         spec: the round's run; with ``untrusted`` candidates are checked in the jail.
         archive: attempts of earlier rounds; equal candidates are refused.
     """
@@ -120,8 +119,6 @@ def record_round(
     """Return the archive with a round's attempts, and new results of the baselines and the best so far.
 
     Args:
-        archive: the archive before the round.
-        round: the round's candidates.
         results, points: results of the round's run; empty if no candidate could be trained.
     """
     rows: dict[str, list[Result]] = {}

@@ -40,8 +40,6 @@ class SearchSpec:
 
     Attributes:
         task, llm, task_description, base_url: arguments of ``start``.
-        settings: the settings of cfg/auto_shape.yaml.
-        overrides: overrides of the config of its runs.
         templates: texts of the prompt's templates by name.
         starts: sources of the candidates to begin with by name.
     """

@@ -15,11 +15,10 @@ from torch import Tensor
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping import kept, outputs
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, noting_returns, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
-from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
 
 T = TypeVar("T")

@@ -54,9 +54,6 @@ def contents(module: Mapping[str, Any]) -> list[object]:
 
     Two descriptions are equal if nothing was stored in between. Objects of other modules' classes are not entered,
     except containers, arrays, neural networks and random generators; a logger keeps values, too. Does not raise.
-
-    Args:
-        module: the module's globals.
     """
     tokens: list[object] = []
     todo: deque[Any] = deque([_named(module)])

@@ -1,6 +1,7 @@
 """Loading of candidate files and their functions."""
 
 import ast
+import importlib
 import inspect
 import itertools
 import linecache
@@ -9,6 +10,8 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
@@ -18,7 +21,6 @@ import torch
 
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.run_log import printer
-from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, near_type
@@ -78,7 +80,7 @@ def load_candidate(
     if fault is not None:
         warnings.warn(f"{file}:{fault.line}: {fault.message}", RuntimeWarning, stacklevel=2)
     module = _execute(name, source, file, seed, namespace)
-    scan = Scan(tree, redirect.helper_names(), sys.modules)
+    scan = Scan(tree, helper_names(), sys.modules)
     setter = scan.setter()
     if setter is not None:
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
@@ -87,7 +89,7 @@ def load_candidate(
     last_line = source.count("\n") + 1
     if complete is not None:
         whole, patches = _completed(complete, module, source, scan, file)
-        scan = Scan(parse(whole, file), redirect.helper_names(), sys.modules)
+        scan = Scan(parse(whole, file), helper_names(), sys.modules)
     action_dim = _action_dim(module, scan, file)
     functions: dict[str, CandidateFunction] = {}
     for name_in_file in types:
@@ -156,7 +158,7 @@ def parse(source: str, file: str) -> ast.Module:
 
 def _execute(name: str, source: str, file: str, seed: int, namespace: Mapping[str, object]) -> dict[str, object]:
     """Run the file's top level and return its globals."""
-    redirect.install()
+    redirect_helpers()
     # TorchScript and tracebacks read the source from linecache; without an mtime the entry is never checked on disk
     lines = [f"{line}\n" for line in source.split("\n")]  # splitlines splits at more characters than Python
     linecache.cache[file] = (len(source), None, lines, file)
@@ -263,3 +265,43 @@ def _refuse_bad_sets(
     if action_dim is not None and not any(KINDS[name].acts for name in functions):
         message = f"ACTION_DIM is the width of the action of {' or '.join(ACTION_TYPES)}: define one or remove it"
         raise CandidateError(message, file, scan.line("ACTION_DIM"))
+
+
+# Imports of IsaacGymEnvs' tensor helpers lead to our own if Isaac Gym is not installed. The finder is last in
+# sys.meta_path, so that an installed original takes precedence. Without one, only isaacgym.torch_utils can be imported:
+# code that tests for Isaac Gym should look for isaacgym.gymapi.
+
+
+OURS = "envcoder_bench.torch_utils"
+HELPER_MODULES = ("isaacgym.torch_utils", "isaacgymenvs.utils.torch_jit_utils")
+PACKAGES = ("isaacgym", "isaacgymenvs", "isaacgymenvs.utils")
+
+
+class _Redirect(MetaPathFinder, Loader):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname in HELPER_MODULES or fullname in PACKAGES:
+            return ModuleSpec(fullname, self, is_package=fullname in PACKAGES)
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ in HELPER_MODULES:
+            sys.modules[module.__name__] = importlib.import_module(OURS)
+
+
+def redirect_helpers() -> None:
+    """Install the redirection; a second call does nothing."""
+    if not any(isinstance(finder, _Redirect) for finder in sys.meta_path):
+        sys.meta_path.append(_Redirect())
+
+
+def helper_names() -> frozenset[str]:
+    """Return the names of our helper module; none if an original was imported, which uses torch's generators."""
+    ours = importlib.import_module(OURS)
+    if any(sys.modules.get(name, ours) is not ours for name in HELPER_MODULES):
+        return frozenset()
+    return frozenset(name for name, value in vars(ours).items() if callable(value) and not name.startswith("_"))

@@ -36,7 +36,6 @@ class Source:
     """A Python text with its syntax tree. Immutable.
 
     Attributes:
-        text: the text.
         body: its top-level statements.
         definitions: the last top-level statement that binds each name.
     """

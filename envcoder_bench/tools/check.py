@@ -18,10 +18,9 @@ from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, m
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.prepare.variants import rollout
 from envcoder_bench.run.spec import CandidateSource, RunSpec
-from envcoder_bench.shaping.combination import NotDivisible, find_combination
+from envcoder_bench.shaping.combination import NotDivisible, find_combination, term_remarks
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
 from envcoder_bench.shaping.kinds import REWARD
-from envcoder_bench.shaping.lint import term_remarks
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import BASELINES
 

@@ -17,12 +17,10 @@ from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.binding import bind
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import CandidateError, assemble
 from envcoder_bench.shaping.kinds import TORQUE
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.sim.robot_file import NOTHING_TO_STAND_ON, lacks_ground
 from envcoder_bench.tasks.base import BASELINE_FILES, HUMAN, UNSHAPED, Task

@@ -28,8 +28,8 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.shaping.definitions import definitions, shown_definitions
 from envcoder_bench.shaping.kinds import ALIASES
+from envcoder_bench.shaping.text import definitions, shown_definitions
 from envcoder_bench.shaping.variants import asking_words
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 from envcoder_bench.video.record import Player, model_bytes, record

@@ -129,7 +129,7 @@ def test_standalone_files_are_cached():
 
 def test_files_that_import_an_installed_isaac_gym_are_not_cached(monkeypatch):
     stands_alone.cache_clear()
-    monkeypatch.setattr("envcoder_bench.shaping.redirect.helper_names", frozenset)
+    monkeypatch.setattr("envcoder_bench.compile.cache.helper_names", frozenset)
     assert not stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")
     stands_alone.cache_clear()
 

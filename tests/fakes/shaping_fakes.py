@@ -10,9 +10,8 @@ from torch import Tensor
 from envcoder_bench.compile.trace import Untraced, trace
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.dispatch import Dispatcher
-from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
-from envcoder_bench.shaping.contract import Candidate, Shaping
+from envcoder_bench.shaping.contract import Candidate, Shaping, assemble
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import Field, Task
 

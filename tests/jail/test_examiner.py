@@ -6,8 +6,8 @@ import pytest
 import torch
 from jail_fakes import baseline_of, make_task, state_of
 
-from envcoder_bench.jail import clocks
 from envcoder_bench.jail import examiner as examiner_module
+from envcoder_bench.jail.surroundings import replace_clocks
 from envcoder_bench.tasks.contract import TaskContract
 
 REWARD = "def compute_reward(state_dict):\n    return 2.0 * state_dict['dof_pos'].sum(dim=-1)\n"
@@ -50,7 +50,7 @@ CLOCKS = ("time.time()", "time.perf_counter_ns() % 1000", "time.clock_gettime(0)
 def test_results_that_depend_on_the_time_are_refused(examiner, monkeypatch, clock):
     for name in dir(time):
         monkeypatch.setattr(time, name, getattr(time, name))  # restores it
-    clocks.install()
+    replace_clocks()
     told = examiner.examine(f"import time\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] + {clock}\n")
     assert "on the time or on earlier calls" in told["error"]["message"]
     code = f"import time\nT = {clock} + time.localtime().tm_year\n"

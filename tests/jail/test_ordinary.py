@@ -16,9 +16,8 @@ from envcoder_bench.compile.trace import Memo, trace
 from envcoder_bench.core import stream
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.prepare.run_files import baseline_sources
-from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import TrialState, check
-from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, CandidateError, assemble
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.registry import get_spec, task_names

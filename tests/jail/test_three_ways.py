@@ -12,9 +12,8 @@ from tricky import TRICKY
 
 from envcoder_bench.compile.trace import trace
 from envcoder_bench.jail.results import examine
-from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
-from envcoder_bench.shaping.contract import Candidate
+from envcoder_bench.shaping.contract import Candidate, assemble
 
 pytestmark = [
     pytest.mark.slow,

@@ -13,8 +13,7 @@ from envcoder_bench.compile.trace import trace
 from envcoder_bench.run.prepare import cached
 from envcoder_bench.run.prepare.cached import CachedCheck
 from envcoder_bench.shaping import checking
-from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import CandidateError, assemble
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 
 CODE = """

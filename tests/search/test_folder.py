@@ -10,7 +10,7 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.search.archive import FAILED_AT_LOAD, Archive, Attempt, Proposal
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import Usage
-from envcoder_bench.search.report import best_facts
+from envcoder_bench.search.report import SearchFacts, best_facts
 
 
 def make(tmp_path, **files):
@@ -49,8 +49,9 @@ def test_best_is_written_to_a_file(tmp_path):
     assert not folder.best.exists()
     archive = Archive([Attempt("r1_00", 1, "good = 1\n", fitness=0.1, by_seed={0: 0.1})])
     folder.write_archive(archive)
-    meta = {"task": "Cartpole", "fitness_meaning": "how far\nimport os; os.abort()\u2028" + "and wide " * 20}
-    folder.write_best(archive, best_facts(archive, "a search\n1/0", {**meta, "final_note": "clear of chance"}))
+    meaning = "how far\nimport os; os.abort()\u2028" + "and wide " * 20
+    facts = SearchFacts("Cartpole", fitness_meaning=meaning, final_note="clear of chance")
+    folder.write_best(archive, best_facts(archive, "a search\n1/0", facts))
     *comments, source = folder.best.read_text(encoding="utf-8").rstrip("\n").split("\n")
     assert source == "good = 1" and len(comments) > 4 and all(line.startswith("# ") for line in [*comments, "# "])
     assert comments[0] == "# task: Cartpole" and comments[-1] == "# final evaluation: clear of chance"

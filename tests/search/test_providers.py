@@ -219,13 +219,6 @@ def test_packed_replies_are_read_and_limited_as_unpacked(llm, encoding, server, 
 
 
 @both
-def test_encodings_that_nobody_asked_for_are_refused(llm, server, tmp_path):
-    server.script.append(raw(b"{}", headers=[("content-encoding", "br")]))
-    (reply,), _ = ask(make(llm, server), tmp_path)
-    assert reply.finish == ERROR and "has the encoding br" in reply.error
-
-
-@both
 @pytest.mark.parametrize("depth", [60, 300, 900, 5000, 200_000])
 @pytest.mark.parametrize("code", [200, 400, 500])
 def test_deeply_nested_json_is_a_fault_of_the_server(llm, code, depth, server, tmp_path):

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from fake_llm import CODE, answer, held, no_connection, status
+from fake_llm import CODE, answer, no_connection, status
 from search_fakes import cuts
 
 from envcoder_bench.core.errors import UserError
@@ -242,25 +242,6 @@ def test_number_of_replies_is_reduced_to_fit_the_budget(tmp_path):
     # three fit; they spend 45 tokens, which leave room for two, and these 30; then there is room for one at a time
     assert model.counts == [3, 2, 1, 1] and len(model.asked) == 7
     assert [reply.finish for reply in replies] == [STOP] * 7 + [BUDGET]
-
-
-def test_concurrent_equal_samples_are_sent_once(several, tmp_path):
-    several.script.extend([held] * 9)
-    provider, transcript = openai(several), Transcript(tmp_path / "t.jsonl", META)
-    results = []
-
-    def search(requests):
-        results.append(complete(provider, requests, transcript))
-
-    own = samples(6)
-    searches = [threading.Thread(target=search, args=(part,)) for part in (own[:4], own[2:], own)]
-    for thread in searches:
-        thread.start()
-    several.open.set()
-    for thread in searches:
-        thread.join(30)
-    assert len(results) == 3
-    assert sorted(r["request"]["sample"] for r in read_records(transcript.path)[0][1:]) == [0, 1, 2, 3, 4, 5]
 
 
 def test_permanent_error_ends_the_requests(several, tmp_path):

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from fake_llm import CODE, held
+from fake_llm import CODE
 from search_fakes import cuts
 
 from envcoder_bench.core.errors import UserError
@@ -167,29 +167,6 @@ def test_resume_repeats_errors_but_not_refusals(tmp_path):
     again = Model()
     (reply,) = complete_all(again, questions("a"), Transcript(path, META))
     assert reply.finish == STOP and len(again.asked) == 1
-
-
-def test_concurrent_equal_requests_are_sent_once(server, tmp_path):
-    server.script.extend([held] * 40)
-    provider = make_provider("openai:m", server.root + "/v1")
-    transcript = Transcript(tmp_path / "transcript.jsonl", META)
-    results = []
-
-    def search():
-        results.append(complete_all(provider, questions("a", "b", "a", "a"), transcript, concurrency=4))
-
-    searches = [threading.Thread(target=search) for _ in range(4)]
-    for thread in searches:
-        thread.start()
-    while len(server.bodies) < 2:
-        time.sleep(0.01)
-    time.sleep(0.1)  # nothing is waited for: a second request would only make the counts below wrong
-    server.open.set()
-    for thread in searches:
-        thread.join(30)
-    assert server.counts == {"a": 1, "b": 1}
-    assert len(results) == 4 and all(replies == results[0] for replies in results)
-    assert len(read_records(transcript.path)[0]) == 3
 
 
 def test_concurrency_is_limited(server, tmp_path):

@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 import pytest
 
 from envcoder_bench.report.page.shell import visible
+from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.search.archive import Archive, Attempt
-from envcoder_bench.search.report import ancestry, family, write_report
+from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.report import SearchFacts, ancestry, family, write_report
 
 # what an earlier test of this process left open is not the picture's fault
 NO_WARNINGS = pytest.mark.filterwarnings(
@@ -68,25 +70,22 @@ def read(folder):
 def test_report_has_best_usage_final_evaluation_and_sources(tmp_path):
     best = Attempt("r2_00", 2, CHILD, ("r1_00", "human"), "r1_00 and human: doubled", fitness=0.9)
     first = Attempt("r1_00", 1, HUMAN, ("human",), "human: nothing", fitness=0.6, by_seed={0: 0.6})
-    meta = {
-        "task": "Cartpole",
-        "task_description": "stay up",
-        "fitness_meaning": "fraction upright",
-        "llm": "gpt-x",
-        "shaper_types": ["compute_reward"],
-        "rounds_planned": 3,
-        "stopped": "out of money",
-        "usage": [
-            {"round": 1, "requests": 2, "input_tokens": 1000, "output_tokens": 234, "cost": 0.25},
-            {"round": 2, "requests": 2, "input_tokens": 1, "output_tokens": 1, "cost": 0.5},
+    facts = SearchFacts(
+        task="Cartpole",
+        task_description="stay up",
+        fitness_meaning="fraction upright",
+        llm="gpt-x",
+        shaper_types=["compute_reward"],
+        rounds_planned=3,
+        stopped="out of money",
+        usage={1: Usage(2, 1000, 234, 0.25), 2: Usage(2, 1, 1, 0.5)},
+        final=[
+            Ranked(1, "r2_00", "ok", 0.85, 0.8, 0.9, episodes=1280, seeds=(5, 6, 7, 8, 9)),
+            Ranked(None, "human", "failed"),
         ],
-        "final": [
-            {"name": "r2_00", "fitness": 0.85, "ci_low": 0.8, "ci_high": 0.9, "episodes": 1280, "seeds": 5},
-            {"name": "human", "fitness": None, "ci_low": None, "ci_high": None, "episodes": None, "seeds": 5},
-        ],
-        "final_note": "clear of chance",
-    }
-    paths = write_report(tmp_path, archive(first, failed("r1_01", 1), best), meta)
+        final_note="clear of chance",
+    )
+    paths = write_report(tmp_path, archive(first, failed("r1_01", 1), best), facts)
     assert paths == [tmp_path / "report.html", tmp_path / "fitness.png"]
     reader, words = read(tmp_path)
     for expected in (
@@ -116,7 +115,7 @@ def test_report_ranks_by_the_difference_to_the_baseline(tmp_path):
         {"human": seeded("human", luck), "unshaped": seeded("unshaped", dict.fromkeys(luck, 0.02))},
         seeds={1: (0,), 2: (1,), 3: (2,)},
     )
-    write_report(tmp_path, made, {"task": "Cartpole", "llm": "replay:/home/me/s1", "final_note": "see /a/b/c.py: no"})
+    write_report(tmp_path, made, SearchFacts("Cartpole", llm="replay:/home/me/s1", final_note="see /a/b/c.py: no"))
     _, words = read(tmp_path)
     for expected in (
         "The best: r1_00", "human (0.128) → r1_00 (0.206, +0.163)", "└─ r3_00 0.247, +0.000",
@@ -131,7 +130,7 @@ def test_report_ranks_by_the_difference_to_the_baseline(tmp_path):
 
 
 def test_errors_are_shown_without_folders(tmp_path):
-    write_report(tmp_path, archive(failed("r1_00", 1, "/home/me/a b/r1_00.py: is too long")), {})
+    write_report(tmp_path, archive(failed("r1_00", 1, "/home/me/a b/r1_00.py: is too long")), SearchFacts())
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "r1_00.py: is too long" in page and "/home" not in page
 
@@ -139,10 +138,9 @@ def test_errors_are_shown_without_folders(tmp_path):
 def hostile_search(attack):
     best = Attempt(f"r1_{attack}", 1, f"x = '''{attack}'''", (attack,), attack, fitness=1.0)
     bad = Attempt("r1_01", 1, attack, ("human",), attack, "failed", None, attack)
-    meta = {key: attack for key in ("task", "task_description", "fitness_meaning", "llm", "stopped", "final_note")}
-    meta["shaper_types"] = [attack]
-    meta["final"] = [{"name": attack, "fitness": 1.0, "ci_low": 0.9, "ci_high": 1.1, "episodes": 5, "seeds": 1}]
-    return archive(best, bad), meta
+    names = ("task", "task_description", "fitness_meaning", "llm", "stopped", "final_note")
+    final = [Ranked(1, attack, "ok", 1.0, 0.9, 1.1, episodes=5, seeds=(1,))]
+    return archive(best, bad), SearchFacts(**dict.fromkeys(names, attack), shaper_types=[attack], final=final)
 
 
 def test_untrusted_text_is_escaped(tmp_path):
@@ -171,7 +169,9 @@ def test_each_candidate_has_its_source_and_a_diff_to_its_parent(tmp_path):
     rounds.mkdir(parents=True)
     header = "iteration,env_steps,candidate,seed,fitness,shaped_return,kl,learning_rate,entropy,value_loss\n"
     (rounds / "curves.csv").write_text(header + "1,64,r1_00,0,0.5,1,0.1,0.1,1,1\n2,128,r1_00,0,0.6,1,0.1,0.1,1,1\n")
-    write_report(tmp_path, archive(first, child, failed("r2_01", 2, "r2_01.py:1: in f: raised")), {"task": "Cartpole"})
+    write_report(
+        tmp_path, archive(first, child, failed("r2_01", 2, "r2_01.py:1: in f: raised")), SearchFacts("Cartpole")
+    )
     reader, words = read(tmp_path)
     for title in ("The search", "Ranking", "Learning curves", "Parents and variants", "Candidates"):
         assert title in words, title
@@ -201,7 +201,7 @@ def test_plots_are_drawn_for_any_number_of_rounds(tmp_path, rounds, count, kind)
         else:
             fitness = 0.5 if kind == "equal" else -3.0 + 1000.0 * k
             attempts.append(Attempt(name, number, HUMAN, ("human",), fitness=fitness))
-    write_report(tmp_path, archive(*attempts, human=None if kind == "failed" else 0.5), {})
+    write_report(tmp_path, archive(*attempts, human=None if kind == "failed" else 0.5), SearchFacts())
     assert (tmp_path / "fitness.png").read_bytes().startswith(b"\x89PNG")
     _, words = read(tmp_path)
     if kind == "failed" or not attempts:
@@ -244,6 +244,6 @@ def test_report_of_a_loaded_archive_is_identical(tmp_path):
     write_archive(tmp_path / "archive.json", made)
     json.loads((tmp_path / "archive.json").read_text())
     (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
-    write_report(tmp_path / "a", made, {})
-    write_report(tmp_path / "b", read_archive(tmp_path / "archive.json"), {})
+    write_report(tmp_path / "a", made, SearchFacts())
+    write_report(tmp_path / "b", read_archive(tmp_path / "archive.json"), SearchFacts())
     assert (tmp_path / "a/report.html").read_bytes() == (tmp_path / "b/report.html").read_bytes()

@@ -7,11 +7,9 @@ import pytest
 import torch
 from shaping_fakes import BASELINE, FakeTask, load, shaping
 
-from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import TrialState, check
-from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.shaping.state import StateDict
+from envcoder_bench.shaping.contract import CandidateError, assemble
+from envcoder_bench.shaping.state import StateDict, bind
 
 
 def fault(code, **kwargs):

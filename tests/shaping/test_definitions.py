@@ -6,8 +6,8 @@ from types import ModuleType
 import pytest
 from helpers import instructions
 
-from envcoder_bench.shaping.definitions import defined_types, definitions, shown_definitions
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.text import defined_types, definitions, shown_definitions
 
 OTHER = "own_rewards"  # a module that the files import
 REWARD = "def compute_reward(a):\n    return a\n"

@@ -13,7 +13,7 @@ from shaping_fakes import BASELINE, FakeTask, load
 
 from envcoder_bench.core import noise
 from envcoder_bench.shaping import outputs
-from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.contract import assemble
 from envcoder_bench.shaping.faults import BadReturn
 from envcoder_bench.shaping.kinds import (
     ACTION_TYPES,

@@ -5,8 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from envcoder_bench.shaping.combination import PRODUCT, SUM, Combination
-from envcoder_bench.shaping.lint import term_remarks
+from envcoder_bench.shaping.combination import PRODUCT, SUM, Combination, term_remarks
 
 _RNG = np.random.default_rng(0)
 A, B = _RNG.normal(size=500), _RNG.normal(size=500)

@@ -8,8 +8,7 @@ import torch
 from shaping_fakes import load
 
 from envcoder_bench import torch_utils
-from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.contract import CandidateError, assemble
 from envcoder_bench.shaping.loading import load_candidate, load_source
 from envcoder_bench.shaping.text import MAX_BYTES
 

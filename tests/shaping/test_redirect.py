@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from envcoder_bench.shaping import redirect
+from envcoder_bench.shaping.loading import OURS, redirect_helpers
 from isaacgym_mujoco import import_hook
 
 
@@ -18,8 +18,8 @@ def no_isaacgym(monkeypatch):
 
 
 def test_install_works_after_redirected_helpers(no_isaacgym):
-    redirect.install()
-    assert importlib.import_module("isaacgym.torch_utils").__name__ == redirect.OURS
+    redirect_helpers()
+    assert importlib.import_module("isaacgym.torch_utils").__name__ == OURS
     import_hook.install()
     gymapi = importlib.import_module("isaacgym.gymapi")
     assert gymapi.DOF_MODE_EFFORT == 3

@@ -4,13 +4,13 @@ from textwrap import dedent
 
 import pytest
 
-from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping import scan as scan_module
+from envcoder_bench.shaping.loading import helper_names
 from envcoder_bench.shaping.scan import Scan
 
 
 def scan(code):
-    return Scan(ast.parse(dedent(code)), redirect.helper_names())
+    return Scan(ast.parse(dedent(code)), helper_names())
 
 
 @pytest.mark.parametrize(

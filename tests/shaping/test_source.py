@@ -8,9 +8,9 @@ from helpers import instructions
 
 from envcoder_bench.jail import wire
 from envcoder_bench.shaping import source as source_module
-from envcoder_bench.shaping.definitions import defined_types
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 from envcoder_bench.shaping.source import Source, UnsupportedCode, reduced, shaping_source, without_script
+from envcoder_bench.shaping.text import defined_types
 
 ROOT = Path(__file__).parents[2]
 REWARD = ("compute_reward",)

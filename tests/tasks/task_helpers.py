@@ -8,9 +8,8 @@ import yaml
 from fake_simulator import FakeSimulator
 
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.registry import get_spec
 

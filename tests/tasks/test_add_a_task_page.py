@@ -9,8 +9,8 @@ import yaml
 from task_helpers import Functions, begin, whole_state
 
 from envcoder_bench.compile.trace import trace
-from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
+from envcoder_bench.shaping.contract import assemble
 from envcoder_bench.tasks import check_task, outside, registry
 from envcoder_bench.tools.describe import describe
 

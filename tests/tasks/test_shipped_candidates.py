@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench.core import stream
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
+from envcoder_bench.shaping.contract import assemble
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 FOLDER = project_folder("user_functions")

@@ -14,9 +14,9 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import FITNESS
+from envcoder_bench.shaping.state import bind
 from envcoder_bench.tasks.registry import get_spec
 
 FOLDER = project_folder("user_functions") / "fitness"

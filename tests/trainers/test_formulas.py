@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,11 +7,10 @@ from rl_games.algos_torch import torch_ext
 from rl_games.common import common_losses, schedulers
 
 from envcoder_bench.trainers.ppo import objective
-from envcoder_bench.trainers.ppo.advantages import generalized_advantages
+from envcoder_bench.trainers.ppo.adam import next_entropy_coef, next_learning_rate
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
-from envcoder_bench.trainers.ppo.rollout import Rollout
-from envcoder_bench.trainers.ppo.schedules import next_entropy_coef, next_learning_rate
+from envcoder_bench.trainers.ppo.rollout import Rollout, generalized_advantages
 
 TORCH = Backend(kernels=False, fixed_order=False)
 
@@ -45,7 +43,7 @@ def test_gae_bootstraps_a_time_out_with_the_value() -> None:
     rollout = make_rollout([1, 4, 2], [1, 2, 3], [0, 1, 0], [0, 1, 0], last_value=8.0)
     ppo = hyperparameters(gamma=0.5, tau=0.5)
     assert generalized_advantages(TORCH, ppo, rollout, rollout.rewards).tolist() == [[[2.0, 0.0, 5.0]]]
-    without = generalized_advantages(TORCH, replace(ppo, value_bootstrap=False), rollout, rollout.rewards)
+    without = generalized_advantages(TORCH, ppo.model_copy(update={"value_bootstrap": False}), rollout, rollout.rewards)
     assert without.tolist() == [[[1.5, -2.0, 5.0]]]
 
 

@@ -8,8 +8,8 @@ from oracle import make_params
 
 from envcoder_bench.trainers.ppo import architecture, mlp
 from envcoder_bench.trainers.ppo import network as networks
-from envcoder_bench.trainers.ppo.activations import ELU, NONE
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.ppo.mlp import ELU, NONE
 from envcoder_bench.trainers.ppo.rollout import Rollout
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]

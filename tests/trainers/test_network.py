@@ -14,10 +14,9 @@ from rl_games.algos_torch.network_builder import NetworkBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
 
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo.activations import _ACTIVATIONS, Activation, get_activation
 from envcoder_bench.trainers.ppo.hyperparameters import ACTIVATIONS
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
-from envcoder_bench.trainers.ppo.mlp import carved_size
+from envcoder_bench.trainers.ppo.mlp import _ACTIVATIONS, Activation, carved_size, get_activation
 from envcoder_bench.trainers.ppo.network import StackedActorCritic
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]

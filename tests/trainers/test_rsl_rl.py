@@ -23,6 +23,7 @@ from torch.distributions import Normal, kl_divergence
 
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import train_iteration
+from envcoder_bench.trainers.ppo.adam import next_learning_rate
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
@@ -30,7 +31,6 @@ from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
 from envcoder_bench.trainers.ppo.objective import differentiate
 from envcoder_bench.trainers.ppo.rollout import Batch
-from envcoder_bench.trainers.ppo.schedules import next_learning_rate
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 RECORDED = json.loads(FILE.read_text(encoding="utf-8"))

@@ -11,15 +11,15 @@ from oracle import make_params
 from torch import Tensor
 
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import acting, linear, schedules
-from envcoder_bench.trainers.ppo.advantages import generalized_advantages
+from envcoder_bench.trainers.ppo import acting, linear
+from envcoder_bench.trainers.ppo.adam import next_learning_rate, update_learning_rates
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import LearnerBlock, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
 from envcoder_bench.trainers.ppo.objective import differentiate, neglogp
-from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
+from envcoder_bench.trainers.ppo.rollout import Batch, Rollout, generalized_advantages
 
 pytestmark = KERNELS
 ROUNDED = "medium" if INTERPRETED else "high"  # precision of products for which the layers are kernels
@@ -231,7 +231,7 @@ def test_adaptive_learning_rate(schedule: str) -> None:
     rate = (0.02 * torch.rand(300, generator=rng, dtype=torch.float64)).to(DEVICE)
     rate[:50] *= 1e-5
     kl[50:60] = 0.0
-    want = schedules.next_learning_rate(hp, rate, kl, 1)
-    schedules.update_learning_rates(Backend.choose(DEVICE), hp, rate, kl, 1)
+    want = next_learning_rate(hp, rate, kl, 1)
+    update_learning_rates(Backend.choose(DEVICE), hp, rate, kl, 1)
     assert len(want.unique()) > 200
     torch.testing.assert_close(rate, want)

@@ -23,8 +23,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import envcoder_bench
-from envcoder_bench.shaping.definitions import definitions
 from envcoder_bench.shaping.kinds import ALIASES
+from envcoder_bench.shaping.text import definitions
 
 PAGE = "report.html"
 PACKAGE = Path(envcoder_bench.__file__).parent

@@ -13,8 +13,8 @@ from envcoder_bench.report.wandb_log import RankingReport, WandbLog, WandbSettin
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.shaping.definitions import defined_types
 from envcoder_bench.shaping.kinds import ALIASES
+from envcoder_bench.shaping.text import defined_types
 from envcoder_bench.tasks.base import BASELINES
 
 # keys of the train YAML's params.config that are hyperparameters of trackers

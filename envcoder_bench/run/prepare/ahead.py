@@ -125,12 +125,12 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
     """
     import torch
 
-    from envcoder_bench.compile import elsewhere, kernels
+    from envcoder_bench.compile import native
     from envcoder_bench.run.prepare.environments import build_env
     from envcoder_bench.run.prepare.groups import prepare
 
     torch.set_num_threads(1)
-    kernels.NATIVE, elsewhere.TARGET = "envcoder_bench.compile.elsewhere", order.target
+    native.FOR_TARGET = order.target
     cfg = order.cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     sources = order.sources if part == 0 else share(order.sources, part - 1, parts - 1)
     spec = RunSpec.of(cfg, sources, order.fitness)

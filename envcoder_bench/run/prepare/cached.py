@@ -12,9 +12,8 @@ from envcoder_bench.compile.cache import FunctionCache
 from envcoder_bench.compile.trace import Memo, Untraced, trace
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.checking import TrialState, check
-from envcoder_bench.shaping.contract import CandidateFunction
+from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.kinds import KINDS
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.contract import TaskSnapshot

@@ -30,9 +30,8 @@ from envcoder_bench.run.prepare.run_files import (
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping import kinds
-from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.checking import TrialState, check, check_fitness
-from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.kinds import KINDS, STAGES
 from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot

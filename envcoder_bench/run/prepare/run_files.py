@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 
 from envcoder_bench.run.spec import CandidateSource
-from envcoder_bench.shaping.assemble import Shaping, assemble
-from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping, assemble
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
 from envcoder_bench.shaping.loading import Complete, load_candidate
 from envcoder_bench.tasks.base import BASELINE_FILES

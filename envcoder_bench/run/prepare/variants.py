@@ -30,9 +30,9 @@ from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
 from envcoder_bench.shaping.combination import Combination, NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, Shaping
-from envcoder_bench.shaping.definitions import definitions
 from envcoder_bench.shaping.kinds import ALIASES, REWARD
 from envcoder_bench.shaping.source import Source, UnsupportedCode
+from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
 

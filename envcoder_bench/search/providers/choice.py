@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.search.providers.base import Provider
+from envcoder_bench.search.providers import sdk
+from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, Provider, Reply, Request, max_input_tokens
 from envcoder_bench.search.providers.budget import read_prices
 from envcoder_bench.search.providers.transcript import ReplayProvider
 
@@ -46,7 +49,6 @@ def make_provider(
     """Create the provider of a value of ``--llm``, without sending a request.
 
     Args:
-        llm: value of ``--llm``.
         base_url: URL of another server with the provider's protocol.
         timeout: time limit of one reply, s.
         notify: called with a line for each failure that is sent again, from any thread.
@@ -63,9 +65,126 @@ def make_provider(
         return ReplayProvider(Path(llm.split(":", 1)[1]))
     model = llm[len(kind) + 1 :] if llm.startswith(f"{kind}:") else llm.lower()  # GPT-4o; a NAME stays as it is
     if kind == OPENAI:
-        from envcoder_bench.search.providers.openai_chat import OpenAIChat
+        from envcoder_bench.search.providers.choice import OpenAIChat
 
         return OpenAIChat(model, base_url, timeout, notify)
-    from envcoder_bench.search.providers.anthropic_messages import AnthropicMessages
+    from envcoder_bench.search.providers.choice import AnthropicMessages
 
     return AnthropicMessages(model, base_url, timeout, notify)
+
+
+_REASONING = re.compile(r"o\d|gpt-([5-9]|\d\d)")  # no temperature; reasoning counts as output
+_LIMITS = ("max_completion_tokens", "max_tokens")  # other servers often support only the second, older one
+MAX_REPLIES = 128  # OpenAI's own limit of n
+
+
+class OpenAIChat(sdk.Model):
+    """A model behind ``POST /chat/completions``."""
+
+    def __init__(self, model: str, base_url: str | None, timeout: float, notify: Callable[[str], None]) -> None:
+        """Create the client. Raises UserError if the key or the SDK is missing or the URL is invalid."""
+        super().__init__("openai", model, base_url, timeout, notify)
+        self._client = self.sdk.OpenAI(base_url=self.url or "https://api.openai.com/v1", **self.client)
+        self._max_replies = MAX_REPLIES
+        reasons = _REASONING.match(model.split("/")[-1]) is not None
+        self.unsupported = {"temperature"} if reasons else set()
+        self._limits = _LIMITS if reasons or not self.url else _LIMITS[::-1]
+        self.default_output_tokens = 32768 if reasons else 4096
+
+    @property
+    def max_replies(self) -> int:
+        return 1 if "n" in self.unsupported else self._max_replies
+
+    def complete(self, request: Request, count: int = 1) -> list[Reply]:
+        """Send a request; see Provider. Servers without ``n`` are asked for one reply."""
+        # the number of replies may be what fails: it is lowered instead of sent again
+        client = self._client if count == 1 else self._client.with_options(max_retries=0)
+        parameters, read = partial(self._parameters, request, count), partial(self._replies, request, count)
+        return self.call(client.chat.completions.create, parameters, read)
+
+    def _parameters(self, request: Request, count: int) -> dict[str, Any]:
+        system = [{"role": "system", "content": request.system}] if request.system else []
+        limit = next((name for name in self._limits if name not in self.unsupported), self._limits[0])
+        return {
+            "model": self.model,
+            "messages": system + [{"role": m.role, "content": m.text} for m in request.messages],
+            limit: request.max_output_tokens or self.default_output_tokens,
+            **({"n": count} if min(count, self.max_replies) > 1 else {}),
+            **self.temperature(request.temperature),
+        }
+
+    def _replies(self, request: Request, count: int, response: Any) -> list[Reply]:
+        """Return a reply for each choice. Of several, only the sum of their tokens is known."""
+        choices = response.choices[:count]
+        if 0 < len(choices) < count:  # for instance Ollama accepts n but returns one reply
+            self._max_replies = len(choices)
+        texts = [self.hide(sdk.joined_text(choice.message.content)) for choice in choices]
+        usage = getattr(response, "usage", None)
+        input_tokens = sdk.count(getattr(usage, "prompt_tokens", None), max_input_tokens(request))
+        limit = sum(len(text.encode()) for text in texts)
+        output_tokens = sdk.count(getattr(usage, "completion_tokens", None), limit)
+        if not choices:
+            return [Reply("", input_tokens, output_tokens, error=f"{self.name} sent a reply without any choice")]
+        inputs, outputs = sdk.shares(input_tokens, len(texts)), sdk.shares(output_tokens, len(texts))
+        replies = []
+        for k, text in enumerate(texts):
+            finish, error = self._end(request, choices[k], output_tokens if len(texts) == 1 else 0)
+            replies.append(Reply(text, inputs[k], outputs[k], finish=finish, error=error))
+        return replies
+
+    def _end(self, request: Request, choice: Any, tokens: int) -> tuple[str, str]:
+        """Return ``finish`` and ``error`` of a reply; ``tokens`` is 0 if unknown."""
+        refusal = getattr(choice.message, "refusal", None)
+        if refusal or choice.finish_reason == "content_filter":
+            message = refusal or "its content filter stopped the reply"
+            return REFUSAL, f"{self.name} declined: {sdk.one_line(self.hide(str(message)))}"
+        if choice.finish_reason == "length":
+            return LENGTH, sdk.cut_off(tokens or request.max_output_tokens or self.default_output_tokens)
+        return STOP, ""
+
+
+_FIRST_GENERATIONS = re.compile(r"claude-([123](\D|$)|instant)")  # limited to 4,096 output tokens
+_CUT_OFF = ("max_tokens", "model_context_window_exceeded")
+
+
+class AnthropicMessages(sdk.Model):
+    """A model behind ``POST /v1/messages``."""
+
+    max_replies = 1
+
+    def __init__(self, model: str, base_url: str | None, timeout: float, notify: Callable[[str], None]) -> None:
+        """Create the client. Raises UserError if the key or the SDK is missing or the URL is invalid."""
+        super().__init__("anthropic", model, base_url, timeout, notify)
+        base = re.sub(r"/v1$", "", self.url) or "https://api.anthropic.com"  # the SDK adds /v1
+        self._client = self.sdk.Anthropic(base_url=base, **self.client)
+        self.default_output_tokens = 4096 if _FIRST_GENERATIONS.match(model) else 32000
+
+    def complete(self, request: Request, count: int = 1) -> list[Reply]:
+        """Send a request; see Provider."""
+        parameters, read = partial(self._parameters, request), partial(self._replies, request)
+        return self.call(self._client.messages.create, parameters, read)
+
+    def _parameters(self, request: Request) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "max_tokens": request.max_output_tokens or self.default_output_tokens,
+            "messages": [{"role": m.role, "content": m.text} for m in request.messages],
+            **({"system": request.system} if request.system else {}),
+            "extra_body": self.temperature(request.temperature),  # newer SDKs have no argument for it
+        }
+
+    def _replies(self, request: Request, response: Any) -> list[Reply]:
+        text = "".join(block.text for block in response.content if block.type == "text")
+        text = self.hide(sdk.clean_text(text))
+        usage = getattr(response, "usage", None)
+        cached = (getattr(usage, f"cache_{access}_input_tokens", None) for access in ("creation", "read"))
+        input_tokens = sdk.count(getattr(usage, "input_tokens", None), max_input_tokens(request))
+        input_tokens += sum(sdk.count(tokens, 0) for tokens in cached)
+        output_tokens = sdk.count(getattr(usage, "output_tokens", None), len(text.encode()))
+        if response.stop_reason == "refusal":
+            finish, error = REFUSAL, f"{self.name} declined to answer"
+        elif response.stop_reason in _CUT_OFF:
+            finish, error = LENGTH, sdk.cut_off(output_tokens)
+        else:
+            finish, error = STOP, ""
+        return [Reply(text, input_tokens, output_tokens, finish=finish, error=error)]

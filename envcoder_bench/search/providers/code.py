@@ -32,7 +32,6 @@ def extract_code(text: str, cut_off: bool = False) -> str | None:
     searched for top-level Python.
 
     Args:
-        text: the reply.
         cut_off: whether the reply was cut off, so that a block without an end is incomplete.
     """
     if len(text) > MAX_CHARS:

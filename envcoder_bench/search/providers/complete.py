@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, Provider, ProviderError, Reply, Request
-from envcoder_bench.search.providers.budget import Budget
+from envcoder_bench.search.providers.budget import Budget, Spent
 from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
 from envcoder_bench.search.providers.transcript import Transcript
 
@@ -49,9 +49,6 @@ def complete_all(
     Replies are on disk as soon as they have arrived. Ctrl-C ends this at once; only requests in flight are lost.
 
     Args:
-        provider: the model.
-        requests: the requests.
-        transcript: records all replies.
         budget: the search's budget; None for no limits.
         unusable: returns why a reply is not usable, in one line, or an empty string; unusable ones are requested again.
         concurrency: largest number of requests in flight.
@@ -145,45 +142,43 @@ class _Asker:
         """
         limit = self.replies_per_request
         keys = [self.transcript.key(self.provider.name, request) for request in requests]
-        with self.transcript.asking(*keys):
-            left = [pair for pair in zip(keys, requests) if self.transcript.find(pair[0]) is None]
-            while len(left) > 1 and not self.cancelled.is_set():
-                count = min(len(left), limit, self.provider.max_replies)
-                request = left[0][1]
-                count, reserved = self.budget.reserve_several(self.provider, request, count, self.transcript.spent_now)
-                if not count:
-                    return
-                try:
-                    replies = [self._with_cost(reply) for reply in self.provider.complete(request, count)]
-                    self.on_request()
-                    self.transcript.add_replies([(*pair, reply) for pair, reply in zip(left, replies)])
-                    left = left[len(replies) :]
-                except ProviderError:
-                    limit = count // 2  # their number may exceed a limit of the server
-                finally:
-                    self.budget.release(reserved)
+        left = [pair for pair in zip(keys, requests) if self.transcript.find(pair[0]) is None]
+        while len(left) > 1 and not self.cancelled.is_set():
+            count = min(len(left), limit, self.provider.max_replies)
+            request = left[0][1]
+            count, reserved = self.budget.reserve_several(self.provider, request, count, self._spent)
+            if not count:
+                return
+            try:
+                replies = [self._with_cost(reply) for reply in self.provider.complete(request, count)]
+                self.on_request()
+                self.transcript.add_replies([(*pair, reply) for pair, reply in zip(left, replies)])
+                left = left[len(replies) :]
+            except ProviderError:
+                limit = count // 2  # their number may exceed a limit of the server
+            finally:
+                self.budget.release(reserved)
 
     def _ask(self, request: Request) -> Reply:
         """Return the recorded reply, or a new one."""
         key = self.transcript.key(self.provider.name, request)
-        with self.transcript.asking(key):
-            recorded = self.transcript.find(key)
-            if recorded is not None:
-                return recorded
-            reserved = self.budget.max_spending(self.provider, request)
-            if not self.budget.reserve(reserved, self.transcript.spent_now, self.cancelled.is_set):
-                if self.cancelled.is_set():
-                    raise _Cancelled
-                refused = Reply("", finish=BUDGET, error=self.budget.stopped)
-                self.transcript.add_replies([(key, request, refused)])  # so that a replay stops here, too
-                return refused
-            try:
-                reply = self._with_cost(self._send(request))
-                self.transcript.add_replies([(key, request, reply)])
-                if reply.finish == BUDGET:
-                    self.refused.append(reply.error)
-            finally:
-                self.budget.release(reserved)
+        recorded = self.transcript.find(key)
+        if recorded is not None:
+            return recorded
+        reserved = self.budget.max_spending(self.provider, request)
+        if not self.budget.reserve(reserved, self._spent, self.cancelled.is_set):
+            if self.cancelled.is_set():
+                raise _Cancelled
+            refused = Reply("", finish=BUDGET, error=self.budget.stopped)
+            self.transcript.add_replies([(key, request, refused)])  # so that a replay stops here, too
+            return refused
+        try:
+            reply = self._with_cost(self._send(request))
+            self.transcript.add_replies([(key, request, reply)])
+            if reply.finish == BUDGET:
+                self.refused.append(reply.error)
+        finally:
+            self.budget.release(reserved)
         return reply
 
     def _send(self, request: Request) -> Reply:
@@ -200,6 +195,9 @@ class _Asker:
                 if not error.malformed:
                     break
         return Reply("", cost=0.0, finish=ERROR, error=fault)
+
+    def _spent(self) -> Spent:
+        return self.transcript.spent
 
     def _with_cost(self, reply: Reply) -> Reply:
         return replace(reply, cost=self.budget.cost_of(self.provider, reply))

@@ -17,7 +17,6 @@ import socket
 import threading
 import time
 import urllib.request
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -136,7 +135,6 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
     times as long, whatever a server does; the waits that a server asks for add up to ``timeout``.
 
     Args:
-        sdk: the SDK's module.
         who: model and URL, for messages.
         timeout: time limit of the whole reply, s.
         notify: called with a line for each failure, from any thread.
@@ -144,14 +142,8 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
     """
     http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
     reported = set[str]()
-    transports: dict[str, Any] = {"": new_transport(http)}  # by proxy
+    transports: dict[str, Any] = {}  # by proxy, because redirects may lead to a host that has another one
     call = threading.local()  # the SDK makes all tries of a call in its thread
-
-    def transport(request: Any) -> Any:
-        proxy = proxy_of(request.url.scheme, request.url.host)
-        if proxy not in transports:
-            transports[proxy] = new_transport(http, proxy)
-        return transports[proxy]
 
     class Transport(http.BaseTransport):
         def handle_request(self, request: Any) -> Any:
@@ -190,20 +182,18 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
 
         def _whole_reply(self, request: Any, end: float) -> Any:
             """Return the response with its content, or a failure in its place."""
-            request.headers["accept-encoding"] = "gzip, deflate"
-            response = transport(request).handle_request(request)
-            encoding, content = response.headers.get("content-encoding", "identity").lower(), bytearray()
-            unpacker = zlib.decompressobj(47) if encoding in ("gzip", "deflate") else None
+            proxy = proxy_of(request.url.scheme, request.url.host)
+            if proxy not in transports:
+                transports[proxy] = new_transport(http, proxy)
+            response, content = transports[proxy].handle_request(request), bytearray()
             try:
-                if unpacker is None and encoding != "identity":
-                    return self._failure(502, f"the reply has the encoding {hide(one_line(encoding, 40))}", False)
-                for chunk in response.stream:
-                    content += unpacker.decompress(chunk, MAX_BYTES + 1 - len(content)) if unpacker else chunk
+                for chunk in response.iter_bytes():
+                    content += chunk
                     if len(content) > MAX_BYTES:
                         return self._failure(502, f"the reply is too large: more than {MAX_BYTES >> 20} MiB", False)
                     if time.monotonic() > end:
                         raise http.ReadTimeout("the reply took too long")
-            except zlib.error as error:
+            except http.DecodingError as error:
                 return self._failure(502, f"the reply cannot be read: {error}", True)
             finally:
                 response.close()

@@ -17,8 +17,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,7 +51,6 @@ class Transcript:
     """A search's transcript; thread-safe.
 
     Attributes:
-        path: the file.
         meta: the inputs of the search, in JSON's types.
     """
 
@@ -64,9 +62,8 @@ class Transcript:
         """
         self.path = Path(path)
         self.meta = as_json(meta)
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
         self._replies: dict[Key, Reply] = {}
-        self._asked: set[Key] = set()
         self._spent = Spent()
         records: list[dict[str, Any]] = []
         size = 0
@@ -93,23 +90,6 @@ class Transcript:
         """Tokens and dollars of all replies."""
         with self._lock:
             return self._spent
-
-    def spent_now(self) -> Spent:
-        return self.spent
-
-    @contextmanager
-    def asking(self, *keys: Key) -> Iterator[None]:
-        """Lock requests, so that other threads do not send the same ones but find the replies afterwards."""
-        with self._lock:
-            while not self._asked.isdisjoint(keys):
-                self._lock.wait()
-            self._asked.update(keys)  # all at once, which avoids deadlocks
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._asked.difference_update(keys)
-                self._lock.notify_all()
 
     def key(self, provider: str, request: Request) -> Key:
         return provider, content_hash(request)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo.activations import get_activation
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.mlp import (
     Shape,
     Tape,
     carve,
+    get_activation,
     is_fused,
     make_tape,
     matrices,

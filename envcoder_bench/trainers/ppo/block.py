@@ -24,13 +24,9 @@ class LearnerBlock:
     independent of other blocks. All memory is fixed, as CUDA graphs require.
 
     Args:
-        backend: how to compute.
         groups: the groups' slice of the environment's groups.
         obs_dims, action_dims, seeds: of these groups.
         critic_dims: of these groups; empty: their critics see the policy's observations.
-        params: the ``params`` of an rl_games YAML.
-        num_envs: environments per group.
-        device: the device of the learner.
         answers: ``(3, G, n, T)``, the storage of rewards, dones and time-outs of all groups.
     """
 

@@ -6,68 +6,86 @@ import functools
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.settings import Count, Expected, select, words_for
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "elu", "selu", "swish", "gelu", "softplus", "None")
+SCHEDULES = ("adaptive", "linear", "identity", "None")
+INITIALIZERS = (  # of rl_games
+    "default", "const_initializer", "orthogonal_initializer", "orthogonal", "glorot_normal_initializer",
+    "glorot_uniform_initializer", "variance_scaling_initializer", "random_uniform_initializer", "kaiming_normal",
+)  # fmt: skip
 
-# key under params.config -> (test for refused values, remedy)
-_REFUSED_CONFIG: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "mixed_precision": (bool, "set it to False, and matmul_precision to what may be lost in products"),
-    "multi_gpu": (bool, "set it to False: all groups train on one device"),
-    "central_value_config": (
-        lambda value: value is not None,
-        "delete it, set network.separate to True and define compute_critic_observation",
-    ),
-    "self_play": (bool, "set it to False"),
-    "self_play_config": (lambda value: value is not None, "delete it"),
-    "use_action_masks": (bool, "set it to False: actions are continuous"),
-    "normalize_rms_advantage": (bool, "set it to False: advantages are normalized per batch (normalize_advantage)"),
-    "population_based_training": (bool, "set it to False"),
-    "use_diagnostics": (bool, "set it to False"),
-    "freeze_critic": (bool, "set it to False"),
-    "epochs_between_resets": (lambda value: value > 0, "set it to 0: episodes end by terminal and time-out"),
-}
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1), Expected("a number from 0 to 1")]
+NotNan = Annotated[float, Field(ge=-math.inf)]
+Switch = Annotated[bool, Expected("True or False")]
 
 
-@dataclass(frozen=True)
-class Hyperparameters:
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)  # other keys are rl_games' own, without effect here
+
+
+class RewardShaper(_Section):
+    """The numbers of rl_games' reward shaper."""
+
+    scale_value: Finite = 1.0
+    shift_value: Finite = 0.0
+    min_val: NotNan = -math.inf
+    max_val: NotNan = math.inf
+
+
+class ContinuousSpace(_Section):
+    """The numbers of the policy's distribution."""
+
+    max_sigma: Positive | None = None  # greatest standard deviation. A key that rl_games lacks
+
+
+class Hyperparameters(ContinuousSpace):
     """Hyperparameters of a group's PPO, with rl_games' names and meanings (``params.config`` of its YAML)."""
 
-    horizon_length: int
-    mini_epochs: int
-    num_minibatches: int
-    gamma: float
-    tau: float
-    e_clip: float
-    clip_value: bool
-    critic_coef: float
-    entropy_coef: float
-    bounds_loss_coef: float | None
-    bound_loss_type: str
-    normalize_input: bool
-    empirical_normalization: bool  # of the input, as in rsl_rl. A key that rl_games lacks
-    normalize_value: bool
-    normalize_advantage: bool
-    value_bootstrap: bool
-    use_smooth_clamp: bool
-    ppo: bool
-    grad_norm: float | None  # None: gradients are not clipped
-    grad_norm_per_network: bool  # clip those of actor and critic each by itself, as rsl_rl. A key that rl_games lacks
-    weight_decay: float
-    learning_rate: float
+    horizon_length: Count
+    mini_epochs: Count
+    num_minibatches: Count
+    # where the number of minibatches is not given: samples, or control steps of all environments
+    minibatch_size: Count | None = None
+    minibatch_size_per_env: Count | None = None
+    gamma: Share
+    tau: Share
+    e_clip: Annotated[float, Field(gt=0, le=1)]  # above 1 the clipped ratio has no lower bound
+    clip_value: Switch
+    critic_coef: NotNegative
+    entropy_coef: Finite
+    bounds_loss_coef: NotNegative | None = None
+    bound_loss_type: str = "bound"
+    normalize_input: Switch
+    empirical_normalization: Switch = False  # of the input, as in rsl_rl. A key that rl_games lacks
+    normalize_value: Switch = False
+    normalize_advantage: Switch
+    value_bootstrap: Switch = True
+    use_smooth_clamp: Switch = False
+    ppo: Switch = True
+    truncate_grads: Switch = False
+    grad_norm: Positive | None = None  # None: gradients are not clipped
+    # clip those of actor and critic each by itself, as rsl_rl. A key that rl_games lacks
+    grad_norm_per_network: Switch = False
+    weight_decay: NotNegative = 0.0
+    learning_rate: NotNegative
     lr_schedule: str  # adaptive, linear or identity
     # legacy: the rate may change after every minibatch; standard: after every mini epoch; rollout, not a value of
     # rl_games: before every step, by the divergence from the policy of the rollout, as in rsl_rl
-    schedule_type: str
-    kl_threshold: float
-    linear_steps: int  # epochs until a linear schedule ends; 0: it stays at the start
-    schedule_entropy: bool
-    clip_actions: bool  # to [-1, 1], before the environment takes them
-    max_sigma: float | None  # greatest standard deviation of the policy; None: no bound. A key that rl_games lacks
-    matmul_precision: str  # of float32 products, as torch.set_float32_matmul_precision; rl_games' Runner says high
+    schedule_type: str = "legacy"
+    kl_threshold: Positive = 0.0  # of the adaptive schedule
+    linear_steps: int = 0  # epochs until a linear schedule ends; 0: it stays at the start
+    schedule_entropy: Switch = False
+    clip_actions: Switch = True  # to [-1, 1], before the environment takes them
+    matmul_precision: str = "high"  # of float32 products, as torch.set_float32_matmul_precision; as rl_games' Runner
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], num_envs: int) -> Hyperparameters:
@@ -78,89 +96,78 @@ class Hyperparameters:
         """
         check_supported(params)
         check_ranges(params)
-        config = params["config"]
-        schedule, linear_steps = _schedule(config)
-        truncate = bool(config.get("truncate_grads", False))
-        return cls(
-            horizon_length=int(config["horizon_length"]),
-            mini_epochs=int(config["mini_epochs"]),
-            num_minibatches=_count_minibatches(config, num_envs),
-            gamma=float(config["gamma"]),
-            tau=float(config["tau"]),
-            e_clip=float(config["e_clip"]),
-            clip_value=bool(config["clip_value"]),
-            critic_coef=float(config["critic_coef"]),
-            entropy_coef=float(config["entropy_coef"]),
-            bounds_loss_coef=None if config.get("bounds_loss_coef") is None else float(config["bounds_loss_coef"]),
-            bound_loss_type=config.get("bound_loss_type", "bound"),
-            normalize_input=bool(config["normalize_input"]),
-            empirical_normalization=bool(config.get("empirical_normalization", False)),
-            normalize_value=bool(config.get("normalize_value", False)),
-            normalize_advantage=bool(config["normalize_advantage"]),
-            value_bootstrap=bool(config.get("value_bootstrap", True)),
-            use_smooth_clamp=bool(config.get("use_smooth_clamp", False)),
-            ppo=bool(config.get("ppo", True)),
-            grad_norm=float(config["grad_norm"]) if truncate else None,
-            grad_norm_per_network=bool(config.get("grad_norm_per_network", False)),
-            weight_decay=float(config.get("weight_decay", 0.0)),
-            learning_rate=float(config["learning_rate"]),
-            lr_schedule=schedule,
-            schedule_type=config.get("schedule_type", "legacy"),
-            kl_threshold=float(config["kl_threshold"]) if schedule == "adaptive" else 0.0,
-            linear_steps=linear_steps,
-            schedule_entropy=bool(config.get("schedule_entropy", False)),
-            clip_actions=bool(config.get("clip_actions", True)),
-            max_sigma=params["network"]["space"]["continuous"].get("max_sigma"),
-            matmul_precision=config.get("matmul_precision", "high"),
-        )
+        config = {**params["config"], "num_minibatches": _count_minibatches(params["config"], num_envs)}
+        config["lr_schedule"], config["linear_steps"] = _schedule(config)
+        config["max_sigma"] = params["network"]["space"]["continuous"].get("max_sigma")
+        if not config.get("truncate_grads", False):
+            config["grad_norm"] = None
+        if config["lr_schedule"] != "adaptive":
+            config.pop("kl_threshold", None)
+        return cls.model_validate(config)
+
+
+def _is_not(*names: object) -> Callable[[Any], bool]:
+    return lambda value: value not in names
+
+
+# by key under params: a test for refused values, and the remedy; a key that is missing is None
+_UNSUPPORTED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "config.mixed_precision": (bool, "set it to False, and matmul_precision to what may be lost in products"),
+    "config.multi_gpu": (bool, "set it to False: all groups train on one device"),
+    "config.central_value_config": (
+        _is_not(None),
+        "delete it, set network.separate to True and define compute_critic_observation",
+    ),
+    "config.self_play": (bool, "set it to False"),
+    "config.self_play_config": (_is_not(None), "delete it"),
+    "config.use_action_masks": (bool, "set it to False: actions are continuous"),
+    "config.normalize_rms_advantage": (
+        bool, "set it to False: advantages are normalized per batch (normalize_advantage)",
+    ),
+    "config.population_based_training": (bool, "set it to False"),
+    "config.use_diagnostics": (bool, "set it to False"),
+    "config.freeze_critic": (bool, "set it to False"),
+    "config.epochs_between_resets": (lambda x: (x or 0) > 0, "set it to 0: episodes end by terminal and time-out"),
+    "config.schedule_type": (_is_not(None, "legacy", "standard", "rollout"), "use legacy, standard or rollout"),
+    "config.matmul_precision": (_is_not(None, "highest", "high", "medium"), "use highest, high or medium"),
+    "model.name": (
+        _is_not("continuous_a2c_logstd"), "use continuous_a2c_logstd (a Gaussian policy with a log-deviation)",
+    ),
+    "network.name": (_is_not(None, "actor_critic"), "use actor_critic"),
+    **dict.fromkeys(
+        [f"network.{key}" for key in ("rnn", "cnn", "joint_obs_actions", "central_value")],
+        (bool, "delete it: stacked networks are plain MLPs"),
+    ),
+    "network.normalization": (_is_not(None, "None"), "delete it: no normalizing layers"),
+    "network.mlp.d2rl": (bool, "set it to False"),
+    "network.space.continuous.fixed_sigma": (lambda x: not x, "set it to True: one sigma per action"),
+    **dict.fromkeys(
+        ["network.mlp.activation", *(f"network.space.continuous.{of}_activation" for of in ("mu", "sigma"))],
+        (_is_not(*ACTIVATIONS), f"use one of {', '.join(ACTIVATIONS)}"),
+    ),
+    "network.value_activation": (_is_not(None, *ACTIVATIONS), f"use one of {', '.join(ACTIVATIONS)}"),
+    "network.space.continuous.std_type": (_is_not(None, "log", "scalar"), "use log or scalar"),
+}  # fmt: skip
 
 
 def check_supported(params: Mapping[str, Any]) -> None:
     """Raise ValueError for a feature of rl_games that is not supported, naming the key and the remedy."""
     config, network = params["config"], params["network"]
-    for key, (refused, remedy) in _REFUSED_CONFIG.items():
-        if key in config and refused(config[key]):
-            raise _unsupported(f"config.{key}", config[key], remedy)
-    if config.get("schedule_type", "legacy") not in ("legacy", "standard", "rollout"):
-        raise _unsupported("config.schedule_type", config["schedule_type"], "use legacy, standard or rollout")
-    if config.get("grad_norm_per_network", False) and not network.get("separate", False):
-        raise _unsupported("config.grad_norm_per_network", True, "set it to False, or network.separate to True")
-    precision = config.get("matmul_precision", "high")
-    if precision not in ("highest", "high", "medium"):
-        raise _unsupported("config.matmul_precision", precision, "use highest, high or medium")
-    model = params["model"]["name"]
-    if model != "continuous_a2c_logstd":
-        raise _unsupported("model.name", model, "use continuous_a2c_logstd (a Gaussian policy with a log-deviation)")
-    if network.get("name", "actor_critic") != "actor_critic":
-        raise _unsupported("network.name", network["name"], "use actor_critic")
-    for key in ("rnn", "cnn", "joint_obs_actions", "central_value"):
-        if network.get(key):
-            raise _unsupported(f"network.{key}", "...", "delete it: stacked networks are plain MLPs")
-    if network.get("normalization") not in (None, "None"):
-        raise _unsupported("network.normalization", network["normalization"], "delete it: no normalizing layers")
-    if network["mlp"].get("d2rl", False):
-        raise _unsupported("network.mlp.d2rl", True, "set it to False")
     space = network.get("space", {})
     if "continuous" not in space:
         raise _unsupported("network.space", ", ".join(space) or None, "use continuous")
-    if not space["continuous"].get("fixed_sigma", False):
-        raise _unsupported("network.space.continuous.fixed_sigma", False, "set it to True: one sigma per action")
-    for key, name in (
-        ("network.mlp.activation", network["mlp"]["activation"]),
-        ("network.value_activation", network.get("value_activation", "None")),
-        ("network.space.continuous.mu_activation", space["continuous"]["mu_activation"]),
-        ("network.space.continuous.sigma_activation", space["continuous"]["sigma_activation"]),
+    for key, (refused, remedy) in _UNSUPPORTED.items():
+        value = select(params, key)
+        if refused(value):
+            raise _unsupported(key, value, remedy)
+    if config.get("grad_norm_per_network", False) and not network.get("separate", False):
+        raise _unsupported("config.grad_norm_per_network", True, "set it to False, or network.separate to True")
+    continuous = space["continuous"]
+    for key, is_used in (
+        ("max_sigma", continuous.get("max_sigma") is not None),
+        ("std_type", continuous.get("std_type", "log") == "scalar"),
     ):
-        if name not in ACTIVATIONS:
-            raise _unsupported(key, name, f"use one of {', '.join(ACTIVATIONS)}")
-    std_type = space["continuous"].get("std_type", "log")
-    if std_type not in ("log", "scalar"):
-        raise _unsupported("network.space.continuous.std_type", std_type, "use log or scalar")
-    for key, used in (
-        ("max_sigma", space["continuous"].get("max_sigma") is not None),
-        ("std_type", std_type == "scalar"),
-    ):
-        if used and space["continuous"]["sigma_activation"] != "None":
+        if is_used and continuous["sigma_activation"] != "None":
             key, remedy = f"network.space.continuous.{key}", f"set sigma_activation to None or delete {key}"
             raise _unsupported(key, "with a sigma_activation", remedy)
 
@@ -169,83 +176,19 @@ def _unsupported(key: str, value: Any, remedy: str) -> ValueError:
     return ValueError(f"params.{key}: {value} is not supported by grouped training; {remedy}")
 
 
-# valid types and ranges
-
-SCHEDULES = ("adaptive", "linear", "identity", "None")
-INITIALIZERS = (  # of rl_games
-    "default", "const_initializer", "orthogonal_initializer", "orthogonal", "glorot_normal_initializer",
-    "glorot_uniform_initializer", "variance_scaling_initializer", "random_uniform_initializer", "kaiming_normal",
-)  # fmt: skip
-
-
-class Range(NamedTuple):
-    """A test for valid numbers, and its description."""
-
-    holds: Callable[[float], bool]
-    text: str
-
-
-_FINITE = Range(math.isfinite, "a number")
-_POSITIVE = Range(lambda x: 0 < x < math.inf, "a number above 0")
-_NOT_NEGATIVE = Range(lambda x: 0 <= x < math.inf, "a number of at least 0")
-_SHARE = Range(lambda x: 0 <= x <= 1, "a number from 0 to 1")
-
-_NUMBERS = {
-    "gamma": _SHARE,
-    "tau": _SHARE,
-    # above 1 the clipped ratio has no lower bound
-    "e_clip": Range(lambda x: 0 < x <= 1, "a number above 0 and at most 1"),
-    "learning_rate": _NOT_NEGATIVE,
-    "kl_threshold": _POSITIVE,
-    "critic_coef": _NOT_NEGATIVE,
-    "entropy_coef": _FINITE,
-    "bounds_loss_coef": _NOT_NEGATIVE,
-    "grad_norm": _POSITIVE,
-    "weight_decay": _NOT_NEGATIVE,
-}
-_REWARD_SHAPER = {
-    "scale_value": _FINITE,
-    "shift_value": _FINITE,
-    "min_val": Range(lambda x: not math.isnan(x), "a number"),
-    "max_val": Range(lambda x: not math.isnan(x), "a number"),
-}
-_WHOLE = ("horizon_length", "mini_epochs")
-_WHOLE_OR_NULL = ("num_minibatches", "minibatch_size", "minibatch_size_per_env")
-_SWITCHES = (
-    "clip_value", "normalize_input", "normalize_value", "normalize_advantage", "value_bootstrap", "use_smooth_clamp",
-    "ppo", "truncate_grads", "schedule_entropy", "mixed_precision", "multi_gpu", "empirical_normalization",
-    "grad_norm_per_network",
-)  # fmt: skip
-
-
 def check_ranges(params: Mapping[str, Any]) -> None:
     """Raise ValueError for a value of the wrong type or out of range, naming its key; keys may be absent."""
-    config = params["config"]
-    rewards = config.get("reward_shaper")
-    shaper = {f"reward_shaper.{key}": x for key, x in rewards.items()} if isinstance(rewards, dict) else {}
-    numbers = {**_NUMBERS, **{f"reward_shaper.{key}": allowed for key, allowed in _REWARD_SHAPER.items()}}
-    for key, value in {**config, **shaper}.items():
-        if key not in numbers or (key == "bounds_loss_coef" and value is None):
-            continue
-        allowed = numbers[key]
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not allowed.holds(value):
-            raise ValueError(f"params.config.{key}: must be {allowed.text}, got {_shown(value)}")
-    for key in (*_WHOLE, *_WHOLE_OR_NULL):
-        value = config.get(key)
-        if key not in config or (value is None and key in _WHOLE_OR_NULL):
-            continue
-        if type(value) is not int or value < 1:
-            raise ValueError(f"params.config.{key}: must be a whole number of at least 1, got {_shown(value)}")
-    for key in _SWITCHES:
-        if key in config and not isinstance(config[key], bool):
-            raise ValueError(f"params.config.{key}: must be True or False, got {_shown(config[key])}")
-    schedule = config.get("lr_schedule")
-    if str(schedule) not in SCHEDULES:
-        hint = near_matches(str(schedule), SCHEDULES)
+    network, config = params["network"], dict(params["config"])
+    continuous, schedule = network["space"]["continuous"], str(config.get("lr_schedule"))
+    if schedule not in SCHEDULES:
+        hint = near_matches(schedule, SCHEDULES)
         names = ", ".join(SCHEDULES[:-1])
         raise ValueError(f"params.config.lr_schedule: must be {names} or null, got {schedule}{hint}")
-    network = params["network"]
-    continuous = network["space"]["continuous"]
+    if config.get("num_minibatches") is None:
+        config.pop("num_minibatches", None)  # it follows from the size
+    _check(Hyperparameters, {**config, "lr_schedule": schedule}, "config")
+    _check(RewardShaper, config.get("reward_shaper") or {}, "config.reward_shaper")
+    _check(ContinuousSpace, continuous, "network.space.continuous")
     for key, node in (
         ("mlp.initializer", network["mlp"].get("initializer")),
         ("space.continuous.mu_init", continuous.get("mu_init")),
@@ -255,17 +198,22 @@ def check_ranges(params: Mapping[str, Any]) -> None:
         if name not in INITIALIZERS:
             hint = near_matches(str(name), INITIALIZERS)
             raise ValueError(f"params.network.{key}.name: must be one of {', '.join(INITIALIZERS)}, got {name}{hint}")
-    bound = continuous.get("max_sigma")
-    is_positive = isinstance(bound, (int, float)) and not isinstance(bound, bool) and _POSITIVE.holds(bound)
-    if bound is not None and not is_positive:
-        key = "params.network.space.continuous.max_sigma"
-        raise ValueError(f"{key}: must be {_POSITIVE.text} or null, got {_shown(bound)}")
     units = network["mlp"]["units"]
     if not isinstance(units, (list, tuple)) or not all(type(unit) is int and unit >= 1 for unit in units):
         raise ValueError(
             "params.network.mlp.units: must be a list of whole numbers of at least 1, such as [256,128,64], got"
             f" {_shown(units)}"
         )
+
+
+def _check(section: type[_Section], values: Mapping[str, Any], section_key: str) -> None:
+    """Raise ValueError for the first value that is wrong, and not just absent; ``section_key`` is its key."""
+    try:
+        section.model_validate(values)
+    except ValidationError as error:
+        for key in [str(one["loc"][0]) for one in error.errors() if one["type"] != "missing"]:
+            expected = words_for(section.model_fields[key])
+            raise ValueError(f"params.{section_key}.{key}: must be {expected}, got {_shown(values[key])}") from None
 
 
 def _shown(value: object) -> str:

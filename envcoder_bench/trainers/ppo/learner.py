@@ -10,18 +10,15 @@ from torch import Tensor
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.base import Widths
-from envcoder_bench.trainers.ppo.adam import GroupedAdam, clip_norm
-from envcoder_bench.trainers.ppo.advantages import generalized_advantages, normalize_advantages
+from envcoder_bench.trainers.ppo.adam import GroupedAdam, clip_norm, next_entropy_coef, update_learning_rates
 from envcoder_bench.trainers.ppo.architecture import Workspace
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import CRITIC, StackedActorCritic
-from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd
+from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd, ObservationInput
 from envcoder_bench.trainers.ppo.objective import differentiate, entropy, neglogp
-from envcoder_bench.trainers.ppo.observations import ObservationInput
-from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
-from envcoder_bench.trainers.ppo.schedules import next_entropy_coef, update_learning_rates
+from envcoder_bench.trainers.ppo.rollout import Batch, Rollout, generalized_advantages, normalize_advantages
 
 with settings_kept():  # importing rl_games changes how torch prints
     from rl_games.common.tr_helpers import DefaultRewardsShaper

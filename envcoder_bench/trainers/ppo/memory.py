@@ -57,9 +57,7 @@ def learner_bytes(
 
     Args:
         obs_dim, action_dim, critic_dim: widths of the widest group; the last one is 0 if critics see the policy's.
-        num_envs: environments of one group.
         params: the ``params`` of an rl_games YAML.
-        device: the device on which it learns.
 
     Raises:
         ValueError: ``params`` has an unsupported feature; names key and remedy.

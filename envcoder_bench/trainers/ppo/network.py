@@ -13,10 +13,9 @@ from torch import Tensor
 from envcoder_bench.core import stream
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.base import Widths, widest
-from envcoder_bench.trainers.ppo.activations import NONE, get_activation
 from envcoder_bench.trainers.ppo.architecture import Architecture, Workspace
 from envcoder_bench.trainers.ppo.backend import Backend
-from envcoder_bench.trainers.ppo.mlp import StackedMLP
+from envcoder_bench.trainers.ppo.mlp import NONE, StackedMLP, get_activation
 
 with settings_kept():  # importing rl_games changes how torch prints
     from rl_games.algos_torch.model_builder import ModelBuilder

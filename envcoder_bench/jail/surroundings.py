@@ -1,12 +1,15 @@
-"""The modules that an untrusted file may import, and the remedies in messages about such files.
+"""What an untrusted file sees: the modules that it may import, with remedies in messages, and the clocks.
 
-The list is no security boundary, which is the confined process (``confine``): a file can reach other modules through
-the attributes of these. It gives clear messages, and keeps imports from searching for files that cannot be opened.
+The list of modules is no security boundary, which is the confined process (``confine``): a file can reach other
+modules through the attributes of these. It gives clear messages, and keeps imports from searching for files that cannot
+be opened.
 """
 
 import builtins
 import importlib
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from envcoder_bench.shaping.loading import GIVEN
@@ -47,9 +50,6 @@ def names_given(modules: Iterable[str] = ()) -> dict[str, object]:
     """Return the names that a file can use without importing them; its imports are restricted.
 
     All allowed modules are imported, while files can still be opened.
-
-    Args:
-        modules: allowed modules beside MODULES.
     """
     allowed = {*MODULES, *modules}
     for module in allowed:
@@ -67,11 +67,53 @@ def names_given(modules: Iterable[str] = ()) -> dict[str, object]:
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
     # printing has no output, and would read a tensor's values
-    own_builtins = {**vars(builtins), "__import__": restricted_import, "print": lambda *_, **__: None}
-    return {**GIVEN, "__builtins__": own_builtins}
+    file_builtins = {**vars(builtins), "__import__": restricted_import, "print": lambda *_, **__: None}
+    return {**GIVEN, "__builtins__": file_builtins}
 
 
 def with_remedy(message: str) -> str:
     """Return the message of an error with its remedy, if that is known."""
     remedy = next((remedy for words, remedy in _REMEDIES.items() if words in message), "")
     return f"{message}: {remedy}" if remedy else message
+
+
+# Clocks are the same for every file, so that no program has the time of day among its numbers. They tick at each
+# reading. Set ahead, they show which results depend on them.
+
+
+_START, _TICK, _AHEAD = 1_700_000_000.0, 0.001, 1_234_567_891.23  # s
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
+_now = _START
+
+
+def replace_clocks() -> None:
+    """Replace the clocks of Python's module ``time``, as files see it."""
+    calendar = {name: getattr(time, name) for name in ("localtime", "gmtime", "ctime")}
+    for name in _CLOCKS:
+        setattr(time, name, _seconds)
+        setattr(time, f"{name}_ns", lambda *_: int(_seconds() * 1e9))
+    for name, convert in calendar.items():
+        setattr(time, name, lambda seconds=None, convert=convert: convert(_START if seconds is None else seconds))
+
+
+def start_clocks() -> None:
+    """Set the clocks to their first time."""
+    global _now
+    _now = _START
+
+
+@contextmanager
+def clocks_ahead() -> Iterator[None]:
+    """Set the clocks ahead for a while."""
+    global _now
+    _now += _AHEAD
+    try:
+        yield
+    finally:
+        _now -= _AHEAD
+
+
+def _seconds(*_: object) -> float:
+    global _now
+    _now += _TICK
+    return _now
