@@ -29,6 +29,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the fold
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as & of a shell's script leaves it: tests of Ctrl-C never end
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # as nohup leaves it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 torch.set_num_threads(1)  # tests are many small operations, and there is a process of tests per core
 platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
 with contextlib.suppress(ImportError):

@@ -207,6 +207,9 @@ def test_bar_in_a_notebook_needs_no_terminal(monkeypatch, capsys):
     assert "iteration 10/10 |" in capsys.readouterr().err
 
 
+SHORT = {"evaluation.num_envs": 3, "evaluation.final_episodes": 6, "task.env.episodeLength": 40}
+
+
 @pytest.mark.slow
 def test_notebook_runs(tmp_path, monkeypatch, capsys):
     import linecache
@@ -219,6 +222,7 @@ def test_notebook_runs(tmp_path, monkeypatch, capsys):
         if cell["cell_type"] == "code":
             assert cell["outputs"] == []
             text, file = "".join(cell["source"]), f"<cell {number}>"
+            text = text.replace("learning_iterations=10", f"learning_iterations=2, overrides={SHORT}")
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
             exec(compile(text, file, "exec"), names)
     assert names["result"].complete and "calm" in capsys.readouterr().out

@@ -25,7 +25,6 @@ from envcoder_bench.run import evaluate
 pytestmark = pytest.mark.slow
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
-COMMAND = EVAL_SHAPERS
 
 
 def words(folder, iterations):
@@ -34,35 +33,39 @@ def words(folder, iterations):
     return [*map(str, [*CARTPOLE_QUICK, "--candidates", *path, *size])]
 
 
-def shell(folder, redirection, iterations=3, **environment):
-    """Run the command with its streams redirected; returns its exit code and what came out."""
-    line = f'"$@" {redirection}'
-    args = ["bash", "-o", "pipefail", "-c", line, "bash", *COMMAND, *words(folder, iterations)]
-    args += ["--output_dir", str(folder / "run")]
-    done = subprocess.run(args, capture_output=True, env={**os.environ, **environment}, timeout=PATIENCE)
-    return done.returncode, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("redirection", ["<&- >&- 2>&-", ">/dev/full 2>/dev/full"])
-def test_run_needs_neither_output_streams_nor_a_cache(tmp_path, redirection):
+def test_run_needs_neither_output_streams_nor_a_cache(tmp_path):
     (tmp_path / "file").write_text("")
-    code, _ = shell(tmp_path, redirection, ENVCODER_BENCH_CACHE=str(tmp_path / "file" / "cache"))
-    assert code == 0
+    line = '"$@" <&- >&- 2>&-'
+    args = ["bash", "-c", line, "bash", *EVAL_SHAPERS, *words(tmp_path, 3), "--output_dir", str(tmp_path / "run")]
+    environment = {**os.environ, "ENVCODER_BENCH_CACHE": str(tmp_path / "file" / "cache")}
+    assert subprocess.run(args, env=environment, timeout=PATIENCE, check=False).returncode == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"summary.json", "results.csv", "ranking.png"} <= names and "checkpoint.pth" not in names
 
 
-def test_closed_pipe_does_not_end_a_training(tmp_path):
-    """The reader closes the pipe after one line, while the training prints many more."""
-    output = tmp_path / "run"
-    process = subprocess.Popen(
-        [*COMMAND, *words(tmp_path, 60), "--output_dir", str(output)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.close()
-    assert process.wait(timeout=PATIENCE) == 0
-    assert (output / "summary.json").exists()
+@contextlib.contextmanager
+def unreadable(stream, *names):
+    """Replace streams by ones that nobody can read: on a full disk, or a pipe that was closed."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as streams:
+        for name in names:
+            if stream == "closed pipe":
+                reader, writer = os.pipe()
+                os.close(reader)
+            output = os.fdopen(os.open("/dev/full", os.O_WRONLY) if stream == "full disk" else writer, "w")
+            streams.push(lambda kind, *_: kind is None or issubclass(kind, OSError))  # of what it still holds
+            streams.enter_context(output)
+            patch.setattr(sys, name, output)
+        yield
+
+
+STREAMS = pytest.mark.parametrize("stream", ["full disk", "closed pipe"])
+
+
+@STREAMS
+def test_output_that_nobody_can_read_does_not_end_a_training(tmp_path, stream):
+    with unreadable(stream, "stdout", "stderr"):
+        code = command("eval-shapers", main, [*words(tmp_path, 3), "--output_dir", str(tmp_path / "run")])
+    assert code == 0 and (tmp_path / "run" / "summary.json").exists()
 
 
 def test_ascii_output_encoding_replaces_table_characters(tmp_path, monkeypatch):
@@ -73,25 +76,16 @@ def test_ascii_output_encoding_replaces_table_characters(tmp_path, monkeypatch):
     assert b" +- " in stream.buffer.getvalue()
 
 
-def test_description_on_a_full_disk_is_no_error(monkeypatch):
-    full = open("/dev/full", "w")  # noqa: SIM115, its end fails: what it holds cannot be written
-    monkeypatch.setattr(sys, "stdout", full)
-    code = command("eval-shapers", main, ["--task", "Anymal", "--describe"])
-    with contextlib.suppress(OSError):
-        full.close()
-    assert code == 0
+@STREAMS
+def test_description_that_nobody_can_read_is_no_error(capsys, stream):
+    with unreadable(stream, "stdout"):
+        code = command("eval-shapers", main, ["--task", "Anymal", "--describe"])
+    assert (code, capsys.readouterr().err) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("flags", "redirection"),
-    [
-        ("--help", "| head -n 1"),
-        ("--help", ">/dev/full"),
-        ("--help", ">&-"),
-    ],
-)
-def test_help_accepts_closed_streams(flags, redirection):
-    line = f"{' '.join(EVAL_SHAPERS)} {flags} {redirection}"
+@pytest.mark.parametrize("redirection", ["| head -n 1", ">/dev/full", ">&-"])
+def test_help_accepts_closed_streams(redirection):
+    line = f"{' '.join(EVAL_SHAPERS)} --help {redirection}"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, b"")
 

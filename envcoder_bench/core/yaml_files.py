@@ -1,6 +1,7 @@
 """Settings as YAML, in OmegaConf's dialect: 1e-3 is a number, and ``${key}`` refers to another key."""
 
 import contextlib
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -19,13 +20,13 @@ _MOST_VALUES = 100_000  # of a text with aliases
 def read_yaml(path: Path) -> Settings:
     """Read a file with a YAML mapping. Raises ValueError with file and line, or OSError."""
     with _faults_of(path):
-        return Settings(_resolved(_load(path.read_text(encoding="utf-8"))))
+        return _settings(path.read_text(encoding="utf-8"))
 
 
 def parse_yaml(text: str) -> Settings:
     """Parse a YAML mapping. Raises ValueError with the line."""
     with _faults_of(None):
-        return Settings(_resolved(_load(text)))
+        return _settings(text)
 
 
 def read_leaves(path: Path) -> dict[str, Any]:
@@ -76,6 +77,16 @@ def refuse_bombs(text: str) -> None:
     tree = compose(text, Loader=SafeLoader)
     if tree is not None and size(tree) > _MOST_VALUES:
         raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+
+
+def _settings(text: str) -> Settings:
+    # a reference may be to an environment variable; any other text always has the same settings
+    return _parsed.__wrapped__(text) if "${" in text else _parsed(text)
+
+
+@functools.lru_cache(maxsize=64)  # of 10 KB each: all that reads a run's folder parses its config again
+def _parsed(text: str) -> Settings:
+    return Settings(_resolved(_load(text)))
 
 
 def _load(text: str) -> DictConfig:

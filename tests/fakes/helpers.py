@@ -1,19 +1,22 @@
 """Running the command in a test: small, on the CPU, in this process."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 import torch
 
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import PACKAGE
+from envcoder_bench.run.train.session import Session
 
 # a run of seconds: short episodes, few of them
 EVAL_SHAPERS, AUTO_SHAPE = ([sys.executable, str(PACKAGE / f"{name}.py")] for name in ("eval_shapers", "auto_shape"))
@@ -47,7 +50,7 @@ def compute_reward(pole_angle, pole_vel):
     return torch.cos(pole_angle) + slow, {"slow": slow}
 """,
 }
-CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=60"]
+CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=40"]
 
 
 def instructions(function: Callable[..., Any], *args: Any) -> int:
@@ -100,6 +103,33 @@ def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int)
         process.kill()  # else it goes on when the tests have ended
         raise
     return process.returncode, told
+
+
+class Killed(BaseException):
+    """As if the process had been killed: nothing handles it."""
+
+
+@contextlib.contextmanager
+def stopped_when(reached: Callable[[], bool], number: int | None = None) -> Iterator[None]:
+    """Stop a run of this process after the first iteration at whose end ``reached()`` holds.
+
+    It gets a signal, or without ``number`` it ends as if it had been killed.
+    """
+    iterate, stopped = Session.iterate, []
+
+    def stopping(session):
+        iterate(session)
+        if not stopped and reached():
+            stopped.append(session)
+            if number is None:
+                raise Killed
+            os.kill(os.getpid(), number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "iterate", stopping)
+        with pytest.raises(Killed) if number is None else contextlib.nullcontext():
+            yield
+    assert stopped
 
 
 def write_candidates(folder: Path, sources: dict[str, str]) -> list[Path]:

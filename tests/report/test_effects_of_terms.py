@@ -49,7 +49,7 @@ def beyond(share, runs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("seeds", [2, 3])  # few are the hardest
 @pytest.mark.parametrize("case", CASES)
 def test_changes_without_an_effect_are_not_marked_and_intervals_cover_it(case, seeds):
     rng = np.random.default_rng(seed_of("variants", case, seeds))

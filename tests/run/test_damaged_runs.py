@@ -5,13 +5,12 @@ import json
 import os
 import re
 import shutil
-import signal
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, assert_same_policies, run, start_process, stop_at, write_candidates
+from helpers import CARTPOLE_QUICK, Killed, assert_same_policies, run, stopped_when, write_candidates
 
 import envcoder_bench
 from envcoder_bench import __main__ as verbs
@@ -46,8 +45,8 @@ def killed(tmp_path_factory):
         saved = RunFolder(output).load_checkpoint()
         return saved is not None and any(job.iteration >= 5 for job in saved.jobs)
 
-    code, _ = stop_at(start_process(words(folder), output), reached, signal.SIGKILL)
-    assert code == -signal.SIGKILL
+    with stopped_when(reached):
+        run(output, *words(folder))
     return output
 
 
@@ -76,10 +75,10 @@ def flip(path):
 
 
 def digit(path):
-    """Change the last digit of the last row."""
-    content = path.read_bytes().rstrip()
-    assert content[-1:].isdigit()
-    path.write_bytes(content[:-1] + (b"1" if content[-1:] != b"1" else b"2") + b"\n")
+    """Change the last digit of the first row."""
+    head, row, rest = path.read_bytes().split(b"\n", 2)
+    assert row[-1:].isdigit()
+    path.write_bytes(b"\n".join([head, row[:-1] + (b"1" if row[-1:] != b"1" else b"2"), rest]))
 
 
 def saved_again(path, change):
@@ -325,10 +324,6 @@ def test_run_without_its_record_cannot_be_extended(tmp_path, finished, capsys, c
     assert main(["--extend", str(folder), "--seeds", "2"]) == 2
     assert "run.json is missing or damaged: restore a copy of it" in capsys.readouterr().err
     assert files(folder) == before
-
-
-class Killed(BaseException):
-    pass
 
 
 SMALL = {

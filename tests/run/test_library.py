@@ -45,7 +45,7 @@ def compute_initial_state(state_dict):
 SETTINGS = dict(
     num_envs_per_candidate=4, learning_iterations=4, sim="mujoco_cpu", device="cpu",
     overrides={
-        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 60,
+        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 40,
     },
 )  # fmt: skip
 WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 4, "--seeds", 2]
@@ -382,6 +382,8 @@ def test_package_exports_only_the_public_names():
 def test_example_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
     page = (Path(envcoder_bench.__file__).resolve().parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
     block = page.partition("```python\n")[2].partition("```")[0]
+    assert block.count("learning_iterations=10)") == 1
+    block = block.replace("learning_iterations=10)", f"learning_iterations=2, overrides={SETTINGS['overrides']})")
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "python.md", "exec"), {"__name__": "page"})
     shown = capsys.readouterr().out

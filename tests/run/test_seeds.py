@@ -243,6 +243,7 @@ def test_resumed_and_extended_runs_keep_the_number(tmp_path, caplog, chooses):
 
     chooses(2)
     settings = {"num_envs_per_candidate": 4, "learning_iterations": 3, "device": "cpu", "evaluation.final_episodes": 4}
+    settings.update({"evaluation.num_envs": 4, "evaluation.points": 1, "task.env.episodeLength": 20})
     stop = StopRequest()
     asked = {"output_dir": tmp_path / "run", "seeds": "auto", "overrides": settings}
     stopped = envcoder_bench.evaluate("Cartpole", COSINE, reporter=Stop(), stop=stop, **asked)

@@ -1,13 +1,15 @@
 """Files with endless loops, and the file that Ctrl-C interrupts, are named."""
 
+import os
 import signal
-import subprocess
 import threading
 import time
 
 import pytest
-from helpers import EVAL_SHAPERS, PATIENCE, QUICK, write_candidates
+from helpers import PATIENCE, QUICK, write_candidates
 
+from envcoder_bench.cli.command_line import command
+from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run.prepare.run_files import SlowFiles
 
 pytestmark = pytest.mark.slow
@@ -64,19 +66,22 @@ FITNESS = '"""Height"""\nwhile True:\n    pass\n\n\ndef compute_fitness(pole_ang
     "source, flag, doing",
     [(LOADING, "--candidates", "loading"), (CHECKING, "--candidates", "checking"), (FITNESS, "--fitness", "loading")],
 )
-def test_ctrl_c_in_an_endless_loop_names_the_file_and_writes_nothing(tmp_path, source, flag, doing):
+def test_ctrl_c_in_an_endless_loop_names_the_file_and_writes_nothing(tmp_path, capsys, source, flag, doing):
     # no file is opened: an interrupt that comes while one is closed would be lost
     mark = f"__import__('os').mkdir({str(tmp_path / 'here')!r}); "
     indent = "    " if doing == "checking" else ""
     (path,) = write_candidates(tmp_path, {"endless": source.replace("while", f"{mark}\n{indent}while", 1)})
-    command = [*EVAL_SHAPERS, *QUICK, "--task", "Cartpole", flag, str(path)]
-    process = subprocess.Popen(
-        [*command, "--output_dir", str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    until(lambda: (tmp_path / "here").exists() or process.poll() is not None)
-    process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=PATIENCE)[1]
-    assert process.returncode == 130
+
+    def interrupt():
+        until((tmp_path / "here").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    words = [*QUICK, "--task", "Cartpole", flag, str(path), "--output_dir", str(tmp_path / "run")]
+    assert command("eval-shapers", main, words) == 130
+    interrupter.join()
+    told = capsys.readouterr().err
     assert told.splitlines()[-1].startswith(f"eval-shapers: stopped while {doing} {path}:")
     assert told.endswith("; the run had not begun, and nothing was written\n")
     assert not (tmp_path / "run").exists()

@@ -5,12 +5,11 @@ import json
 import pytest
 from helpers import (
     CARTPOLE_QUICK,
-    PATIENCE,
     TABLES,
+    Killed,
     assert_same_policies,
     results,
     run,
-    start_process,
     write_candidates,
 )
 
@@ -98,23 +97,10 @@ def test_it_changes_no_bit_of_a_training(files, whole, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_isolated_run_has_the_same_rows(files, whole, tmp_path):
-    process = start_process([*WORDS, "--candidates", *files, "--seeds", 1, "--isolate", "process"], tmp_path / "run")
-    told = process.communicate(timeout=PATIENCE)  # it replaces its process
-    assert process.returncode == 0, told
-    assert own_rows(tmp_path / "run") == own_rows(whole)[:1]
-    assert read_episodes(tmp_path / "run/episodes.csv")[0].items() <= read_episodes(whole / "episodes.csv")[0].items()
-
-
-@pytest.mark.slow
 def test_race_has_the_same_rows(files, whole, tmp_path):
     folder = run(tmp_path / "run", *WORDS, "--candidates", *files, "--race", "evaluation.points=3")
     assert own_rows(folder) == own_rows(whole)
     assert read_episodes(folder / "episodes.csv")[0] == read_episodes(whole / "episodes.csv")[0]
-
-
-class Killed(BaseException):
-    pass
 
 
 @pytest.mark.slow

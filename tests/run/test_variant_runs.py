@@ -5,6 +5,7 @@ import shutil
 import pandas as pd
 import pytest
 from helpers import CARTPOLE_QUICK, assert_same_weights, run, weights, write_candidates
+from test_parallel import threads  # noqa: F401, a fixture
 
 from envcoder_bench import Reporter, StopRequest, evaluate, extend, resume
 from envcoder_bench.run.train import executor
@@ -23,7 +24,7 @@ def compute_reward(pole_angle, pole_vel, cart_pos):
 QUICK = dict(
     num_envs_per_candidate=4, learning_iterations=4, sim="mujoco_cpu", device="cpu",
     overrides={
-        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 60,
+        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 40,
     },
 )  # fmt: skip
 
@@ -58,7 +59,7 @@ def test_original_and_its_variants_train_as_if_alone(divided, tmp_path):
     assert other.results["fitness"].item() == fitness["mine.swing_x0"]
 
 
-def test_variants_are_extended_by_seeds_and_trained_by_several_workers(divided, tmp_path):
+def test_variants_are_extended_by_seeds_and_trained_by_several_workers(divided, tmp_path, threads):  # noqa: F811
     copy = shutil.copytree(divided.folder, tmp_path / "copy")
     larger = extend(copy, seeds=2)
     assert set(larger.terms["seeds"]) == {2} and not larger.terms["ci_low"].isna().all()

@@ -14,8 +14,7 @@ from helpers import (
     assert_same_policies,
     results,
     run,
-    start_process,
-    stop_at,
+    stopped_when,
     write_candidates,
 )
 
@@ -121,7 +120,8 @@ def _alive():
 @pytest.mark.parametrize("place, resume_with", [((2, 2), "more"), ((3, 1), "the same memory")])
 def test_run_killed_in_a_later_wave_resumes_to_the_same_result(tmp_path, together, limit, place, resume_with, capsys):
     output = tmp_path / "run"
-    assert _stop_at([*_words(tmp_path), *limit], output, place, signal.SIGKILL)[0] == -signal.SIGKILL
+    with stopped_when(lambda: _reached(output, place)):
+        run(output, *_words(tmp_path), *limit)
     assert not (output / "summary.json").exists()
     saved = RunFolder(output).load_checkpoint()
     assert saved.waves >= place[0] - 1
@@ -138,27 +138,24 @@ def test_run_killed_in_a_later_wave_resumes_to_the_same_result(tmp_path, togethe
     if resume_with == "more":
         config = output / "config.yaml"
         config.write_text(config.read_text().replace(f"max_memory: {limit[1]}", "max_memory: null"))
+    capsys.readouterr()
     assert eval_shapers.main(["--resume", str(output)]) == 0
     _assert_alike(output, together)
     assert all(path.stat().st_mtime_ns == time for path, time in finished.items())  # not trained again
     assert "wave 1 of" not in capsys.readouterr().err
 
 
-def _stop_at(words, output, place, number):
-    """Start, and stop once a checkpoint is of this wave and iteration; returns the exit code and stderr."""
-
-    def reached():
-        saved = RunFolder(output).load_checkpoint()
-        begun = max((job.iteration for job in saved.jobs), default=0) if saved is not None else 0
-        return saved is not None and (saved.waves + 1, begun) >= place
-
-    return stop_at(start_process(words, output), reached, number)
+def _reached(output, place):
+    """Return whether a checkpoint is of this wave and iteration."""
+    saved = RunFolder(output).load_checkpoint()
+    begun = max((job.iteration for job in saved.jobs), default=0) if saved is not None else 0
+    return saved is not None and (saved.waves + 1, begun) >= place
 
 
-def test_ctrl_c_in_a_later_wave_reports_it_and_resumes_to_the_same_result(tmp_path, together, limit):
+def test_ctrl_c_in_a_later_wave_reports_it_and_resumes_to_the_same_result(tmp_path, together, limit, capsys):
     output = tmp_path / "run"
-    code, told = _stop_at([*_words(tmp_path), *limit], output, (2, 1), signal.SIGINT)
-    assert code == 130
-    assert "stopped in wave 2 of 4 after iteration" in told or "stopped at once" in told  # the latter between waves
+    with stopped_when(lambda: _reached(output, (2, 1)), signal.SIGINT):
+        run(output, *_words(tmp_path), *limit, expect=130)
+    assert "stopped in wave 2 of 4 after iteration" in capsys.readouterr().err
     assert eval_shapers.main(["--resume", str(output)]) == 0
     _assert_alike(output, together)

@@ -28,7 +28,7 @@ QUICK = [
     "--num_iters", 3, "--shapers_per_iter", 3, "--num_envs_per_candidate", 4, "--learning_iterations", 4,
     "--final_seeds", 2, "--sim", "mujoco_cpu", "--device", "cpu", "concurrency=1", "final_episodes=4",
     "evaluation.num_envs=2", "evaluation.final_episodes=4", "evaluation.points=2", "checkpoint_minutes=0",
-    "task.env.episodeLength=60",
+    "task.env.episodeLength=30",
 ]  # fmt: skip
 PLAIN = [*QUICK, "compile_shapers=false"]  # for searches whose candidates are new, with the fixture ``trusted``
 

@@ -140,7 +140,7 @@ def test_training_matches_stock_agents_in_float32(tmp_path: Any) -> None:
 @pytest.mark.parametrize("case", sizes(["shared", "separate"], ["shared"]))
 def test_training_in_kernels_matches_stock_agents(case: str, tmp_path: Any) -> None:
     torch.set_float32_matmul_precision("highest")
-    compare(make_params(**CASES[case]), tmp_path, torch.float32, device=DEVICE.type)
+    compare(make_params(**CASES[case], mini_epochs=2), tmp_path, torch.float32, device=DEVICE.type)
 
 
 @pytest.mark.cuda
