@@ -38,10 +38,10 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
     """
     changes: list[str] = []
     drives: dict[str, Drive] = {}
-    for a in range(model.nu):
+    for a in range(model.nactuator):
         name = model.actuator(a).name or f"number {a}"
         joints = dict(_joints(model, a))
-        if not joints or model.actuator_gaintype[a] not in (_FIXED_GAIN, _AFFINE_GAIN):
+        if not joints or model.actuator_ctrlnum[a] > 1 or model.actuator_gaintype[a] not in (_FIXED_GAIN, _AFFINE_GAIN):
             changes.append(f"actuator {name}: left out, because it drives no hinge or slide, or is a muscle")
             continue
         if model.actuator_trntype[a] == _OF_TENDON:
@@ -71,7 +71,8 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
 
 def _joints(model: mujoco.MjModel, actuator: int) -> Iterator[tuple[str, float]]:
     """Yield the hinges and slides that an actuator drives, and the effort at each for a force of 1."""
-    gear, target = float(model.actuator_gear[actuator, 0]), int(model.actuator_trnid[actuator, 0])
+    gear = float(model.actuator_gear[model.actuator_outadr[actuator], 0])
+    target = int(model.actuator_trnid[actuator, 0])
     joints: list[tuple[int, float]] = []
     if model.actuator_trntype[actuator] in _OF_JOINT:
         joints = [(target, gear)]
@@ -93,8 +94,9 @@ def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Driv
     is_position = is_position and model.actuator_trntype[a] in _OF_JOINT
     limits = [gear * model.actuator_forcerange[a]] if model.actuator_forcelimited[a] else []
     change = ""
-    if model.actuator_ctrllimited[a] and not (is_position and limits):
-        control = model.actuator_ctrlrange[a]
+    c = model.actuator_ctrladr[a]
+    if model.actuator_ctrllimited[c] and not (is_position and limits):
+        control = model.actuator_ctrlrange[c]
         # a position drive at one end of its range with its target at the other
         limits.append(gear * gain * (np.ptp(control) * np.array([-1, 1]) if is_position else control))
     j = model.joint(joint).id
