@@ -14,7 +14,7 @@ from envcoder_bench.report.progress import in_notebook
 from envcoder_bench.run import evaluate as run
 from envcoder_bench.run import extend as extension
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, check_arguments, override_words
+from envcoder_bench.run.inputs import Candidates, checked_arguments, override_words
 from envcoder_bench.run.prepare.variants import Asked
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.tasks.isaacgym_tasks import with_task_config
@@ -23,6 +23,7 @@ from envcoder_bench.tools.check import CheckResult, check_candidates
 from envcoder_bench.video.page import write_page
 
 
+@checked_arguments
 def evaluate(
     task: str | os.PathLike[str],
     candidates: Candidates = None,
@@ -74,10 +75,6 @@ def evaluate(
         Stopped: Ctrl-C, after the current iteration and a checkpoint; a second one ends the run at once.
     """
     _check_video(video)
-    check_arguments(
-        task=task, candidates=candidates, shaper_types=shaper_types, overrides=overrides, candidate_idx=candidate_idx,
-        num_envs=num_envs, output_dir=output_dir, terrains=terrains, reporter=reporter, stop=stop, **settings,
-    )  # fmt: skip
     task, settings = _with_config(task, settings)
     words = None
     if terrains:
@@ -102,6 +99,7 @@ def evaluate(
     return result
 
 
+@checked_arguments
 def resume(
     folder: str | Path, *, video: int | None = None, reporter: Reporter | None = None, **where: Any
 ) -> RunResult:
@@ -115,12 +113,12 @@ def resume(
         UserError, Stopped: as ``evaluate``.
     """
     _check_video(video)
-    check_arguments(folder=folder, reporter=reporter, **where)
     with _stop_button():
         result = run.resume(folder, reporter=_shown(reporter), **where)
     return _ended(result, video)
 
 
+@checked_arguments
 def extend(
     folder: str | Path,
     candidates: Candidates = None,
@@ -140,12 +138,12 @@ def extend(
         UserError, Stopped: as ``evaluate``.
     """
     _check_video(video)
-    check_arguments(folder=folder, candidates=candidates, reporter=reporter, **settings)
     with _stop_button():
         result = extension.extend(folder, candidates, reporter=_shown(reporter), **settings)
     return _ended(result, video)
 
 
+@checked_arguments
 def check(
     task: str | os.PathLike[str],
     candidates: Candidates = None,
@@ -158,21 +156,17 @@ def check(
 ) -> CheckResult:
     """Load, check and trace candidates and take one step with them, without training. The arguments are those of
     ``evaluate``; printing the result shows what was found."""
-    check_arguments(
-        task=task, candidates=candidates, shaper_types=shaper_types, overrides=overrides, candidate_idx=candidate_idx,
-        num_envs=num_envs, **settings,
-    )  # fmt: skip
     task, settings = _with_config(task, settings)
     words = override_words(task, overrides, shaper_types, settings)
     return check_candidates(task, words, candidates, candidate_idx, num_envs)
 
 
+@checked_arguments
 def describe(
     task: str | os.PathLike[str], *, overrides: Sequence[str] | Mapping[str, Any] = (), **settings: Any
 ) -> str:
     """Return the keys of a task's state, the functions that candidates may define, and the fitness, as text to print.
     The arguments are those of ``evaluate``."""
-    check_arguments(task=task, overrides=overrides, **settings)
     task, settings = _with_config(task, settings)
     with user_input():
         return description.describe(task, overrides=override_words(task, overrides, None, settings))

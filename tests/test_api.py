@@ -1,6 +1,7 @@
 """The functions of ``import envcoder_bench``: the stop button, flags by their names, and what notebooks show."""
 
 import argparse
+import inspect
 import json
 import math
 import os
@@ -67,7 +68,7 @@ def test_ctrl_c_saves_and_raises_stopped_with_the_call_that_resumes(tmp_path, mo
         _ = whole.policies["clam", 0]
     with pytest.raises(KeyError, match="the seeds of calm are 0"):
         _ = whole.policies["calm", 7]
-    with pytest.raises(KeyError, match="the keys are pairs"):
+    with pytest.raises(UserError, match=r"^the keys are pairs"):
         _ = whole.policies["calm"]
     assert capfd.readouterr().out == ""
 
@@ -105,7 +106,7 @@ def test_every_flag_of_the_command_has_its_name_in_python(tmp_path):
     """They are arguments of evaluate, keys of the config, or functions."""
     known = (argparse._HelpAction, argparse._VersionAction)
     names = {action.dest for action in build_parser()._actions if not isinstance(action, known)}
-    arguments = set(evaluate.__kwdefaults__) | {"task", "candidates", "overrides"}
+    arguments = set(inspect.signature(evaluate).parameters) | {"task", "candidates", "overrides"}
     translated = {"gpu_id", "trainer", "no_baselines", "task_config", "train_config", "race", "wandb"}
     rest = names - arguments - translated - set(envcoder_bench.__all__)
     cfg = read_config()
@@ -349,6 +350,11 @@ def test_argument_of_another_type_is_named(tmp_path, name, value, words):
 def test_every_function_names_the_argument_of_another_type(call):
     with pytest.raises(UserError, match=r"^(folder|task) must be .*, got 5$"):
         call(5)
+    name = call.__name__
+    with pytest.raises(UserError, match=rf"^{name}: too many positional arguments; its arguments are (folder|task), "):
+        call("x", None, 3, 4, 5)
+    with pytest.raises(UserError, match=rf"^{name}: missing a required argument: '(folder|task)'; "):
+        call()
 
 
 def test_numpy_numbers_paths_and_generators_are_taken(tmp_path):

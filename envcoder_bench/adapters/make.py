@@ -5,11 +5,12 @@ from typing import Any
 
 from envcoder_bench.adapters.single import CandidateLike, make_single
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.run.inputs import check_arguments, override_words
+from envcoder_bench.run.inputs import checked_arguments, override_words
 
 APIS = ("gymnasium", "elegantrl", "rl_games", "rsl_rl")
 
 
+@checked_arguments
 def make_env(
     task: str,
     candidate: CandidateLike = None,
@@ -42,9 +43,6 @@ def make_env(
     """
     if api not in APIS:
         raise UserError(f"unknown api '{api}'{near_matches(str(api), APIS)}; there are {', '.join(APIS)}")
-    check_arguments(
-        task=task, candidate=candidate, num_envs=num_envs, shaper_types=shaper_types, overrides=overrides, **settings
-    )
     env = make_single(task, candidate, num_envs, seed, evaluation, shaper_types, overrides, **settings)
     if api == "elegantrl":
         from envcoder_bench.adapters.elegantrl import IsaacVecEnv

@@ -142,7 +142,8 @@ def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[s
 def _evaluate(args: argparse.Namespace) -> int:
     from envcoder_bench.grid.inputs import check_inputs, read_inputs  # torch loads here, so that --help is instant
     from envcoder_bench.grid.report import render_summary, write_report
-    from envcoder_bench.grid.run import GridProgress, begin_grid, run_grid
+    from envcoder_bench.grid.run import GridProgress, Progress, begin_grid, run_grid
+    from envcoder_bench.report.page.status import Status, StatusPage
 
     workers = _workers(args)
     if args.resume:
@@ -155,19 +156,28 @@ def _evaluate(args: argparse.Namespace) -> int:
         folder = Path(args.output_dir) if args.output_dir else stamped_folder("grids", args.robot)
         begin_grid(inputs, folder)
         print(f"folder: {shown(folder)}", file=sys.stderr)
-    progress = GridProgress(len(inputs.specs))
+    progress, status, state = GridProgress(len(inputs.specs)), StatusPage(folder), "ended with an error"
     stop = StopRequest((signal.SIGINT, signal.SIGTERM))
+
+    def show(now: Progress) -> None:
+        progress(now)
+        status.update(lambda: Status("evaluating", *progress.state, unit="episode"))
+
     try:
         with stop:
-            result = run_grid(inputs, folder, workers, progress, lambda: stop.by is not None)
+            result = run_grid(inputs, folder, workers, show, lambda: stop.by is not None)
+        state = "writing the report" if result.complete else f"stopped; {COMMAND} --resume continues it"
     except KeyboardInterrupt:  # a second one
         raise KeyboardInterrupt("stopped at once; resume from the last checkpoint with --resume") from None
     finally:
         progress.close()
+        if status.begun:
+            status.write(Status(state, ended=True))
     if not result.complete:
         print(f"stopped; resume with: {resume_command(folder, COMMAND)}", file=sys.stderr)
         return 128 + int(stop.by or signal.SIGINT)
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
+    status.write(Status("complete", link=page.name, ended=True))
     print(render_summary(result.rows))
     print(shown(page))
     return 0

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from envcoder_bench.env.stages import Call, Stage, device_copies, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.checking import in_place
 from envcoder_bench.shaping.contract import CandidateError, Shaping
-from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, return_line
+from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, noting_returns, return_line
 from envcoder_bench.shaping.kinds import ANY, STAGES, VALUE, Kind
 from envcoder_bench.shaping.state import bind, own_constants
 from envcoder_bench.tasks.base import Task
@@ -391,11 +391,11 @@ class Dispatcher:
             if not faults or not self.alive[group]:
                 continue
             step, i, is_change = min(faults)
-            function = stages[i].function(group)
+            call = stages[i].call(group)
             if is_change:
                 message = in_place(self._copies[group].names[changed[2 * i + 1][group]]) + at_step(step)
                 error = CandidateError(message, self.shapings[group].file)  # of the task's own drives
-                if function is not None:
+                if call is not None and (function := call.function) is not None:
                     error = CandidateError(message, function.file, function.line, function.type)
                 self.fail(group, error)
             else:
@@ -403,13 +403,24 @@ class Dispatcher:
 
     def _not_finite(self, stage: Stage, group: int, count: int, step: int) -> CandidateError:
         total = stage.widths[group] * self.layout.envs_per_group
-        function = stage.function(group)
-        if function is not None:
-            message = f"{outputs.not_finite(count, total)}{at_step(step)}"
-            return CandidateError(message, function.file, return_line(function), function.type)
+        call = stage.call(group)
+        if call is not None and (function := call.function) is not None:
+            line = self._returned_at(call, step) if call not in stage.eager else return_line(function)
+            return CandidateError(
+                f"{outputs.not_finite(count, total)}{at_step(step)}", function.file, line, function.type
+            )
         cause = ": its training diverged, are rewards or observations too large?" if stage.name == POLICY else ""
         message = f"{stage.name} held NaN or infinity in {count} of {total} values{at_step(step)}{cause}"
         return CandidateError(message, self.shapings[group].file)
+
+    def _returned_at(self, call: Call, step: int) -> int:
+        """Return the line of the return statement that ran, by one more call: of the state of ``step``, as long as only
+        calls that cannot be captured choose by it."""
+        assert call.function is not None
+        self._copies[call.group].refresh()
+        with noting_returns(call.function) as lines, suppress(*FAULTS), self._torch():
+            call(step)
+        return lines[0] if lines else return_line(call.function)
 
     # construction
 

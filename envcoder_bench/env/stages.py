@@ -157,10 +157,10 @@ class Stage:
         """Return the group's rows of the buffers."""
         return {key: buffer[self.layout.slice(group)] for key, buffer in self.buffers.items()}
 
-    def function(self, group: int) -> CandidateFunction | None:
-        """Return the candidate's function that fills the group's rows, or None."""
+    def call(self, group: int) -> Call | None:
+        """Return the call that fills the group's rows, or whose kernel does; None if nothing fills them."""
         calls = [*self.calls, *(call for call, _ in self.traced)]
-        return next((call.function for call in calls if call.group == group), None)
+        return next((call for call in calls if call.group == group), None)
 
     def launch(self) -> None:
         """Run the kernels."""

@@ -1,11 +1,13 @@
 """The inputs of a run, its config and its candidates, read and checked before anything is written."""
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
@@ -29,11 +31,29 @@ from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.registry import full_name
 
 Source = str | Callable[..., Any] | Sequence[Callable[..., Any]]  # a text, or functions
+P, R = ParamSpec("P"), TypeVar("R")
 Candidates = None | str | Path | Sequence[str | Path] | Mapping[str, Source]
 
 
-def check_arguments(**arguments: Any) -> None:
-    """Raise UserError for an argument of a Python function whose type is not one of those that it takes.
+def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function raise UserError for arguments that do not fit its signature, or are not of the right type."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            names = ", ".join(str(each.replace(annotation=each.empty)) for each in signature.parameters.values())
+            raise UserError(f"{function.__name__}: {error}; its arguments are {names}") from None
+        _check_types({**dict(zip(signature.parameters, bound.args)), **bound.kwargs})
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _check_types(arguments: Mapping[str, Any]) -> None:
+    """Raise UserError for an argument of another type than its own.
 
     None is the default of all but ``task``, ``folder`` and ``no_baselines``. Other names are those of keys, which the
     config checks.

@@ -169,8 +169,15 @@ class RunResult:
         return read_curves(path) if path.is_file() else pd.DataFrame(columns=[*KEYS, *_LOGS[name].columns])
 
 
+class UnknownPolicy(UserError, KeyError):
+    """There is no policy of a name and seed; the message names near matches."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Policies(dict[tuple[str, int], Path]):
-    """Policy files by candidate and seed, whose KeyError names near matches."""
+    """Policy files by candidate and seed."""
 
     def __missing__(self, key: object) -> NoReturn:
         names = list(dict.fromkeys(name for name, _ in self))
@@ -182,7 +189,7 @@ class Policies(dict[tuple[str, int], Path]):
             reason = f"the seeds of {name} are {', '.join(seeds)}"
         else:
             reason = f"no policy of {name!r}{near_matches(str(name), names)}; there are {', '.join(names)}"
-        raise KeyError(reason)
+        raise UnknownPolicy(reason)
 
 
 def unfinished(

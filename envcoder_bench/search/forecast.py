@@ -100,6 +100,13 @@ def evaluation_steps(cfg: RunConfig, settings: SearchSettings, probe: Task) -> f
     return float((groups + final) * points + (groups * asked.final_episodes + final * settings.final_episodes) * full)
 
 
+def time_left(cfg: RunConfig, settings: SearchSettings, number: int, writing: float, training: float) -> float:
+    """Return the seconds of the later rounds and of the final evaluation, from those of round ``number``."""
+    rounds, final = _groups(cfg, settings)
+    later = settings.num_iters - number
+    return later * writing + (later + final * settings.num_iters / rounds) * training
+
+
 def learner_flops(cfg: RunConfig, probe: Task) -> float:
     """Return the floating-point operations of a step: the rollout's, and those of the epochs forwards and backwards."""
     network = cfg.params.get("network", {})

@@ -22,6 +22,7 @@ from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import screen
 from envcoder_bench.search.archive import Archive, Attempt, Proposer
 from envcoder_bench.search.folder import Round, SearchFolder
+from envcoder_bench.search.forecast import time_left
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.report import SearchFacts, best_facts, write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
@@ -97,8 +98,9 @@ class Search:
                     result = self._train(round)
                     if result is not None and not result.complete:
                         return self._ended(result)
-                    training = time.monotonic() - ready
-                    say(f"{screen.best_so_far(self._archive)}\n{screen.times(ready - began, training)}")
+                    took = ready - began, time.monotonic() - ready
+                    left = time_left(self._cfg, self._settings, number, *took)
+                    say(f"{screen.best_so_far(self._archive)}\n{screen.times(*took, left)}")
                 if round.stopped:
                     say(f"no more rounds: {round.stopped}")
                     break

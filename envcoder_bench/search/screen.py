@@ -156,10 +156,10 @@ def _rivals(archive: Archive, best: Attempt) -> list[str]:
     return lines
 
 
-def times(writing: float, training: float) -> str:
-    """Describe the duration of a round; arguments in seconds."""
+def times(writing: float, training: float, left: float) -> str:
+    """Describe the duration of a round, and what is left of the search; arguments in seconds."""
     parts = f"writing and checks {duration(writing)}, training {duration(training)}"
-    return f"this round took {duration(writing + training)}: {parts}"
+    return f"this round took {duration(writing + training)}: {parts}; about {duration(left)} left at this pace"
 
 
 def verdict(ranked: Sequence[Ranked], name: str) -> str:

@@ -16,7 +16,7 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping import kept, outputs
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, CandidateError, CandidateFunction, Shaping
-from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, noting_returns, shared_settings
+from envcoder_bench.shaping.faults import FAULTS, Mutation, from_exception, noting_returns, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
 from envcoder_bench.shaping.state import StateDict, bind, own_constants
 from envcoder_bench.tasks.contract import AnyTask
@@ -151,15 +151,14 @@ class TrialState:
         parts = kind.parts(task)
         if on_cuda and self.action_dim != self.cpu_action_dim:
             self._check_on_the_cpu(function)
-        tensors, components = self._run(
-            function, lambda value: outputs.returned(kind, value, parts, self.n, on_cuda), self.device
-        )
-        for key, x in tensors.items():
-            try:
+
+        def parse(value: object) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+            tensors, components = outputs.returned(kind, value, parts, self.n, on_cuda)
+            for key, x in tensors.items():
                 outputs.require_finite(x, "" if key == VALUE else repr(key))
-            except BadReturn as error:
-                raise from_exception(error, function) from None
-        return tensors, components
+            return tensors, components
+
+        return self._run(function, parse, self.device)
 
     def judged(self, function: CandidateFunction) -> CandidateFunction:
         """Return a called function; if it stored something in its module, with a ``stateful_line``."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from envcoder_bench.sim.mujoco_plain import check_copy, self_contained
 
@@ -21,8 +22,9 @@ NOTHING_TO_STAND_ON = (
     'the robot floats, and nothing in the model can carry it: add <geom type="plane" size="0 0 1"/> to the worldbody, '
     "or give the file of its scene"
 )
-_FREE = mujoco.mjtJoint.mjJNT_FREE
-_NAMELESS = ("a body", "a joint", "a site")
+_FREE, _BALL = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL
+# of ball joints; damping and the like then act about each hinge
+_KEPT = ("type", "pos", "range", "limited", "damping", "stiffness", "armature", "frictionloss", "margin")
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,9 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
         raise ValueError("the model has no body; give the robot at least one")
     if floating and not any(joint.type == _FREE for joint in bodies[0].joints):
         bodies[0].add_freejoint(name=f"{bodies[0].name}_free")
-    for joint in spec.joints:
-        if joint.type == mujoco.mjtJoint.mjJNT_BALL:
-            raise ValueError(f"joint {joint.name}: ball joints are not supported; replace it by three hinges")
     model = spec.compile()
     if model.nflex or model.nplugin:
         raise ValueError("flexible bodies and plugins are not supported; remove them")
-    start = _keyframe(model)
     changes += replace_actuators(spec, model, efforts)
     for joint in spec.joints:
         if joint.name in efforts and joint.armature == 0:
@@ -83,6 +81,7 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
             spec.delete(sensor)
     for key in list(spec.keys):
         spec.delete(key)
+    changes += _replace_balls(spec)
     if spec.option.integrator == mujoco.mjtIntegrator.mjINT_RK4:
         spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
         changes.append("the integrator RK4 is now implicitfast")
@@ -92,10 +91,10 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
         spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
         changes.append("a plane to stand on is new")
     _rename_meshes(spec)
-    model = spec.compile()
+    qpos, model = _keyframe(model), spec.compile()
     xml, assets = self_contained(spec.to_xml(), spec, path)
     check_copy(model, xml, assets)
-    return RobotFile(xml, assets, float(model.opt.timestep), _start(model, start), changes)
+    return RobotFile(xml, assets, float(model.opt.timestep), _start(model, qpos), changes)
 
 
 def lacks_ground(model: mujoco.MjModel | Path) -> bool:
@@ -133,6 +132,25 @@ def _name_all(spec: Any) -> list[str]:
     return [f"{number} nameless of kind {kind} got names" for kind, number in count.items()]
 
 
+def _replace_balls(spec: Any) -> list[str]:
+    """Replace ball joints by three hinges each; return what changed."""
+    changes = []
+    for ball in [joint for joint in spec.joints if joint.type == _BALL]:
+        if len(ball.parent.joints) > 1:
+            raise ValueError(
+                f"joint {ball.name}: a ball joint beside slides is not supported; a base needs a <freejoint/>"
+            )
+        name, ball.type, ball.range = ball.name, mujoco.mjtJoint.mjJNT_HINGE, [-ball.range[1], ball.range[1]]
+        for letter, hinge in zip("xyz", (ball, ball.parent.add_joint(), ball.parent.add_joint())):
+            for part in _KEPT:
+                setattr(hinge, part, getattr(ball, part))
+            hinge.name, hinge.axis = f"{name}_{letter}", [float(letter == axis) for axis in "xyz"]
+        changes.append(
+            f"joint {name}: a ball, now hinges {name}_x, _y and _z; they lose an axis where _y is at 90 degrees"
+        )
+    return changes
+
+
 def _rename_meshes(spec: Any) -> None:
     """Name meshes by their files, where a reader named them by paths."""
     for mesh in [mesh for mesh in spec.meshes if "/" in mesh.name]:
@@ -146,10 +164,16 @@ def _rename_meshes(spec: Any) -> None:
 
 
 def _keyframe(model: mujoco.MjModel) -> np.ndarray:
-    if not model.nkey:
-        return model.qpos0.copy()
-    names = [model.key(k).name for k in range(model.nkey)]
-    return model.key_qpos[names.index("home") if "home" in names else 0].copy()
+    """Return the start of the original model, with three angles for each ball joint."""
+    qpos = model.qpos0
+    if model.nkey:
+        names = [model.key(k).name for k in range(model.nkey)]
+        qpos = model.key_qpos[names.index("home") if "home" in names else 0]
+    parts = np.split(qpos, model.jnt_qposadr[1:])
+    balls = model.jnt_type == int(_BALL)
+    return np.concatenate(
+        [Rotation.from_quat(part[[1, 2, 3, 0]]).as_euler("XYZ") if ball else part for part, ball in zip(parts, balls)]
+    )
 
 
 def _start(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
@@ -198,10 +222,10 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
     """
     changes: list[str] = []
     drives: dict[str, Drive] = {}
-    for a in range(model.nu):
+    for a in range(model.nactuator):
         name = model.actuator(a).name or f"number {a}"
         joints = dict(_joints(model, a))
-        if not joints or model.actuator_gaintype[a] not in (_FIXED_GAIN, _AFFINE_GAIN):
+        if not joints or model.actuator_ctrlnum[a] > 1 or model.actuator_gaintype[a] not in (_FIXED_GAIN, _AFFINE_GAIN):
             changes.append(f"actuator {name}: left out, because it drives no hinge or slide, or is a muscle")
             continue
         if model.actuator_trntype[a] == _OF_TENDON:
@@ -231,7 +255,8 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
 
 def _joints(model: mujoco.MjModel, actuator: int) -> Iterator[tuple[str, float]]:
     """Yield the hinges and slides that an actuator drives, and the effort at each for a force of 1."""
-    gear, target = float(model.actuator_gear[actuator, 0]), int(model.actuator_trnid[actuator, 0])
+    gear = float(model.actuator_gear[model.actuator_outadr[actuator], 0])
+    target = int(model.actuator_trnid[actuator, 0])
     joints: list[tuple[int, float]] = []
     if model.actuator_trntype[actuator] in _OF_JOINT:
         joints = [(target, gear)]
@@ -253,8 +278,9 @@ def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Driv
     is_position = is_position and model.actuator_trntype[a] in _OF_JOINT
     limits = [gear * model.actuator_forcerange[a]] if model.actuator_forcelimited[a] else []
     change = ""
-    if model.actuator_ctrllimited[a] and not (is_position and limits):
-        control = model.actuator_ctrlrange[a]
+    c = model.actuator_ctrladr[a]
+    if model.actuator_ctrllimited[c] and not (is_position and limits):
+        control = model.actuator_ctrlrange[c]
         # a position drive at one end of its range with its target at the other
         limits.append(gear * gain * (np.ptp(control) * np.array([-1, 1]) if is_position else control))
     j = model.joint(joint).id

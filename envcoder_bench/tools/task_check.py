@@ -298,7 +298,8 @@ class TaskCheck(TaskProbe):
             yield f"no episode ended in {steps} steps, but an episode has at most {env.full_episode}"
         unstable = int(env.stats.unstable_resets.sum())
         if unstable > UNSTABLE * steps * env.num_envs:
-            yield f"the physics blew up {unstable} times in {steps * env.num_envs} steps: see docs/add_a_task.md"
+            remedy = "lower the forcerange of drives, raise sim.substeps, or give light links armature"
+            yield f"random actions blew up the physics {unstable} times in {steps * env.num_envs} steps: {remedy}"
         if bool(env.take_contact_overflows().any()):
             yield "the model's contact buffers are too small: see max_contacts in docs/add_a_task.md"
 

@@ -287,6 +287,18 @@ def test_non_finite_results_fail_the_group_and_are_masked(name, value, deferred)
     assert (error.file, error.function) == ("c1.py", name)
 
 
+@pytest.mark.parametrize(("early", "late", "line"), [("* 1.0", "* math.nan", 6), ("* math.nan", "* 1.0", 5)])
+def test_non_finite_result_names_the_return_that_ran(early, late, line):
+    code = "calls = 0\ndef compute_reward(dof_pos):\n    global calls\n    calls += 1\n    if calls OP 4: "
+    code = (
+        code.replace("OP", "<" if line == 6 else ">=")
+        + f"return dof_pos[:, 0] {early}\n    return dof_pos[:, 0] {late}\n"
+    )
+    groups = Groups([PLAIN, code], n=4)
+    groups.run(6)
+    assert groups.dispatch.alive == [True, False] and groups.dispatch.failures[1].line == line
+
+
 def test_poll_reports_the_first_of_many_faulty_steps():
     groups = Groups([later("compute_reward", "result = result * math.nan"), PLAIN], n=4, deferred_faults=True)
     groups.run(8)

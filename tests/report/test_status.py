@@ -17,6 +17,7 @@ def test_page_shows_progress_and_candidates_and_loads_itself_again():
     assert "iteration 1,200 of 2,000" in page and "25k env-steps/s" in page and "1 candidate and 1 baseline" in page
     assert "&lt;script&gt;" in page and "<script" not in page and "human (baseline)" in page
     assert re.findall(r'class="number">([\d.]+)<', page) == ["0.900", "0.500"]
+    assert "episode 3 of 8" in render_status("grid", Status("evaluating", 3, 8, unit="episode"), [])
     empty = render_status("run", Status("in training"), [])
     assert "<progress" not in empty and "So far" not in empty
 

@@ -160,6 +160,7 @@ def test_replay_gives_the_same_search(served_search, tmp_path, capsys):
     for told in (
         "round 3 of 3", "r1_01 repaired", "was: r1_01.py:5: in compute_reward: raised KeyError", "r3_00 failed",
         "best so far: ", "against unshaped", "final evaluation: ", "tokens in and", "best.py", "this round took ",
+        " left at this pace",
     ):  # fmt: skip
         assert told in shown, told
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 from envcoder_bench.run.inputs import resolve
@@ -49,6 +50,13 @@ def test_time_is_a_range_around_the_speed_of_the_physics(monkeypatch):
     physics = forecast.training_steps(cfg, settings()) / 1000.0
     assert physics < low < high
     assert high > physics + forecast.evaluation_steps(cfg, settings(), probe) / 1000.0
+
+
+def test_time_left_is_that_of_later_rounds_and_the_final_evaluation_at_this_pace():
+    cfg = resolve("Cartpole", ["num_envs_per_candidate=16", "seeds=3", "device=cpu"]).config
+    groups, final = 3 * (2 * (8 + 2) + 1) / 2, 5 * 3  # of a round, of the final evaluation
+    assert forecast.time_left(cfg, settings(), 1, 10.0, 60.0) == 10.0 + 60.0 * (1 + final / groups)
+    assert forecast.time_left(cfg, settings(), 2, 10.0, 60.0) == pytest.approx(60.0 * final / groups)
 
 
 def test_without_a_probe_on_the_cpu_only_the_steps_are_said():

@@ -264,6 +264,8 @@ def test_check_changes_neither_state_nor_generators():
 def test_invalid_rewards_are_refused(returned, message):
     code = f"# line 1\ndef compute_reward(dof_pos):\n    x = dof_pos\n    return {returned}\n"
     assert fault(code) == f"mine.py:4: in compute_reward: {message}"
+    several = code.replace("    x =", "    if dof_pos.shape[0] > 99: return dof_pos\n    x =")
+    assert fault(several) == f"mine.py:5: in compute_reward: {message}"
 
 
 @pytest.mark.parametrize(

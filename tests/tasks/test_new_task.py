@@ -166,10 +166,36 @@ def test_urdf_has_drives_of_its_efforts_and_floats_if_asked():
     assert load_robot("flyer/model.xml", 0.02, 10).floating
 
 
+def test_ball_joint_becomes_three_hinges_with_the_same_motion():
+    """A keyframe's quaternion places the arm as before, and it swings as before."""
+    text = """<mujoco><option timestep="0.001" integrator="implicitfast"/><worldbody>
+    <body name="rod"><joint name="j" axis="0 1 0"/><geom type="capsule" size=".02" fromto="0 0 0 0 0 -.3" contype="0"/>
+    <body name="tip" pos="0 0 -.3"><joint name="b" type="ball" range="0 170" limited="true"/>
+    <geom type="box" size=".02 .05 .1" pos="0 .02 -.1" contype="0"/></body></body></worldbody>
+    <actuator><motor joint="j" forcerange="-1 1"/><motor joint="b" gear="1 0 0" forcerange="-1 1"/></actuator>
+    <sensor><ballquat joint="b"/></sensor><keyframe><key qpos="0.3 0.8 0.2 0.4 -0.4"/></keyframe></mujoco>"""
+    task = new_task(write("wrist.xml", text))
+    assert "joint b: a ball, now hinges b_x, _y and _z" in task.changes[-1] and task.driven == ["j"]
+    before, after = mujoco.MjModel.from_xml_string(text), mujoco.MjModel.from_xml_path("wrist/model.xml")
+    first, second = mujoco.MjData(before), mujoco.MjData(after)
+    mujoco.mj_resetDataKeyframe(before, first, 0)
+    spec = registry.get_spec(str(task.folder))
+    start = registry.make_task(spec, yaml_of(spec), 1, "mujoco_cpu", "cpu").default_state
+    second.qpos[:] = start["dof_pos"][0]
+    for steps in (0, 150, 150):
+        for _ in range(steps):
+            mujoco.mj_step(before, first)
+            mujoco.mj_step(after, second)
+        mujoco.mj_forward(before, first)
+        mujoco.mj_forward(after, second)
+        assert np.allclose(first.body("tip").xquat, second.body("tip").xquat, atol=2e-3), first.time
+        assert np.allclose(first.body("tip").xpos, second.body("tip").xpos, atol=2e-3)
+    assert np.abs(first.qvel).max() > 1
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (ARM.replace('name="loose" axis="0 1 0"', 'name="loose" type="ball"'), "joint loose: ball joints are not"),
         (ARM[: ARM.index("<actuator>")] + "</mujoco>", "has an actuator: add <actuator><motor joint="),
         (ARM.replace("<worldbody>", "<worldbdy>"), "XML"),
         (ARM.replace("<freejoint/>", "").replace('body pos="0 0 1"', 'body name="b"'), "qpos"),

@@ -1,4 +1,4 @@
-"""The page of a run in training, ``status.html``: it loads itself again every few seconds, and ends with a link."""
+"""The page of a command at work, ``status.html``: it loads itself again every few seconds, and ends with a link."""
 
 import logging
 import time
@@ -25,7 +25,7 @@ class Status:
 
     Attributes:
         state: one line, such as ``in training``.
-        done, total: iterations; without a total there is no bar.
+        done, total: of what ``unit`` names; without a total there is no bar.
         facts: speed, time left, and the like.
         link: a page in the same folder, which is opened; empty for none.
         ended: whether no other version follows.
@@ -37,14 +37,24 @@ class Status:
     facts: Sequence[str] = ()
     link: str = ""
     ended: bool = False
+    unit: str = "iteration"
 
 
 class StatusPage:
-    """Writes the page of a run, or of a search, every few seconds; a fault of the disk ends it, not the run."""
+    """Writes the page every few seconds; a fault of the disk ends it, not the run.
+
+    Args:
+        folder: where the page is written.
+        clock: monotonic time in seconds.
+
+    Attributes:
+        run: the folder whose results the page shows; a search has several runs.
+        begun: whether a version was written.
+    """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self.folder = folder
-        self.run = folder  # whose results the page shows; a search has several runs
+        self.folder = self.run = folder
+        self.begun = False
         self._clock, self._next, self._works = clock, clock(), True
 
     def update(self, status: Callable[[], Status]) -> None:
@@ -55,6 +65,7 @@ class StatusPage:
 
     def write(self, status: Status) -> None:
         """Write a version of the page."""
+        self.begun = True
         try:
             write_atomic(self.folder / STATUS, render_status(self.folder.name, status, latest(self.run)))
         except OSError as error:
