@@ -49,19 +49,17 @@ def _mix_numpy(x: np.ndarray) -> np.ndarray:
 
 def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: torch.device) -> Tensor:
     """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on the sizes."""
-    if isinstance(step, int):
-        counter = step * PURPOSES + purpose
-        if device.type == "cpu" and (isinstance(lanes, Tensor) or isinstance(seed, int)):
-            return _hash_numpy(seed, counter, lanes, columns)
-        if isinstance(lanes, Tensor) and isinstance(seed, Tensor):
-            fused = _fused_hash()
-            if fused is not None:
-                return fused(seed.reshape(-1), counter, lanes, columns)
+    if isinstance(step, int) and device.type == "cpu" and (isinstance(lanes, Tensor) or isinstance(seed, int)):
+        return _hash_numpy(seed, step * PURPOSES + purpose, lanes, columns)
+    if device.type != "cpu" and isinstance(lanes, Tensor) and isinstance(seed, Tensor):
+        fused = _fused_hash()
+        if fused is not None:
+            return fused(seed.reshape(-1), step, purpose, lanes, columns)
     return _hash_torch(seed, step, purpose, lanes, columns, device)
 
 
 @functools.cache
-def _fused_hash() -> Callable[[Tensor, int, Tensor, int], Tensor] | None:
+def _fused_hash() -> Callable[[Tensor, Counter, int, Tensor, int], Tensor] | None:
     """Return the hash as one kernel instead of about 30 operators of torch; None without Warp."""
     try:
         from envcoder_bench.core.noise_kernels import hash_lanes

@@ -72,8 +72,9 @@ def test_hash_implementations_give_the_same_numbers(seeds):
     for at in (step, -step, 0, -1):
         own = noise._hash_torch(seed, at, GOAL, lanes, 7, torch.device("cpu"))
         assert torch.equal(noise._hash(seed, at, GOAL, lanes, 7, torch.device("cpu")), own)  # numpy
-        assert torch.equal(hash_lanes(seed.flatten(), at * noise.PURPOSES + GOAL, lanes, 7), own)  # Warp
-    assert hash_lanes(seed.flatten(), 0, lanes[:0], 7).shape == (0, 7)
+        for at in (at, torch.tensor(at)):
+            assert torch.equal(hash_lanes(seed.flatten(), at, GOAL, lanes, 7), own)  # Warp
+    assert hash_lanes(seed.flatten(), 0, 0, lanes[:0], 7).shape == (0, 7)
 
 
 @pytest.mark.cuda

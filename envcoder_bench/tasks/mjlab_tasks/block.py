@@ -25,6 +25,7 @@ from torch import Tensor
 from envcoder_bench.tasks.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
+from envcoder_bench.tasks.mjlab_tasks.parts import in_capture
 from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms
 from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, ManagerView, device_of
@@ -132,6 +133,8 @@ class Block(EnvView):
         try:
             call(*args)
         except Exception as error:
+            if in_capture():
+                raise
             base, sections = self.world.cfg, ("events", "commands", "curriculum")
             if all(getattr(self.cfg, section) is getattr(base, section) for section in sections):
                 raise
@@ -237,12 +240,21 @@ class Block(EnvView):
             with self._masked(f"curriculum/{name}"):
                 term.func(self, EnvIds.of(mask), **term.params)
 
+    @property
+    def settings(self) -> Any:
+        """The numbers that a curriculum may change; None without a curriculum."""
+        if not self.curriculum_manager.active_terms:
+            return None
+        terms = [term.cfg for table in (self.rewards, self.ends) for term in table.terms]
+        commands = [term.cfg for _, term in self._commands()]
+        return frozen([commands, list(self.event_manager.cfg.values()), terms])
+
     def begin(self, mask: Tensor) -> None:
         """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""
         env_ids = EnvIds.of(mask)
         with self._masked("events/reset"):
             if "reset" in self.event_manager.available_modes:
-                self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.steps)
+                self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.clock)
         with self._masked("observations/reset"):
             for manager, rows in self._observations:
                 manager.reset(EnvIds.of(mask[rows]))
@@ -279,6 +291,8 @@ class Block(EnvView):
                     with self._stream("observations", rows):
                         observed = manager.compute(update_history=True)
                 except Exception as error:
+                    if in_capture():
+                        raise
                     groups = range(rows.start // self.size, rows.stop // self.size)
                     if self.configs[groups[0]].observations is self.world.cfg.observations:
                         raise
@@ -335,6 +349,8 @@ class Block(EnvView):
         try:
             return term()
         except Exception as error:
+            if in_capture():
+                raise
             fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
             self._fail(term, fault)
             return None
@@ -355,7 +371,7 @@ class Block(EnvView):
             yield
 
     @contextmanager
-    def _drawing(self, name: str, step: int) -> Iterator[None]:
+    def _drawing(self, name: str, step: int | Tensor) -> Iterator[None]:
         with TermStream(name, self.draws.seeds, self.draws.lanes, step), drawing(), torch.no_grad():
             yield
 
