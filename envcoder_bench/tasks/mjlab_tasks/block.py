@@ -10,6 +10,7 @@ those of ``terms.py``, as their terms and weights differ between the groups.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,7 +26,7 @@ from torch import Tensor
 from envcoder_bench.tasks.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
-from envcoder_bench.tasks.mjlab_tasks.parts import in_capture
+from envcoder_bench.tasks.mjlab_tasks.parts import in_capture, side_by_side
 from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms
 from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, ManagerView, device_of
@@ -196,36 +197,42 @@ class Block(EnvView):
             self.metrics_manager.compute()
 
     def _reward(self) -> None:
-        reward, columns = self._buffers["reward"], self._buffers["terms"]
-        reward.zero_()
+        if in_capture():  # branches share what sensors compute
+            for sensor in self.scene.sensors.values():
+                _ = sensor.data
+        used = [(term, weight) for term, (weight, used) in zip(self.rewards.terms, self._weights) if used]
+        parts = side_by_side([functools.partial(self._weighted, term, weight) for term, weight in used])
+        reward = self._buffers["reward"].zero_()
+        for (term, _), part in zip(used, parts):
+            if part is not None:
+                reward[term.rows] += part
+
+    def _weighted(self, term: Term, weight: Any) -> Tensor | None:
+        """Evaluate a reward term ``(rows,)``, with its weight, and write its column; None if it fails."""
+        value = self._value(term)
+        if value is None:
+            return None
+        # the product in the order of mjlab's reward manager
         scale = self.step_dt if self.cfg.scale_rewards_by_dt else 1.0
-        for term, (weight, used) in zip(self.rewards.terms, self._weights):
-            if not used:
-                continue
-            value = self._value(term)
-            if value is None:
-                continue
-            # the product and the sum in the order of mjlab's reward manager
-            weight = weight if self._plain else term.cfg.weight
-            part = value * weight * scale
-            clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
-            if term.foreign:  # its NaN is a fault, except of unstable physics; on CUDA the dispatcher finds it
-                clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
-                if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):
-                    message = f"the term '{term.name}' returned NaN or infinity"
-                    self._fail(term, PatchError(term.section, term.name, message))
-                    continue
-            if term.users is not None:
-                clean = torch.where(term.users, clean, 0.0)
-            reward[term.rows] += clean
-            if isinstance(term.columns, int):
-                target = columns[term.rows, term.columns]
-                target.copy_(clean if term.users is None else torch.where(term.users, clean, target))
-            else:
-                rows = columns[term.rows]
-                old = rows.gather(1, term.columns.unsqueeze(1)).squeeze(1)
-                new = clean if term.users is None else torch.where(term.users, clean, old)
-                rows.scatter_(1, term.columns.unsqueeze(1), new.unsqueeze(1))
+        part = value * (weight if self._plain else term.cfg.weight) * scale
+        clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
+        if term.foreign:  # its NaN is a fault, except of unstable physics; on CUDA the dispatcher finds it
+            clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
+            if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):
+                message = f"the term '{term.name}' returned NaN or infinity"
+                self._fail(term, PatchError(term.section, term.name, message))
+                return None
+        rows = self._buffers["terms"][term.rows]
+        if isinstance(term.columns, int):
+            target = rows[:, term.columns]
+            target.copy_(clean if term.users is None else torch.where(term.users, clean, target))
+        else:
+            columns = term.columns.unsqueeze(1)
+            old = rows.gather(1, columns).squeeze(1)
+            rows.scatter_(
+                1, columns, (clean if term.users is None else torch.where(term.users, clean, old)).unsqueeze(1)
+            )
+        return clean if term.users is None else torch.where(term.users, clean, 0.0)
 
     def events(self) -> None:
         """Apply the events of modes ``step`` and ``interval``."""
@@ -289,7 +296,9 @@ class Block(EnvView):
             for manager, rows in list(self._observations):
                 try:
                     with self._stream("observations", rows):
-                        observed = manager.compute(update_history=True)
+                        kinds = list(manager._group_obs_term_names)
+                        calls = [functools.partial(manager.compute_group, kind, True) for kind in kinds]
+                        observed = dict(zip(kinds, side_by_side(calls)))
                 except Exception as error:
                     if in_capture():
                         raise

@@ -78,9 +78,8 @@ def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Itera
         items = iter(getattr(value, "__dict__", {}).items())
     for name, own in list(items):
         place = f"{path}{_SEPARATOR}{name}"
-        if isinstance(own, Tensor) or (isinstance(value, CircularBuffer) and name == "_pointer"):
-            yield place, own, (value, name)
-        elif numbers and isinstance(own, (int, float, str, type(None))) and name not in _SKIPPED:
+        number = numbers and isinstance(own, (int, float, str, type(None))) and name not in _SKIPPED
+        if number or isinstance(own, Tensor) or (isinstance(value, CircularBuffer) and name == "_pointer"):
             yield place, own, (value, name)
         elif name not in _SKIPPED:
             yield from _walk(own, place, seen, numbers)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from envcoder_bench.core.graph_capture import WARM_UPS, capturing
 from envcoder_bench.tasks.mjlab_tasks.checkpoint import assign, held
 from envcoder_bench.tasks.mjlab_tasks.on_device import OnDevice
 
+T = TypeVar("T")
 Call = Callable[[], None]
 Capture = Callable[[Call], Call]
 
@@ -136,7 +137,7 @@ class Parts:
                 self._in_place(call)
             finally:
                 self._watch_syncs(False)
-        waits = [w for w in caught if "synchron" in str(w.message)]
+        waits = [w for w in caught if "called a synchronizing" in str(w.message)]
         changed = [path for path, x in self._numbers().items() if numbers.get(path, x) != x]
         if waits:
             self._refuse(name, f"waits for the device in {waits[0].filename}:{waits[0].lineno}")
@@ -198,3 +199,26 @@ def cuda_capture(device: torch.device) -> Capture:
 def in_capture() -> bool:
     """Return whether a graph is being captured, where an error is not that of a term."""
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+_BRANCHES = 16
+_streams: list[torch.cuda.Stream] = []
+
+
+def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Return the results of calls that do not depend on each other; in a graph their kernels overlap."""
+    if not in_capture():
+        return [call() for call in calls]
+    main = torch.cuda.current_stream()
+    if not _streams or _streams[0].device != main.device:
+        _streams[:] = [torch.cuda.Stream(main.device) for _ in range(_BRANCHES)]
+    branches = _streams[: len(calls)]
+    for branch in branches:
+        branch.wait_stream(main)
+    results = []
+    for k, call in enumerate(calls):
+        with torch.cuda.stream(branches[k % _BRANCHES]):
+            results.append(call())
+    for branch in branches:
+        main.wait_stream(branch)
+    return results
