@@ -7,7 +7,7 @@ same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood
 
 import functools
 import math
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,25 +49,21 @@ def _mix_numpy(x: np.ndarray) -> np.ndarray:
 
 def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: torch.device) -> Tensor:
     """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on the sizes."""
-    if isinstance(step, int):
-        counter = step * PURPOSES + purpose
-        if device.type == "cpu" and (isinstance(lanes, Tensor) or isinstance(seed, int)):
-            return _hash_numpy(seed, counter, lanes, columns)
-        if isinstance(lanes, Tensor) and isinstance(seed, Tensor):
-            fused = _fused_hash()
-            if fused is not None:
-                return fused(seed.reshape(-1), counter, lanes, columns)
+    if isinstance(step, int) and device.type == "cpu" and (isinstance(lanes, Tensor) or isinstance(seed, int)):
+        return _hash_numpy(seed, step * PURPOSES + purpose, lanes, columns)
+    if device.type != "cpu" and isinstance(lanes, Tensor) and isinstance(seed, Tensor) and _kernels() is not None:
+        return _kernels().hash_lanes(seed.reshape(-1), step, purpose, lanes, columns)
     return _hash_torch(seed, step, purpose, lanes, columns, device)
 
 
 @functools.cache
-def _fused_hash() -> Callable[[Tensor, int, Tensor, int], Tensor] | None:
-    """Return the hash as one kernel instead of about 30 operators of torch; None without Warp."""
+def _kernels() -> Any:
+    """Return the module with one kernel in place of about 30 operators of torch; None without Warp."""
     try:
-        from envcoder_bench.core.noise_kernels import hash_lanes
+        from envcoder_bench.core import noise_kernels
     except ImportError:
         return None
-    return hash_lanes
+    return noise_kernels
 
 
 def _hash_torch(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: torch.device) -> Tensor:
@@ -101,7 +97,10 @@ def uniform(
     seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: str | torch.device = "cpu"
 ) -> Tensor:
     """Draw uniform numbers in [0, 1): ``(lanes, columns)`` float32."""
-    bits = _shift_right(_hash(seed, step, purpose, lanes, columns, torch.device(device)), 40)
+    device = torch.device(device)
+    if device.type != "cpu" and isinstance(lanes, Tensor) and isinstance(seed, Tensor) and _kernels() is not None:
+        return _kernels().uniform_lanes(seed.reshape(-1), step, purpose, lanes, columns)
+    bits = _shift_right(_hash(seed, step, purpose, lanes, columns, device), 40)
     return bits.to(torch.float32) * 2.0**-24
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from envcoder_bench.core import noise
-from envcoder_bench.core.noise_kernels import hash_lanes
+from envcoder_bench.core.noise_kernels import hash_lanes, uniform_lanes
 
 GOAL = 2  # a purpose
 
@@ -70,10 +70,13 @@ def test_hash_implementations_give_the_same_numbers(seeds):
     seed = torch.randint(-(1 << 62), 1 << 62, (seeds, 1), generator=generator) * 2
     lanes, step = torch.randint(0, 1 << 20, (40,), generator=generator), noise.EVALUATION_STEP - 3
     for at in (step, -step, 0, -1):
+        numbers = noise.uniform(seed, at, GOAL, lanes, 7)
         own = noise._hash_torch(seed, at, GOAL, lanes, 7, torch.device("cpu"))
         assert torch.equal(noise._hash(seed, at, GOAL, lanes, 7, torch.device("cpu")), own)  # numpy
-        assert torch.equal(hash_lanes(seed.flatten(), at * noise.PURPOSES + GOAL, lanes, 7), own)  # Warp
-    assert hash_lanes(seed.flatten(), 0, lanes[:0], 7).shape == (0, 7)
+        for now in (at, torch.tensor(at)):
+            assert torch.equal(hash_lanes(seed.flatten(), now, GOAL, lanes, 7), own)  # Warp
+            assert torch.equal(uniform_lanes(seed.flatten(), now, GOAL, lanes, 7), numbers)
+    assert hash_lanes(seed.flatten(), 0, 0, lanes[:0], 7).shape == (0, 7)
 
 
 @pytest.mark.cuda

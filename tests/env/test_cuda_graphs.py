@@ -136,7 +136,7 @@ def test_non_finite_results_are_masked_at_once_and_reported_by_poll(eagerly):
     groups.dispatch.poll()
     assert groups.dispatch.alive == [True, False]
     assert str(groups.dispatch.failures[1]) == (
-        "c1.py:1: in compute_reward: returned NaN or infinity in 8 of 8 values (environment step 4)"
+        f"c1.py:{2 + eagerly}: in compute_reward: returned NaN or infinity in 8 of 8 values (environment step 4)"
     )
     assert not groups.step(8)["command"][8:].any()
 

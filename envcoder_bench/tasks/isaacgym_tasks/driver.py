@@ -7,6 +7,8 @@ All of the task's code runs without gradients, as in rollouts of rl_games and rs
 one, and the graph of a reward buffer that is written in place would grow with each step.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import inspect
@@ -17,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer
@@ -29,6 +32,28 @@ TERMS = "reward_terms"  # an attribute that the task gets: a dict of tensors (nu
 _SUMS = ("episode_sums", "rewards_episode")
 _END = "termination"
 _BASE = ("base_quat", "base_lin_vel", "base_ang_vel", "projected_gravity")
+
+
+class NoResets(Marked):
+    """Zeros that know that they have no element to reset, until they are written.
+
+    VecTasks ask at the begin of ``post_physics_step``, where the answer would wait for a device's physics.
+    """
+
+    unwritten: int
+
+    @classmethod
+    def like(cls, x: Tensor) -> NoResets:
+        result = marked(cls, torch.zeros_like(x))
+        result.unwritten = result._version
+        return result
+
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """Return the indices of elements that are not 0."""
+        if self._version != self.unwritten or self.dim() != 1:
+            return self.as_subclass(Tensor).nonzero(as_tuple=as_tuple)
+        none = torch.empty(0, dtype=torch.int64, device=self.device)
+        return (none,) if as_tuple else none.unsqueeze(1)
 
 
 class Driver:
@@ -96,7 +121,7 @@ class Driver:
         """
         # below its time-out the task ends an episode for its own reasons alone
         getattr(self.task, self.clock).copy_(progress.clamp(max=self.max_episode_length - 3))
-        self.task.reset_buf = torch.zeros_like(self.task.reset_buf)
+        self.task.reset_buf = NoResets.like(self.task.reset_buf)
         with self._without("reset_idx"), self.terms.noted():
             self._judge()
         # a time-out that the task notes is a truncation

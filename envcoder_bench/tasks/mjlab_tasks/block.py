@@ -10,6 +10,7 @@ those of ``terms.py``, as their terms and weights differ between the groups.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,7 @@ from torch import Tensor
 from envcoder_bench.tasks.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
 from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
+from envcoder_bench.tasks.mjlab_tasks.parts import in_capture, side_by_side
 from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms
 from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, ManagerView, device_of
@@ -132,6 +134,8 @@ class Block(EnvView):
         try:
             call(*args)
         except Exception as error:
+            if in_capture():
+                raise
             base, sections = self.world.cfg, ("events", "commands", "curriculum")
             if all(getattr(self.cfg, section) is getattr(base, section) for section in sections):
                 raise
@@ -193,36 +197,42 @@ class Block(EnvView):
             self.metrics_manager.compute()
 
     def _reward(self) -> None:
-        reward, columns = self._buffers["reward"], self._buffers["terms"]
-        reward.zero_()
+        if in_capture():  # branches share what sensors compute
+            for sensor in self.scene.sensors.values():
+                _ = sensor.data
+        used = [(term, weight) for term, (weight, used) in zip(self.rewards.terms, self._weights) if used]
+        parts = side_by_side([functools.partial(self._weighted, term, weight) for term, weight in used])
+        reward = self._buffers["reward"].zero_()
+        for (term, _), part in zip(used, parts):
+            if part is not None:
+                reward[term.rows] += part
+
+    def _weighted(self, term: Term, weight: Any) -> Tensor | None:
+        """Evaluate a reward term ``(rows,)``, with its weight, and write its column; None if it fails."""
+        value = self._value(term)
+        if value is None:
+            return None
+        # the product in the order of mjlab's reward manager
         scale = self.step_dt if self.cfg.scale_rewards_by_dt else 1.0
-        for term, (weight, used) in zip(self.rewards.terms, self._weights):
-            if not used:
-                continue
-            value = self._value(term)
-            if value is None:
-                continue
-            # the product and the sum in the order of mjlab's reward manager
-            weight = weight if self._plain else term.cfg.weight
-            part = value * weight * scale
-            clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
-            if term.foreign:  # its NaN is a fault, except of unstable physics; on CUDA the dispatcher finds it
-                clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
-                if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):
-                    message = f"the term '{term.name}' returned NaN or infinity"
-                    self._fail(term, PatchError(term.section, term.name, message))
-                    continue
-            if term.users is not None:
-                clean = torch.where(term.users, clean, 0.0)
-            reward[term.rows] += clean
-            if isinstance(term.columns, int):
-                target = columns[term.rows, term.columns]
-                target.copy_(clean if term.users is None else torch.where(term.users, clean, target))
-            else:
-                rows = columns[term.rows]
-                old = rows.gather(1, term.columns.unsqueeze(1)).squeeze(1)
-                new = clean if term.users is None else torch.where(term.users, clean, old)
-                rows.scatter_(1, term.columns.unsqueeze(1), new.unsqueeze(1))
+        part = value * (weight if self._plain else term.cfg.weight) * scale
+        clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
+        if term.foreign:  # its NaN is a fault, except of unstable physics; on CUDA the dispatcher finds it
+            clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
+            if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):
+                message = f"the term '{term.name}' returned NaN or infinity"
+                self._fail(term, PatchError(term.section, term.name, message))
+                return None
+        rows = self._buffers["terms"][term.rows]
+        if isinstance(term.columns, int):
+            target = rows[:, term.columns]
+            target.copy_(clean if term.users is None else torch.where(term.users, clean, target))
+        else:
+            columns = term.columns.unsqueeze(1)
+            old = rows.gather(1, columns).squeeze(1)
+            rows.scatter_(
+                1, columns, (clean if term.users is None else torch.where(term.users, clean, old)).unsqueeze(1)
+            )
+        return clean if term.users is None else torch.where(term.users, clean, 0.0)
 
     def events(self) -> None:
         """Apply the events of modes ``step`` and ``interval``."""
@@ -237,12 +247,21 @@ class Block(EnvView):
             with self._masked(f"curriculum/{name}"):
                 term.func(self, EnvIds.of(mask), **term.params)
 
+    @property
+    def settings(self) -> Any:
+        """The numbers that a curriculum may change; None without a curriculum."""
+        if not self.curriculum_manager.active_terms:
+            return None
+        terms = [term.cfg for table in (self.rewards, self.ends) for term in table.terms]
+        commands = [term.cfg for _, term in self._commands()]
+        return frozen([commands, list(self.event_manager.cfg.values()), terms])
+
     def begin(self, mask: Tensor) -> None:
         """Apply the events of mode ``reset`` where ``mask`` ``(n,)`` is True, and reset the managers."""
         env_ids = EnvIds.of(mask)
         with self._masked("events/reset"):
             if "reset" in self.event_manager.available_modes:
-                self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.steps)
+                self.event_manager.apply(mode="reset", env_ids=env_ids, global_env_step_count=self.world.clock)
         with self._masked("observations/reset"):
             for manager, rows in self._observations:
                 manager.reset(EnvIds.of(mask[rows]))
@@ -277,8 +296,12 @@ class Block(EnvView):
             for manager, rows in list(self._observations):
                 try:
                     with self._stream("observations", rows):
-                        observed = manager.compute(update_history=True)
+                        kinds = list(manager._group_obs_term_names)
+                        calls = [functools.partial(manager.compute_group, kind, True) for kind in kinds]
+                        observed = dict(zip(kinds, side_by_side(calls)))
                 except Exception as error:
+                    if in_capture():
+                        raise
                     groups = range(rows.start // self.size, rows.stop // self.size)
                     if self.configs[groups[0]].observations is self.world.cfg.observations:
                         raise
@@ -335,6 +358,8 @@ class Block(EnvView):
         try:
             return term()
         except Exception as error:
+            if in_capture():
+                raise
             fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
             self._fail(term, fault)
             return None
@@ -355,7 +380,7 @@ class Block(EnvView):
             yield
 
     @contextmanager
-    def _drawing(self, name: str, step: int) -> Iterator[None]:
+    def _drawing(self, name: str, step: int | Tensor) -> Iterator[None]:
         with TermStream(name, self.draws.seeds, self.draws.lanes, step), drawing(), torch.no_grad():
             yield
 

@@ -21,7 +21,7 @@ _SIMULATED = (
 )  # fmt: skip
 _SKIPPED = (
     "_env", "env", "cfg", "_data", "_model", "_mj_model", "data", "model", "spec", "_spec", "indexing",
-    "_obs_buffer", "_cached_data", "_tensor_cache",  # computed anew before they are read
+    "_obs_buffer", "_cached_data", "_cache_valid", "_tensor_cache",  # computed anew before they are read
 )  # fmt: skip
 _SEPARATOR = "/"
 
@@ -58,8 +58,8 @@ class _Nothing:
     pass
 
 
-def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield path, tensor or number, and its owner, of everything that a value holds."""
+def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, tensor, and its owner, of everything that a value holds, and numbers if asked for."""
     if isinstance(value, (str, bytes, int, float, bool, type(None), torch.device, type)) or (
         callable(value) and not (hasattr(value, "__dict__") and not isinstance(value, type(_walk)))
     ):
@@ -78,23 +78,25 @@ def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any, Any
         items = iter(getattr(value, "__dict__", {}).items())
     for name, own in list(items):
         place = f"{path}{_SEPARATOR}{name}"
-        if isinstance(own, Tensor) or (isinstance(value, CircularBuffer) and name == "_pointer"):
+        number = numbers and isinstance(own, (int, float, str, type(None))) and name not in _SKIPPED
+        if number or isinstance(own, Tensor) or (isinstance(value, CircularBuffer) and name == "_pointer"):
             yield place, own, (value, name)
         elif name not in _SKIPPED:
-            yield from _walk(own, place, seen)
+            yield from _walk(own, place, seen, numbers)
 
 
-def _held(world: Any, blocks: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
+def held(world: Any, blocks: Sequence[Any], numbers: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, value and owner of the tensors that objects keep between steps, and of numbers if asked for."""
     seen: set[int] = {id(world), id(world.scene), id(world.sim), *map(id, blocks)}
     for name, root in _roots(world, blocks).items():
-        yield from _walk(root, name, seen)
+        yield from _walk(root, name, seen, numbers)
 
 
 def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies of everything on the CPU."""
     state = {f"live/{key}": x for key, x in live.items()}
     state["world/steps"] = torch.tensor(world.steps)
-    for path, x, _ in _held(world, blocks):
+    for path, x, _ in held(world, blocks):
         state[f"held/{path}"] = x if isinstance(x, Tensor) else torch.tensor(x)
     sim = world.sim
     if isinstance(sim, BatchSimulation):
@@ -123,7 +125,7 @@ def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state
     sim.forward()
     world.steps = int(state["world/steps"])
     # buffers that appear with the first value exist in the saved state, or in the live one, alone
-    owners = {path: (x, owner) for path, x, owner in _held(world, blocks)}
+    owners = {path: (x, owner) for path, x, owner in held(world, blocks)}
     for path, (x, owner) in owners.items():
         own = state.get(f"held/{path}")
         if own is None:
@@ -131,13 +133,14 @@ def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state
         elif isinstance(x, Tensor) and x.shape == own.shape:
             x.copy_(own)
         else:
-            _assign(owner, own.to(world.env.device) if isinstance(x, Tensor) else own.item())
+            assign(owner, own.to(world.env.device) if isinstance(x, Tensor) else own.item())
     roots = _roots(world, blocks)
     for key, own in state.items():
         path = key.removeprefix("held/")
         if key.startswith("held/") and path not in owners:
-            _assign(_owner(roots, path), own.to(world.env.device).clone())
+            assign(_owner(roots, path), own.to(world.env.device).clone())
     world.sense()
+    world.sensed()
 
 
 def _owner(roots: Mapping[str, Any], path: str) -> tuple[Any, Any]:
@@ -164,7 +167,8 @@ def _forget(owner: tuple[Any, Any]) -> None:
         object.__setattr__(value, name, None)
 
 
-def _assign(owner: tuple[Any, Any], x: Any) -> None:
+def assign(owner: tuple[Any, Any], x: Any) -> None:
+    """Put a value where ``held`` has read one."""
     value, name = owner
     if isinstance(value, dict):
         value[name] = x

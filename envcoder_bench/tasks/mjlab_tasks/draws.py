@@ -28,12 +28,12 @@ class TermStream(stream.use):
     Args:
         name: the term, such as ``events/push_robot``.
         seeds, lanes: ``(rows,)`` int64 of the environments that draw.
-        step: the counter of steps.
+        step: the counter of steps, on a device a 0-d tensor.
     """
 
     __slots__ = ("_lanes", "_offsets", "_seed", "name")
 
-    def __init__(self, name: str, seeds: Tensor, lanes: Tensor, step: int) -> None:
+    def __init__(self, name: str, seeds: Tensor, lanes: Tensor, step: int | Tensor) -> None:
         super().__init__(0, step, PURPOSE)
         self._lanes, self._offsets = lanes, seeds.unsqueeze(1) * _SPREAD
         self.rename(name)
@@ -70,7 +70,7 @@ class Draws:
 
     seeds: Tensor
     lanes: Tensor
-    step: int = -1
+    step: int | Tensor = -1
 
 
 drawing = DrawsFromRows  # torch's random functions inside the block draw from the term's stream

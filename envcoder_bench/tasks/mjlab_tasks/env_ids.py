@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.tasks.mjlab_tasks.on_device import Perhaps
 
 _SEARCHES = ("nonzero", "argwhere")  # by name, because ``drawing`` replaces the functions
 _SHAPES = (Tensor.flatten, torch.flatten, Tensor.squeeze, torch.squeeze, Tensor.unsqueeze, Tensor.view, Tensor.reshape)
@@ -41,10 +42,6 @@ class EnvIds(Marked):
         return result
 
 
-class _Perhaps(Marked):
-    """The result of ``mask.any()`` on a device: taken as True, since what follows is masked. No sync."""
-
-
 class FixedShapes(TorchFunctionMode):
     """Give code inside the ``with`` block masks instead of indices of environments.
 
@@ -52,6 +49,8 @@ class FixedShapes(TorchFunctionMode):
         rows: the number of environments.
         name: what the code is, for messages; a caller may change it.
     """
+
+    asks = True  # a CPU whether a mask has any True; what follows is masked
 
     def __init__(self, rows: int, name: str = "") -> None:
         super().__init__()
@@ -73,9 +72,9 @@ class FixedShapes(TorchFunctionMode):
             return EnvIds.of(args[0], ids.as_subclass(Tensor).unsqueeze(1))
         if name == "where" and len(args) == 1 and not kwargs and self._is_mask(args[0]):
             return (EnvIds.of(args[0]),)
-        if func in _ANY and len(args) == 1 and not kwargs and args[0].is_cuda and self._is_mask(args[0]):
-            return marked(_Perhaps, func(*args))
-        if func is Tensor.__bool__ and isinstance(args[0], _Perhaps):
+        if func in _ANY and len(args) == 1 and not kwargs and self._is_mask(args[0]):
+            return func(*args) if self.asks and not args[0].is_cuda else marked(Perhaps, func(*args))
+        if func is Tensor.__bool__ and isinstance(args[0], Perhaps):
             return True
         if func is torch.meshgrid and isinstance(args[0], EnvIds):
             first, *others = func(args[0].as_subclass(Tensor), *args[1:], **kwargs)
@@ -101,12 +100,16 @@ class FixedShapes(TorchFunctionMode):
             x[index] = value
             return
         ids = parts[axis]
-        is_number = isinstance(value, (bool, int)) or (isinstance(value, float) and x.is_floating_point())
-        if is_number and axis == 0 and ids.dim() == 1 and all(type(part) in (int, slice) for part in parts[1:]):
-            # filled in, because indexing would copy the number to the device and wait for it
+        if axis == 0 and ids.dim() == 1 and all(type(part) in (int, slice) for part in parts[1:]):
             rows = x[(slice(None), *parts[1:])]
-            rows.masked_fill_(ids.mask.view(-1, *[1] * (rows.dim() - 1)), value)
-            return
+            mask = ids.mask.view(-1, *[1] * (rows.dim() - 1))
+            if isinstance(value, (bool, int)) or (isinstance(value, float) and x.is_floating_point()):
+                # filled in, because indexing would copy the number to the device and wait for it
+                rows.masked_fill_(mask, value)
+                return
+            if isinstance(value, Tensor) and value.dim() <= rows.dim():
+                rows.copy_(torch.where(mask, value, rows))
+                return
         plain = tuple(part.as_subclass(Tensor) if isinstance(part, EnvIds) else part for part in parts)
         new = x.clone()
         new[plain] = value

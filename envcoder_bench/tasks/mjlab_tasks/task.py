@@ -77,6 +77,8 @@ class MjlabTask(Task):
         self._buffers["reward"] = torch.zeros(num_envs, device=device)
         self.unstable = self._buffers["unstable"] = torch.zeros(num_envs, dtype=torch.bool, device=device)
         self.timed_out = self._time_outs = torch.zeros_like(self.unstable)
+        self._mask = torch.zeros_like(self.unstable)  # where episodes begin
+        self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int64, device=device)
         self.state = {
             "reward_buf": self._buffers["reward"],
             "reward_terms": self._buffers["terms"],
@@ -163,6 +165,7 @@ class MjlabTask(Task):
     def attach(self, groups: EnvGroups) -> None:
         from envcoder_bench.tasks.mjlab_tasks.block import Block, runs
         from envcoder_bench.tasks.mjlab_tasks.draws import Draws
+        from envcoder_bench.tasks.mjlab_tasks.parts import Parts
         from envcoder_bench.tasks.mjlab_tasks.patches import world_key
 
         size = int(groups.lanes.max()) + 1
@@ -189,7 +192,8 @@ class MjlabTask(Task):
                 block.startup()
         self.reader.used = groups.keys
         self._spread = True
-        self._begun: Tensor | None = None
+        self._begun, self._settings = False, None
+        self.world.parts = Parts(capture_on(self.device), self.world, self.blocks)
         self._first: dict[str, Tensor] | None = None
 
     def _command(self, name: str) -> Tensor:
@@ -220,23 +224,22 @@ class MjlabTask(Task):
     def step(self, command: Tensor) -> None:
         with torch.no_grad():
             self._set_step(self.step_count)
-            self.world.advance(self._groups.actions[:, : self.num_dofs])
-            self._note_unstable()
-            for block in self.blocks:
-                block.judge()
-            self._end_of_judgement()
-            for block in self.blocks:
-                block.attempt(block.events)
-        self._begun = None
+            self.world.parts.begin()
+            self.world.advance(self._groups.actions[:, : self.num_dofs], self._judge)
+        self._begun = False
 
-    def _end_of_judgement(self) -> None:
+    def _judge(self) -> None:
+        self._note_unstable()
         for block in self.blocks:
+            block.judge()
             ends = block.termination_manager
             self.state["reset_buf"][block.rows] = ends.terminated
             # the environment adds the time-out
             self._time_outs[block.rows] = ends.time_outs
             self.state["score"][block.rows] = self._fitness(block, self.state["reward_buf"][block.rows])
         self.reader.refresh()
+        for block in self.blocks:
+            block.attempt(block.events)
 
     def _note_unstable(self) -> None:
         data = self.world.sim.data
@@ -247,31 +250,48 @@ class MjlabTask(Task):
             failed.zero_()
 
     def _set_step(self, step: int) -> None:
+        if self._clock is not None:
+            self._clock.fill_(step)
         for block in self.blocks:
-            block.draws.step = step
+            block.draws.step = step if self._clock is None else self._clock
 
     # episodes
 
     def prepare_reset(self, mask: Tensor) -> None:
         """Begin episodes as mjlab does where ``mask`` is True."""
-        from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
-
         if self._first is None:
             self._first = self.get_state()
         with torch.no_grad():
+            self._mask.copy_(mask)
             self._set_step(self.step_count)
-            for block in self.blocks:
-                block.attempt(block.curriculum, mask[block.rows])
-            with FixedShapes(self.num_envs, "the simulation's reset"):
-                self.world.reset(EnvIds.of(mask))
-            for block in self.blocks:
-                block.attempt(block.begin, mask[block.rows])
-            with FixedShapes(self.num_envs, "the actions' reset"):
-                self.world.action_manager.reset(EnvIds.of(mask))
-            self.world.episode_length_buf.masked_fill_(mask, 0)
+            self._advance_curricula()
+            self.world.reset(self._mask)
+            self.world.parts("begin", self._begin)
             self._spread_first_episodes()
-            self._fitness.begin(mask)
-        self._begun = mask.clone()
+        self._begun = True
+
+    def _advance_curricula(self) -> None:
+        for block in self.blocks:
+            block.attempt(block.curriculum, self._mask[block.rows])
+        if self.world.parts.captures:
+            settings = [block.settings for block in self.blocks]
+            if settings != self._settings:
+                self._settings = settings
+                self.world.parts.drop()
+
+    def _begin(self) -> None:
+        """Begin episodes in the simulated world."""
+        from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
+
+        with FixedShapes(self.num_envs, "the scene's reset"):
+            self.world.scene.reset(EnvIds.of(self._mask))
+        for block in self.blocks:
+            block.attempt(block.begin, self._mask[block.rows])
+        with FixedShapes(self.num_envs, "the actions' reset"):
+            self.world.action_manager.reset(EnvIds.of(self._mask))
+        self.world.episode_length_buf.masked_fill_(self._mask, 0)
+        self._fitness.begin(self._mask)
+        self.world.scene.write_data_to_sim()
 
     def _spread_first_episodes(self) -> None:
         """Begin the first episodes of a training at random lengths, as mjlab's training does."""
@@ -292,19 +312,26 @@ class MjlabTask(Task):
         """Compute what follows the resets of a step: derived quantities, commands and observations."""
         with torch.no_grad():
             self._set_step(self.step_count)  # whether or not any environment was reset
-            mask = torch.zeros_like(self.unstable) if self._begun is None else self._begun
-            if self._begun is None:
-                for block in self.blocks:
-                    block.attempt(block.curriculum, mask[block.rows])
-            self.world.refresh(written=self._begun is not None)
-            for block in self.blocks:
-                block.attempt(block.command, mask[block.rows])
+            if not self._begun:
+                self._mask.zero_()
+                self._advance_curricula()
+            self.world.sim.forward()
+            self.world.parts("command", self._advance_commands)
             self.world.sense()
-            for block in self.blocks:
-                block.observe()
-            if self._begun is not None:
-                self.reader.refresh()
-        self._begun = None
+            self.world.parts("observe" if self._begun else "observe alone", self._observe)
+            self.world.parts.end()
+        self._begun = False
+
+    def _advance_commands(self) -> None:
+        for block in self.blocks:
+            block.attempt(block.command, self._mask[block.rows])
+
+    def _observe(self) -> None:
+        self.world.sensed()
+        for block in self.blocks:
+            block.observe()
+        if self._begun:
+            self.reader.refresh()
 
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         return state["score"]
@@ -320,7 +347,8 @@ class MjlabTask(Task):
         from envcoder_bench.tasks.mjlab_tasks.checkpoint import restore
 
         live = {**self.state, "unstable": self.unstable, "timed_out": self._time_outs}
-        restore(self.world, self.blocks, live, state)
+        with self.world.parts.replacing():
+            restore(self.world, self.blocks, live, state)
 
     def restart(self) -> None:
         if self._first is not None:
@@ -338,6 +366,13 @@ def one_group(num_envs: int, num_actions: int, device: torch.device) -> EnvGroup
         initial_states=nowhere,
         goals=nowhere,
     )
+
+
+def capture_on(device: torch.device) -> Any:
+    """Return what captures parts of a step as graphs; None on a CPU."""
+    from envcoder_bench.tasks.mjlab_tasks.parts import cuda_capture
+
+    return cuda_capture(device) if device.type == "cuda" else None
 
 
 def simulation_of(cfg: Mapping[str, Any], device: str) -> Any:

@@ -176,11 +176,12 @@ class EnvView(ManagerBasedRlEnv):
 
     @property
     def common_step_counter(self) -> int:  # type: ignore[override]
+        self.world.reads += 1
         return self.world.steps
 
     @property
     def _sim_step_counter(self) -> int:  # type: ignore[override]
-        return self.world.steps * self.cfg.decimation
+        return self.common_step_counter * self.cfg.decimation
 
     @property
     def max_episode_length(self) -> int:

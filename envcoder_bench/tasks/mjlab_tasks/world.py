@@ -12,11 +12,14 @@ import torch
 import warp as wp
 from mjlab.managers.action_manager import ActionManager
 from mjlab.scene import Scene
+from mjlab.sim.sim_data import TorchArray, WarpBridge
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds
+from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
+from envcoder_bench.tasks.mjlab_tasks.parts import Parts
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView
+from isaacgym_mujoco.physics.warp_streams import TorchStream
 
 
 class World:
@@ -28,13 +31,15 @@ class World:
 
     Attributes:
         scene, sim, action_manager: mjlab's.
-        steps: control steps so far, of all environments.
+        steps: control steps so far, of all environments; ``clock`` has them as an int, or on a device as a tensor.
+        reads: how often mjlab's code has read ``steps``, or has run the simulation.
+        parts: runs the parts of a step.
         episode_length_buf: ``(num_envs,)`` int64, control steps of each episode.
     """
 
     def __init__(self, cfg: Any, num_envs: int, device: str, simulation: Callable[..., Any]) -> None:
         cfg.scene.num_envs = num_envs
-        self.cfg, self.num_envs = cfg, num_envs
+        self.cfg, self.num_envs, self.reads = cfg, num_envs, 0
         self.scene = Scene(cfg.scene, device=device)
         self.sim = simulation(
             num_envs=num_envs,
@@ -43,12 +48,31 @@ class World:
             variant_info=self.scene.collect_variant_info(),
             device=device,
         )
+        if not isinstance(self.sim, BatchSimulation):
+            self.sim._data_bridge = _InOrder(self.sim.wp_data)
+            self.sim._model_bridge = _InOrder(self.sim.wp_model, nworld=num_envs)
+            self.sim._reset_mask._torch_stream = None
+            self._on_stream = TorchStream(torch.device(device))
+            for name in ("step", "forward", "reset", "recompute_constants"):
+                setattr(self.sim, name, self._counted(getattr(self.sim, name)))
+        self.parts = Parts(None, self, [])
         self._initialize(device)
         self.steps = 0
+        self._clock = None if device == "cpu" else torch.zeros((), dtype=torch.int32, device=device)
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.env = EnvView(self, slice(0, num_envs), cfg)
         self.action_manager = ActionManager(cfg.actions, self.env)
         self.env.action_manager = self.action_manager
+
+    def _counted(self, method: Callable[..., None]) -> Callable[..., None]:
+        """Return a method of the simulation that is in the order of torch's work, and noted in ``reads``."""
+
+        def counted(*args: Any) -> None:
+            self.reads += 1
+            with self._on_stream():
+                method(*args)
+
+        return counted
 
     def _initialize(self, device: str) -> None:
         """Bind entities and sensors to the simulation."""
@@ -75,32 +99,53 @@ class World:
             assert terrain.env_origins is not None
             terrain.env_origins.copy_(grid[lanes])
 
-    def advance(self, action: Tensor) -> None:
-        """Simulate one control step with ``action`` ``(num_envs, width)``."""
-        self.action_manager.process_action(action)
-        for _ in range(self.cfg.decimation):
+    @property
+    def clock(self) -> Any:
+        return self.steps if self._clock is None else self._clock
+
+    def advance(self, action: Tensor, judge: Callable[[], None]) -> None:
+        """Simulate one control step with ``action`` ``(num_envs, width)``, and ``judge`` it."""
+
+        def control() -> None:
             self.action_manager.apply_action()
             self.scene.write_data_to_sim()
-            self.sim.step()
+
+        def begin() -> None:
+            self.action_manager.process_action(action)
+            control()
+
+        def go_on() -> None:
             self.scene.update(dt=self.env.physics_dt)
-        self.episode_length_buf += 1
+            control()
+
+        def end() -> None:
+            self.scene.update(dt=self.env.physics_dt)
+            self.episode_length_buf.add_(1)
+            judge()
+
+        for k in range(self.cfg.decimation):
+            self.parts(f"control {k}", go_on if k else begin)
+            self.sim.step()
         self.steps += 1
+        if self._clock is not None:
+            self._clock.fill_(self.steps)
+        self.parts("judge", end)
 
-    def reset(self, env_ids: EnvIds) -> None:
-        """Reset the simulation and the buffers of entities and sensors."""
-        self.sim.reset(env_ids)
-        self.scene.reset(env_ids)
-
-    def refresh(self, written: bool) -> None:
-        """Compute what derives from positions and velocities; ``written``: whether episodes have begun."""
-        if written:
-            self.scene.write_data_to_sim()
-        self.sim.forward()
+    def reset(self, mask: Tensor) -> None:
+        """Reset the simulation where ``mask`` is True."""
+        with FixedShapes(self.num_envs, "the simulation's reset"):
+            self.sim.reset(EnvIds.of(mask))
 
     def sense(self) -> None:
-        """Cast rays, and let sensors compute their data from the present state."""
-        if not isinstance(self.sim, BatchSimulation):
-            self.sim.sense()
+        """Cast rays."""
+        sim, context = self.sim, self.scene.sensor_context
+        if not isinstance(sim, BatchSimulation) and context is not None:
+            self.parts("rays", context.prepare, masked=True)
+            with self._on_stream():
+                if sim.sense_graph is not None:
+                    wp.capture_launch(sim.sense_graph)
+                else:
+                    sim._sense_kernel()
         for sensor in self._rays:
             sensor.prepare_rays()
             points, rays = (wp.to_torch(x).view(self.num_envs, -1, 3) for x in (sensor._ray_pnt, sensor._ray_vec))
@@ -108,6 +153,26 @@ class World:
             hits = self.sim.cast(points.numpy(), rays.numpy(), sensor.include_geom_groups, excluded)
             for target, x in zip((sensor._ray_dist, sensor._ray_geomid, sensor._ray_normal), hits):
                 wp.to_torch(target).copy_(x)
+
+    def sensed(self) -> None:
+        """Compute where rays hit, and let sensors compute their data from the present state."""
+        if not isinstance(self.sim, BatchSimulation) and self.scene.sensor_context is not None:
+            self.scene.sensor_context.finalize()
+        for sensor in self._rays:
             sensor.postprocess_rays()
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the data that sensors have computed."""
         for sensor in self.scene.sensors.values():
             sensor._invalidate_cache()
+
+
+class _InOrder(WarpBridge):
+    """mjlab's bridge to Warp's arrays, whose writes are in the order of torch's work, also in a capture."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        if isinstance(value, TorchArray):
+            value._torch_stream = None
+        return value
