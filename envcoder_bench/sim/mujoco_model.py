@@ -240,19 +240,10 @@ def _describe(
     if not all(dof_names):
         raise ValueError("a joint has no name; name every joint")
 
-    # drives: gains of all actuators, with which a motor is a drive without stiffness
     actuated = np.array([_actuated_joint(model, a) - first for a in range(model.nu)], dtype=np.int64)
     if np.any(np.diff(actuated) <= 0):
         raise ValueError("list the actuators in the order of their joints, at most one for each joint")
-    has_drive = model.actuator_biastype == _AFFINE_BIAS
-    kp = np.where(has_drive, -model.actuator_biasprm[:, 1], 0.0)
-    kd = np.where(has_drive, -model.actuator_biasprm[:, 2], 0.0)
-    kp = kp if stiffness is None else np.full(model.nu, float(stiffness))
-    kd = kd if damping is None else np.full(model.nu, float(damping))
-    model.actuator_biastype[:] = _AFFINE_BIAS  # a motor is then a drive whose bias is zero
-    model.actuator_gainprm[:, 0] = kp
-    model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
-
+    kp, kd = _set_gains(model, stiffness, damping)
     # limits of positions and efforts
     limited = model.jnt_limited[first:end].astype(bool)
     ranges = model.jnt_range[first:end].T
@@ -283,6 +274,19 @@ def _describe(
         max_contacts=room.contacts,
         max_constraints=room.constraints,
     )
+
+
+def _set_gains(model: mujoco.MjModel, stiffness: float | None, damping: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Make drives of all actuators, a motor one without stiffness and damping; return their gains."""
+    has_drive = model.actuator_biastype == _AFFINE_BIAS
+    kp = np.where(has_drive, -model.actuator_biasprm[:, 1], 0.0)
+    kd = np.where(has_drive, -model.actuator_biasprm[:, 2], 0.0)
+    kp = kp if stiffness is None else np.full(model.nu, float(stiffness))
+    kd = kd if damping is None else np.full(model.nu, float(damping))
+    model.actuator_biastype[:] = _AFFINE_BIAS  # a motor is then a drive whose bias is zero
+    model.actuator_gainprm[:, 0] = kp
+    model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
+    return kp, kd
 
 
 def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:

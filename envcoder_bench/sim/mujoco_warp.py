@@ -68,10 +68,9 @@ class MujocoWarp(MujocoTensors):
         if not is_in_background():
             self._wait()
 
-    def _build(self) -> None:
-        """Create the model and its worlds on the device, and wrap the shared arrays for torch."""
-        robot = self._robot
-        model = robot.mj_model
+    def _make_worlds(self) -> None:
+        """Create the model and its worlds on the device."""
+        robot, model = self._robot, self._robot.mj_model
         self._model = put_model(model)
         # All worlds share one pool of contacts. It has a slot for every pair of geoms that can touch and every contact
         # that the robot can have, so that it never overflows. Each world has its own constraint rows.
@@ -85,6 +84,10 @@ class MujocoWarp(MujocoTensors):
         )
         drop_untouched(self._model, self._data)
 
+    def _build(self) -> None:
+        """Create the worlds, and wrap the shared arrays for torch."""
+        self._make_worlds()
+        robot, model = self._robot, self._robot.mj_model
         # position drives
         drives = (self.num_envs, model.nu)  # each world has gains of its own, for its drive mode
         self._model.actuator_gainprm = wp.zeros(drives, dtype=self._model.actuator_gainprm.dtype)
