@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -73,33 +73,31 @@ def uniform(shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
 
     Outside a ``use`` block, ``torch.rand`` draws them.
     """
-    stream = _ambient.stream
-    if stream is None:
+    if _ambient.stream is None:
         return torch.rand(tuple(shape), device=device)
-    lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
-    seed, which = stream.next(lanes, device)
-    return noise.uniform(seed, stream.step, stream.purpose, which, columns, device).reshape(tuple(shape))
+    return _from_stream(_ambient.stream, noise.uniform, shape, device)
 
 
 def normal(shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
     """Draw standard normal numbers, float32 of ``shape``, as ``uniform`` does."""
-    stream = _ambient.stream
-    if stream is None:
+    if _ambient.stream is None:
         return torch.randn(tuple(shape), device=device)
-    lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
-    seed, which = stream.next(lanes, device)
-    return noise.normal(seed, stream.step, stream.purpose, which, columns, device).reshape(tuple(shape))
+    return _from_stream(_ambient.stream, noise.normal, shape, device)
 
 
 def integers(low: int, high: int, shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
     """Draw integers from ``low`` to ``high - 1``, int64 of ``shape``, as ``uniform`` does."""
-    stream = _ambient.stream
-    if stream is None:
+    if _ambient.stream is None:
         return torch.randint(low, high, tuple(shape), device=device)
+    return _from_stream(_ambient.stream, noise.integers, shape, device, low, high)
+
+
+def _from_stream(
+    stream: use, draw: Callable[..., Tensor], shape: Sequence[int], device: str | torch.device, *bounds: int
+) -> Tensor:
     lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
     seed, which = stream.next(lanes, device)
-    drawn = noise.integers(seed, stream.step, stream.purpose, which, columns, low, high, device)
-    return drawn.reshape(tuple(shape))
+    return draw(seed, stream.step, stream.purpose, which, columns, *bounds, device).reshape(tuple(shape))
 
 
 _generators = threading.RLock()  # they belong to the process: runs in several threads take turns

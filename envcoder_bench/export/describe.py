@@ -46,20 +46,12 @@ def describe(
         "fitness_meaning": contract.fitness_meaning,
         "input": {
             "name": OBS,
-            "shape": ["n", policy.obs_dim],
-            "dtype": "float32",
+            **_numbers(policy.obs_dim, contract.clip_observations, observation, run),
             "meaning": "the result of the observation function; clipping and normalization are part of the policy",
-            "function": _place(observation, run),
-            "clip": _finite(contract.clip_observations),
             "columns": _columns(shaping.programs.get("observation"), policy.obs_dim),
         },
         "outputs": {
-            ACTIONS: {
-                "shape": ["n", policy.action_dim],
-                "dtype": "float32",
-                "clip": _finite(contract.clip_actions),
-                "function": None if act is None else _place(act, run),
-            },
+            ACTIONS: _numbers(policy.action_dim, contract.clip_actions, act, run),
             COMMAND: _command(shaping, contract, command),
         },
         "rates": {
@@ -76,6 +68,12 @@ def describe(
             if getattr(contract, name)
         },
     }
+
+
+def _numbers(width: int, clip: float, function: CandidateFunction | None, run: OpenedRun) -> dict[str, Any]:
+    """Describe a vector of the policy and the candidate's function that it is for."""
+    where = None if function is None else _place(function, run)
+    return {"shape": ["n", width], "dtype": "float32", "clip": _finite(clip), "function": where}
 
 
 def _command(shaping: Shaping, contract: TaskContract, command: Affine | None) -> dict[str, Any]:

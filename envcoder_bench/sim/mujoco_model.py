@@ -16,8 +16,7 @@ from torch import Tensor
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import INTEGRATORS, Simulator
 from envcoder_bench.sim.ground import Ground
-from isaacgym_mujoco.physics.buffers import buffer_sizes
-from isaacgym_mujoco.physics.height_field import add_height_field
+from isaacgym_mujoco.physics.models import add_height_field, buffer_sizes
 
 # A state outside these limits is unstable: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms. With MuJoCo's
 # own limit, 1e10, an unstable robot would go unnoticed for many control steps.
@@ -240,19 +239,10 @@ def _describe(
     if not all(dof_names):
         raise ValueError("a joint has no name; name every joint")
 
-    # drives: gains of all actuators, with which a motor is a drive without stiffness
     actuated = np.array([_actuated_joint(model, a) - first for a in range(model.nu)], dtype=np.int64)
     if np.any(np.diff(actuated) <= 0):
         raise ValueError("list the actuators in the order of their joints, at most one for each joint")
-    has_drive = model.actuator_biastype == _AFFINE_BIAS
-    kp = np.where(has_drive, -model.actuator_biasprm[:, 1], 0.0)
-    kd = np.where(has_drive, -model.actuator_biasprm[:, 2], 0.0)
-    kp = kp if stiffness is None else np.full(model.nu, float(stiffness))
-    kd = kd if damping is None else np.full(model.nu, float(damping))
-    model.actuator_biastype[:] = _AFFINE_BIAS  # a motor is then a drive whose bias is zero
-    model.actuator_gainprm[:, 0] = kp
-    model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
-
+    kp, kd = _set_gains(model, stiffness, damping)
     # limits of positions and efforts
     limited = model.jnt_limited[first:end].astype(bool)
     ranges = model.jnt_range[first:end].T
@@ -283,6 +273,19 @@ def _describe(
         max_contacts=room.contacts,
         max_constraints=room.constraints,
     )
+
+
+def _set_gains(model: mujoco.MjModel, stiffness: float | None, damping: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Make drives of all actuators, a motor one without stiffness and damping; return their gains."""
+    has_drive = model.actuator_biastype == _AFFINE_BIAS
+    kp = np.where(has_drive, -model.actuator_biasprm[:, 1], 0.0)
+    kd = np.where(has_drive, -model.actuator_biasprm[:, 2], 0.0)
+    kp = kp if stiffness is None else np.full(model.nu, float(stiffness))
+    kd = kd if damping is None else np.full(model.nu, float(damping))
+    model.actuator_biastype[:] = _AFFINE_BIAS  # a motor is then a drive whose bias is zero
+    model.actuator_gainprm[:, 0] = kp
+    model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
+    return kp, kd
 
 
 def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:

@@ -24,6 +24,8 @@ from envcoder_bench.compat.mujoco_warp_memory import allocated_by, drop_untouche
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.sim.mujoco_model import MujocoTensors, RobotModel
 from envcoder_bench.sim.mujoco_warp_kernels import (
+    SHOWN,
+    Worlds,
     add_sensor_forces,
     add_sensor_forces_in_order,
     load_command,
@@ -68,10 +70,9 @@ class MujocoWarp(MujocoTensors):
         if not is_in_background():
             self._wait()
 
-    def _build(self) -> None:
-        """Create the model and its worlds on the device, and wrap the shared arrays for torch."""
-        robot = self._robot
-        model = robot.mj_model
+    def _make_worlds(self) -> None:
+        """Create the model and its worlds on the device."""
+        robot, model = self._robot, self._robot.mj_model
         self._model = put_model(model)
         # All worlds share one pool of contacts. It has a slot for every pair of geoms that can touch and every contact
         # that the robot can have, so that it never overflows. Each world has its own constraint rows.
@@ -85,6 +86,10 @@ class MujocoWarp(MujocoTensors):
         )
         drop_untouched(self._model, self._data)
 
+    def _build(self) -> None:
+        """Create the worlds, and wrap the shared arrays for torch."""
+        self._make_worlds()
+        robot, model = self._robot, self._robot.mj_model
         # position drives
         drives = (self.num_envs, model.nu)  # each world has gains of its own, for its drive mode
         self._model.actuator_gainprm = wp.zeros(drives, dtype=self._model.actuator_gainprm.dtype)
@@ -94,24 +99,29 @@ class MujocoWarp(MujocoTensors):
         self._stiffness = torch.tensor(robot.stiffness, dtype=torch.float32, device=self.device)
         self._damping = torch.tensor(robot.damping, dtype=torch.float32, device=self.device)
         self._actuated = wp.array(robot.actuated, dtype=wp.int32)
-        self._default_qpos = wp.array(model.qpos0[None], dtype=wp.float32)
-        # torch's state tensors, for Warp's kernels
-        objects = self.object_states.view(self.num_envs, 13 * len(robot.object_names))
-        self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel, objects)]
-        flat = [x.view(self.num_envs, x[0].numel()) for x in (self.dof_force, self.contact_forces, self.sensor_forces)]
-        self._forces = [wp.from_torch(x) for x in flat]
+        # the state for Warp's kernels: MuJoCo's, and torch's tensors with a row for each world
+        self._worlds = worlds = Worlds()
+        worlds.first_qpos, worlds.first_qvel = robot.first_qpos, robot.first_qvel
+        worlds.default_qpos = wp.array(model.qpos0[None], dtype=wp.float32)
+        for name in ("qpos", "qvel", "qacc_warmstart"):
+            setattr(worlds, name, getattr(self._data, name))
+        tensors = {name: getattr(self, name) for name in SHOWN}
+        self._shown = {name: wp.from_torch(x.view(self.num_envs, x[0].numel())) for name, x in tensors.items()}
+        for name, array in self._shown.items():
+            setattr(worlds, name, array)
         # contact forces of bodies and sensors
         if self._ordered:
             from envcoder_bench.compat.mujoco_warp_order import RowOrder
 
             self._order = RowOrder(self._model, self._data)
         row_of_body = np.arange(-1, model.nbody - 1)  # the first body is the world
-        self._contacts = ContactForces(self._model, self._data, row_of_body, self._forces[1], self._ordered)
+        self._contacts = ContactForces(
+            self._model, self._data, row_of_body, self._shown["contact_forces"], self._ordered
+        )
         sensor_of_body = np.full(model.nbody, -1)
         sensor_of_body[robot.sensor_bodies + 1] = np.arange(len(robot.sensor_bodies))
         self._sensor_of_body = wp.array(sensor_of_body, dtype=wp.int32)
         self._sensor_bodies = wp.array(robot.sensor_bodies + 1, dtype=wp.int32)
-        self._state = [self._data.qpos, self._data.qvel, self._data.qacc_warmstart]
         self._sites = WarpSites(self._model, self._data, robot, self.device)
         self.site_states = self._sites.states
         self.jacobian, self.mass_matrix = self._sites.jacobian, self._sites.mass_matrix
@@ -167,7 +177,7 @@ class MujocoWarp(MujocoTensors):
     def bytes_per_env(self) -> int:
         self._wait()
         arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
-        arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
+        arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._shown.values()]
         allocated = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
         allocated += self._order.capacity if self._ordered else 0
         return (allocated + self._workspace) // self.num_envs
@@ -216,11 +226,8 @@ class MujocoWarp(MujocoTensors):
                     self._written_mask,
                     *(x is not None for x in arguments),
                     *(wp.from_torch(x) for x in flat),
-                    self._default_qpos,
-                    self._robot.first_qpos,
-                    self._robot.first_qvel,
                 ],
-                outputs=[*self._state, *self._motion, *self._forces, *self._flags],
+                outputs=[self._worlds, *self._flags],
             )
             if self._site_graph is None:
                 self._sites.refresh(self._written_mask)
@@ -255,41 +262,29 @@ class MujocoWarp(MujocoTensors):
         wp.launch(
             publish,
             dim=self.num_envs,
-            inputs=[
-                self._default_qpos,
-                data.qfrc_actuator,
-                robot.first_qpos,
-                robot.first_qvel,
-                DROPPING,
-            ],
-            outputs=[
-                *self._state,
-                *self._motion,
-                *self._forces,
-                data.overflow,
-                wp.from_torch(self.contact_overflows),
-                self._flags[1],
-            ],
+            inputs=[data.qfrc_actuator, DROPPING],
+            outputs=[self._worlds, data.overflow, wp.from_torch(self.contact_overflows), self._flags[1]],
         )
         self._sites.refresh()
 
     def _read_sensors(self) -> None:
         """Add up contact forces and torques at the force-torque sensors."""
         data = self._data
-        self._forces[2].zero_()
+        forces = self._shown["sensor_forces"]
+        forces.zero_()
         inputs = [data.contact.geom, data.contact.pos, self._contacts.wrench]
         inputs += [self._model.geom_bodyid, self._sensor_of_body, data.xpos]
         if self._ordered:
             inputs = [data.nefc, data.efc.type, data.efc.id, data.contact.efc_address, *inputs]
-            wp.launch(add_sensor_forces_in_order, dim=self.num_envs, inputs=inputs, outputs=[self._forces[2]])
+            wp.launch(add_sensor_forces_in_order, dim=self.num_envs, inputs=inputs, outputs=[forces])
         else:
             inputs = [data.nacon, data.contact.worldid, *inputs]
-            wp.launch(add_sensor_forces, dim=data.naconmax, inputs=inputs, outputs=[self._forces[2]])
+            wp.launch(add_sensor_forces, dim=data.naconmax, inputs=inputs, outputs=[forces])
         wp.launch(
             to_body_frame,
             dim=(self.num_envs, len(self.sensor_names)),
             inputs=[self._sensor_bodies, data.xquat],
-            outputs=[self._forces[2]],
+            outputs=[forces],
         )
 
 

@@ -19,6 +19,30 @@ from isaacgym_mujoco.physics.warp_functions import (
     velocity_at,
 )
 
+SHOWN = ("root_states", "dof_pos", "dof_vel", "object_states", "dof_force", "contact_forces", "sensor_forces")
+
+
+@wp.struct
+class Worlds:
+    """The state of all worlds: MuJoCo's, and the tensors ``SHOWN`` in which torch sees it, with a row for each world.
+
+    ``first_qpos`` and ``first_qvel`` are the addresses of the first DOF.
+    """
+
+    first_qpos: wp.int32
+    first_qvel: wp.int32
+    default_qpos: wp.array2d[wp.float32]
+    qpos: wp.array2d[wp.float32]
+    qvel: wp.array2d[wp.float32]
+    qacc_warmstart: wp.array2d[wp.float32]
+    root_states: wp.array2d[wp.float32]
+    dof_pos: wp.array2d[wp.float32]
+    dof_vel: wp.array2d[wp.float32]
+    object_states: wp.array2d[wp.float32]
+    dof_force: wp.array2d[wp.float32]
+    contact_forces: wp.array2d[wp.float32]
+    sensor_forces: wp.array2d[wp.float32]
+
 
 @wp.func
 def _read_free_body(
@@ -75,27 +99,34 @@ def _free_body_within(env: int, at: int, states: wp.array2d[wp.float32]) -> bool
 
 
 @wp.func
-def _read_motion(
-    env: int,
-    first_qpos: int,
-    first_qvel: int,
-    qpos: wp.array2d[wp.float32],
-    qvel: wp.array2d[wp.float32],
-    root_states: wp.array2d[wp.float32],
-    dof_pos: wp.array2d[wp.float32],
-    dof_vel: wp.array2d[wp.float32],
-    object_states: wp.array2d[wp.float32],
-):
+def _read_motion(env: int, worlds: Worlds):
     """Copy a world's positions and velocities to the tensors."""
-    if first_qpos == 7:
-        _read_free_body(env, 0, 0, 0, qpos, qvel, root_states)
-    for k in range(object_states.shape[1] // 13):
-        qpos_at = first_qpos + dof_pos.shape[1] + 7 * k
-        qvel_at = first_qvel + dof_pos.shape[1] + 6 * k
-        _read_free_body(env, 13 * k, qpos_at, qvel_at, qpos, qvel, object_states)
-    for dof in range(dof_pos.shape[1]):
-        dof_pos[env, dof] = qpos[env, first_qpos + dof]
-        dof_vel[env, dof] = qvel[env, first_qvel + dof]
+    if worlds.first_qpos == 7:
+        _read_free_body(env, 0, 0, 0, worlds.qpos, worlds.qvel, worlds.root_states)
+    for k in range(worlds.object_states.shape[1] // 13):
+        qpos_at = worlds.first_qpos + worlds.dof_pos.shape[1] + 7 * k
+        qvel_at = worlds.first_qvel + worlds.dof_pos.shape[1] + 6 * k
+        _read_free_body(env, 13 * k, qpos_at, qvel_at, worlds.qpos, worlds.qvel, worlds.object_states)
+    for dof in range(worlds.dof_pos.shape[1]):
+        worlds.dof_pos[env, dof] = worlds.qpos[env, worlds.first_qpos + dof]
+        worlds.dof_vel[env, dof] = worlds.qvel[env, worlds.first_qvel + dof]
+
+
+@wp.func
+def _reset(env: int, worlds: Worlds):
+    """Reset a world to the default state."""
+    reset_motion(env, worlds.default_qpos, worlds.qpos, worlds.qvel, worlds.qacc_warmstart)
+
+
+@wp.func
+def _clear_forces(env: int, worlds: Worlds):
+    """Zero the forces of the last step in the tensors."""
+    for dof in range(worlds.dof_force.shape[1]):
+        worlds.dof_force[env, dof] = 0.0
+    for i in range(worlds.contact_forces.shape[1]):
+        worlds.contact_forces[env, i] = 0.0
+    for i in range(worlds.sensor_forces.shape[1]):
+        worlds.sensor_forces[env, i] = 0.0
 
 
 @wp.kernel(enable_backward=False)
@@ -197,21 +228,9 @@ def to_body_frame(sensor_bodies: wp.array[wp.int32], xquat: wp.array2d[wp.quat],
 
 @wp.kernel(enable_backward=False)
 def publish(
-    default_qpos: wp.array2d[wp.float32],
     qfrc_actuator: wp.array2d[wp.float32],
-    first_qpos: int,
-    first_qvel: int,
     dropping: int,
-    qpos: wp.array2d[wp.float32],
-    qvel: wp.array2d[wp.float32],
-    qacc_warmstart: wp.array2d[wp.float32],
-    root_states: wp.array2d[wp.float32],
-    dof_pos: wp.array2d[wp.float32],
-    dof_vel: wp.array2d[wp.float32],
-    object_states: wp.array2d[wp.float32],
-    dof_force: wp.array2d[wp.float32],
-    contact_forces: wp.array2d[wp.float32],
-    sensor_forces: wp.array2d[wp.float32],
+    worlds: Worlds,
     overflow: wp.array[wp.int32],
     contact_overflows: wp.array[wp.int32],
     unstable: wp.array[wp.bool],
@@ -223,11 +242,11 @@ def publish(
     env = wp.tid()
     # unstable: refused before the step, or beyond the limits after it
     bad = unstable[env]
-    for i in range(qpos.shape[1]):
-        if not is_within(qpos[env, i], MAX_QPOS):
+    for i in range(worlds.qpos.shape[1]):
+        if not is_within(worlds.qpos[env, i], MAX_QPOS):
             bad = wp.bool(True)
-    for i in range(qvel.shape[1]):
-        if not is_within(qvel[env, i], MAX_QVEL):
+    for i in range(worlds.qvel.shape[1]):
+        if not is_within(worlds.qvel[env, i], MAX_QVEL):
             bad = wp.bool(True)
     unstable[env] = bad
     # dropped contacts
@@ -235,18 +254,12 @@ def publish(
         contact_overflows[env] = contact_overflows[env] + 1
     overflow[env] = 0
     if bad:
-        reset_motion(env, default_qpos, qpos, qvel, qacc_warmstart)
-    _read_motion(env, first_qpos, first_qvel, qpos, qvel, root_states, dof_pos, dof_vel, object_states)
-    for dof in range(dof_pos.shape[1]):
-        if bad:
-            dof_force[env, dof] = 0.0
-        else:
-            dof_force[env, dof] = qfrc_actuator[env, first_qvel + dof]
+        _reset(env, worlds)
+    _read_motion(env, worlds)
+    for dof in range(worlds.dof_force.shape[1]):
+        worlds.dof_force[env, dof] = qfrc_actuator[env, worlds.first_qvel + dof]
     if bad:
-        for i in range(contact_forces.shape[1]):
-            contact_forces[env, i] = 0.0
-        for i in range(sensor_forces.shape[1]):
-            sensor_forces[env, i] = 0.0
+        _clear_forces(env, worlds)
 
 
 @wp.kernel(enable_backward=False)
@@ -260,19 +273,7 @@ def write(
     new_pos: wp.array2d[wp.float32],
     new_vel: wp.array2d[wp.float32],
     new_objects: wp.array2d[wp.float32],
-    default_qpos: wp.array2d[wp.float32],
-    first_qpos: int,
-    first_qvel: int,
-    qpos: wp.array2d[wp.float32],
-    qvel: wp.array2d[wp.float32],
-    qacc_warmstart: wp.array2d[wp.float32],
-    root_states: wp.array2d[wp.float32],
-    dof_pos: wp.array2d[wp.float32],
-    dof_vel: wp.array2d[wp.float32],
-    object_states: wp.array2d[wp.float32],
-    dof_force: wp.array2d[wp.float32],
-    contact_forces: wp.array2d[wp.float32],
-    sensor_forces: wp.array2d[wp.float32],
+    worlds: Worlds,
     refused: wp.array[wp.bool],
     unstable: wp.array[wp.bool],
 ):
@@ -280,7 +281,7 @@ def write(
     env = wp.tid()
     if not mask[env]:
         return
-    objects = object_states.shape[1] // 13
+    objects = worlds.object_states.shape[1] // 13
     # all numbers are within the limits, or none is written
     good = wp.bool(True)
     if with_root:
@@ -288,7 +289,7 @@ def write(
     if with_objects:
         for k in range(objects):
             good = good and _free_body_within(env, 13 * k, new_objects)
-    for dof in range(dof_pos.shape[1]):
+    for dof in range(worlds.dof_pos.shape[1]):
         if with_pos:
             good = good and is_within(new_pos[env, dof], MAX_QPOS)
         if with_vel:
@@ -297,33 +298,30 @@ def write(
     if not good:
         refused[env] = True
         unstable[env] = True
-        reset_motion(env, default_qpos, qpos, qvel, qacc_warmstart)
-        _read_motion(env, first_qpos, first_qvel, qpos, qvel, root_states, dof_pos, dof_vel, object_states)
+        _reset(env, worlds)
+        _read_motion(env, worlds)
     else:
         if with_root:
-            _write_free_body(env, 0, 0, 0, new_root, qpos, qvel, root_states)
+            _write_free_body(env, 0, 0, 0, new_root, worlds.qpos, worlds.qvel, worlds.root_states)
         if with_objects:
             for k in range(objects):
-                qpos_at = first_qpos + dof_pos.shape[1] + 7 * k
-                qvel_at = first_qvel + dof_pos.shape[1] + 6 * k
-                _write_free_body(env, 13 * k, qpos_at, qvel_at, new_objects, qpos, qvel, object_states)
-        for dof in range(dof_pos.shape[1]):
+                qpos_at = worlds.first_qpos + worlds.dof_pos.shape[1] + 7 * k
+                qvel_at = worlds.first_qvel + worlds.dof_pos.shape[1] + 6 * k
+                _write_free_body(
+                    env, 13 * k, qpos_at, qvel_at, new_objects, worlds.qpos, worlds.qvel, worlds.object_states
+                )
+        for dof in range(worlds.dof_pos.shape[1]):
             if with_pos:
-                dof_pos[env, dof] = new_pos[env, dof]
-                qpos[env, first_qpos + dof] = new_pos[env, dof]
+                worlds.dof_pos[env, dof] = new_pos[env, dof]
+                worlds.qpos[env, worlds.first_qpos + dof] = new_pos[env, dof]
             if with_vel:
-                dof_vel[env, dof] = new_vel[env, dof]
-                qvel[env, first_qvel + dof] = new_vel[env, dof]
+                worlds.dof_vel[env, dof] = new_vel[env, dof]
+                worlds.qvel[env, worlds.first_qvel + dof] = new_vel[env, dof]
 
     # nothing of the steps before remains
-    for dof in range(dof_pos.shape[1]):
-        dof_force[env, dof] = 0.0
-    for i in range(contact_forces.shape[1]):
-        contact_forces[env, i] = 0.0
-    for i in range(sensor_forces.shape[1]):
-        sensor_forces[env, i] = 0.0
-    for i in range(qacc_warmstart.shape[1]):
-        qacc_warmstart[env, i] = 0.0
+    _clear_forces(env, worlds)
+    for i in range(worlds.qacc_warmstart.shape[1]):
+        worlds.qacc_warmstart[env, i] = 0.0
 
 
 @wp.kernel(enable_backward=False)

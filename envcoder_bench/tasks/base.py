@@ -69,8 +69,8 @@ class EnvGroups:
         """Return all environments as one group with seed 0 and the task's own shaping."""
         device = actions.device
         seeds, lanes = torch.zeros(num_envs, dtype=torch.int64, device=device), torch.arange(num_envs, device=device)
-        no = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        return cls(seeds, lanes, actions, no, no, no)
+        none = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        return cls(seeds, lanes, actions, none, none, none)
 
 
 class Task(ABC):

@@ -3,7 +3,7 @@
 Source of names and formulas: IsaacGymEnvs, tasks/anymal.py and tasks/anymal_terrain.py (NVIDIA, BSD-3-Clause).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,16 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions, read
+from envcoder_bench.tasks.sim_task import (
+    DT,
+    MAX_EPISODE_LENGTH,
+    PROGRESS,
+    SimTask,
+    actions,
+    body_state,
+    contact_forces,
+    read,
+)
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
 START = "env.baseInitState"
@@ -84,37 +93,20 @@ def fields(
     """
     legs = [name.rsplit("_", 1)[0] for name in bodies if name.endswith(f"_{feet}")]
     return {
-        "root_states": Field(
-            (13,),
-            "m, -, m/s, rad/s",
-            "base: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
-            "sim.root_states",
-        ),
+        "root_states": body_state("base", "sim.root_states"),
         "dof_pos": Field((12,), "rad", f"joint angles; {joints}", "sim.dof_pos"),
         "dof_vel": Field((12,), "rad/s", "joint velocities", "sim.dof_vel"),
         "default_dof_pos": Field((12,), "rad", "joint angles of the default stance", _stance),
         "actions": actions(12),
         "commands": commands,
         "torques": Field((12,), "N m", "joint torques of the last physics step", "sim.dof_force"),
-        "contact_forces": Field(
-            (len(bodies), 3),
-            "N",
-            "net contact force on each body in the last physics step; world frame",
-            "sim.contact_forces",
-        ),
+        "contact_forces": contact_forces(len(bodies)),
         **(more or {}),
         "gravity_vec": Field((3,), "-", "direction of gravity, (0, 0, -1)", (0.0, 0.0, -1.0)),
         "initial_root_states": Field((13,), "as root_states", start, _at_rest),
         "progress_buf": PROGRESS,
-        "knee_indices": Field(
-            None, "-", f"the 4 bodies {knees} in contact_forces, which carry the knees", _bodies(legs, knees)
-        ),
-        "feet_indices": Field(
-            None,
-            "-",
-            f"the 4 bodies {feet} in contact_forces, which carry the feet; {', '.join(legs)}",
-            _bodies(legs, feet),
-        ),
+        "knee_indices": _bodies(legs, knees, "knees"),
+        "feet_indices": _bodies(legs, feet, "feet", f"; {', '.join(legs)}"),
         "base_index": Field(None, "-", "the base in contact_forces", lambda task: torch.tensor(0)),
         "max_episode_length": MAX_EPISODE_LENGTH,
         "dt": DT,
@@ -146,5 +138,8 @@ def _stance(task: SimTask) -> Tensor:
     return task.per_env([float(read(task.cfg, f"{STANCE}.{dof}")) for dof in task.dof_names])
 
 
-def _bodies(legs: list[str], link: str) -> Callable[[SimTask], Tensor]:
-    return lambda task: torch.tensor([task.body_names.index(f"{leg}_{link}") for leg in legs])
+def _bodies(legs: list[str], link: str, part: str, order: str = "") -> Field:
+    def indices(task: SimTask) -> Tensor:
+        return torch.tensor([task.body_names.index(f"{leg}_{link}") for leg in legs])
+
+    return Field(None, "-", f"the 4 bodies {link} in contact_forces, which carry the {part}{order}", indices)

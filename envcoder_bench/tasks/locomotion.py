@@ -11,7 +11,15 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions
+from envcoder_bench.tasks.sim_task import (
+    DT,
+    MAX_EPISODE_LENGTH,
+    PROGRESS,
+    SimTask,
+    actions,
+    body_state,
+    contact_forces,
+)
 
 TARGET = (1000.0, 0.0, 0.0)  # m: too far to reach in an episode
 FORWARD, UP, UNTURNED = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 1.0)
@@ -111,16 +119,31 @@ def _feet(task: Locomotion) -> Tensor:
     return torch.tensor([task.body_names.index(name) for name in task.sensor_names])
 
 
+_BASELINE_NUMBERS = {
+    "termination_height": Field(None, "m", "a torso lower than this has fallen", "cfg.env.terminationHeight"),
+    "death_cost": Field(None, "-", "the human baseline's reward for a fall", "cfg.env.deathCost"),
+    "heading_weight": Field(None, "-", "of the human baseline's reward for facing the target", "cfg.env.headingWeight"),
+    "up_weight": Field(None, "-", "of the human baseline's reward for an upright torso", "cfg.env.upWeight"),
+    "actions_cost_scale": Field(None, "-", "of the human baseline's cost of actions", "cfg.env.actionsCost"),
+    "energy_cost_scale": Field(None, "-", "of the human baseline's cost of energy", "cfg.env.energyCost"),
+    "joints_at_limit_cost_scale": Field(
+        None, "-", "of the human baseline's cost of joints at their limits", "cfg.env.jointsAtLimitCost"
+    ),
+    "power_scale": Field(
+        None, "-", "torque of the baselines = action * motor_efforts * power_scale", "cfg.env.powerScale"
+    ),
+    "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities", "cfg.env.dofVelocityScale"),
+    "contact_force_scale": Field(
+        None, "1/N, 1/(N m)", "observation scale of forces and torques", "cfg.env.contactForceScale"
+    ),
+}
+
+
 def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors: int) -> dict[str, Field]:
     """Return the fields that Ant and Humanoid share; ``dofs`` and ``sensors`` describe joints and sensors, in order."""
     d = num_dofs
     return {
-        "root_states": Field(
-            (13,),
-            "m, -, m/s, rad/s",
-            "torso: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
-            "sim.root_states",
-        ),
+        "root_states": body_state("torso", "sim.root_states"),
         "dof_pos": Field((d,), "rad", f"joint angles: {dofs}", "sim.dof_pos"),
         "dof_vel": Field((d,), "rad/s", "joint velocities", "sim.dof_vel"),
         "dof_force_tensor": Field(
@@ -132,12 +155,7 @@ def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors:
             f"contact force 3 and torque 3 at each sensor in the last physics step, in its body's frame: {sensors}",
             _sensors,
         ),
-        "contact_forces": Field(
-            (num_bodies, 3),
-            "N",
-            "net contact force on each body in the last physics step; world frame",
-            "sim.contact_forces",
-        ),
+        "contact_forces": contact_forces(num_bodies),
         "actions": actions(d),
         "targets": Field(
             (3,), "m", "goal: where to run to; world frame; (1000, 0, 0) unless compute_goal sets it", TARGET
@@ -169,24 +187,7 @@ def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors:
         "extremities_index": Field(None, "-", "the bodies with sensors in contact_forces", _feet),
         "max_episode_length": MAX_EPISODE_LENGTH,
         "dt": DT,
-        "termination_height": Field(None, "m", "a torso lower than this has fallen", "cfg.env.terminationHeight"),
-        "death_cost": Field(None, "-", "the human baseline's reward for a fall", "cfg.env.deathCost"),
-        "heading_weight": Field(
-            None, "-", "of the human baseline's reward for facing the target", "cfg.env.headingWeight"
-        ),
-        "up_weight": Field(None, "-", "of the human baseline's reward for an upright torso", "cfg.env.upWeight"),
-        "actions_cost_scale": Field(None, "-", "of the human baseline's cost of actions", "cfg.env.actionsCost"),
-        "energy_cost_scale": Field(None, "-", "of the human baseline's cost of energy", "cfg.env.energyCost"),
-        "joints_at_limit_cost_scale": Field(
-            None, "-", "of the human baseline's cost of joints at their limits", "cfg.env.jointsAtLimitCost"
-        ),
-        "power_scale": Field(
-            None, "-", "torque of the baselines = action * motor_efforts * power_scale", "cfg.env.powerScale"
-        ),
-        "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities", "cfg.env.dofVelocityScale"),
-        "contact_force_scale": Field(
-            None, "1/N, 1/(N m)", "observation scale of forces and torques", "cfg.env.contactForceScale"
-        ),
+        **_BASELINE_NUMBERS,
     }
 
 

@@ -99,6 +99,10 @@ def find_spec(task: str) -> TaskSpec:
             spec = _checked(outside.from_folder(Path(task)))
         else:
             spec = _checked(outside.from_module(task))
+    return _register(spec)
+
+
+def _register(spec: TaskSpec) -> TaskSpec:
     from envcoder_bench.tasks.sim_task import YAML_FILES
 
     _found[spec.name] = spec
@@ -109,26 +113,20 @@ def find_spec(task: str) -> TaskSpec:
 def _isaac(task: str) -> TaskSpec:
     """An Isaac Gym task, known by its address as well, so that its files are written once."""
     from envcoder_bench.tasks.isaacgym_tasks.spec import isaac_spec, mount_isaac
-    from envcoder_bench.tasks.sim_task import YAML_FILES
 
     spec = _by_address.get(task) or _checked(isaac_spec(task))
     mount_isaac(spec)  # of several configs of one class the last one that was asked for has the name
-    _found[spec.name] = spec
     _by_address[task] = _by_address[spec.address] = spec
-    YAML_FILES[spec.name] = str(spec.config)
-    return spec
+    return _register(spec)
 
 
 def _mjlab(task: str) -> TaskSpec:
     from envcoder_bench.tasks.mjlab_tasks.spec import mjlab_spec
     from envcoder_bench.tasks.outside import mount
-    from envcoder_bench.tasks.sim_task import YAML_FILES
 
     spec = _checked(mjlab_spec(task))
     mount(spec.name, spec.folder)
-    _found[spec.name] = spec
-    YAML_FILES[spec.name] = str(spec.config)
-    return spec
+    return _register(spec)
 
 
 def check_task_name(task: str) -> None:

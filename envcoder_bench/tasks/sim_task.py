@@ -65,6 +65,18 @@ class ModelFaults(ValueError):
         self.findings = list(findings)
 
 
+def body_state(body: str, source: str | None = None) -> Field:
+    """The 13 numbers of a free body."""
+    numbers = "position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3"
+    return Field((13,), "m, -, m/s, rad/s", f"{body}: {numbers}; world frame", source)
+
+
+def contact_forces(bodies: int, order: str = "") -> Field:
+    """The forces on all bodies; ``order`` describes theirs."""
+    meaning = f"net contact force on each body in the last physics step{order}; world frame"
+    return Field((bodies, 3), "N", meaning, "sim.contact_forces")
+
+
 def actions(width: int) -> Field:
     """The field of the last action; ``width`` is the human baseline's."""
     return Field((width,), "-", "last action, clipped; as wide as the candidate's; 0 where an episode begins")

@@ -195,10 +195,10 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
 
 def _sections(run: OpenedRun) -> list[Section]:
     """Return the sections on variants."""
-    found = run_studies(run.folder, run.cfg, run.spec.sources, run.rows)
-    files = {study.original: run.folder.path / picture(study) for study in found}
+    studies = run_studies(run.folder, run.cfg, run.spec.sources, run.rows)
+    files = {study.original: run.folder.path / picture(study) for study in studies}
     pictures = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
-    return study_sections(found, pictures, shown(run.folder.path))
+    return study_sections(studies, pictures, shown(run.folder.path))
 
 
 def _summary(folder: RunFolder) -> dict[str, Any]:
@@ -290,8 +290,8 @@ def _how(run: OpenedRun) -> dict[str, str]:
 
 def _ppo(cfg: RunConfig) -> dict[str, Any]:
     keys = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
-    own: Any = select(cfg.train, "params.config", {})
-    return {key: own[key] for key in keys if key in own}
+    settings: Any = select(cfg.train, "params.config", {})
+    return {key: settings[key] for key in keys if key in settings}
 
 
 def _command(run: OpenedRun) -> str:
@@ -306,9 +306,9 @@ def _command(run: OpenedRun) -> str:
         usual = dotted(resolve(cfg.address).config.plain())
     except (UserError, ValueError, KeyError):
         return ""
-    own = dotted(cfg.plain())
+    used = dotted(cfg.plain())
     hidden = ("candidates", "task_source", "task.name", "sim", "device", "train.params.config.device")
-    for key, value in own.items():
+    for key, value in used.items():
         if key in hidden or key.startswith("candidates.") or usual.get(key, None) == value:
             continue
         words.append(f"{key}={value if isinstance(value, str) else json.dumps(plain(value))}")

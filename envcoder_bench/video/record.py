@@ -127,13 +127,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
     for k in groups:
         look(k)
     for _ in range(total):
-        # each policy acts on the observation of its environment
-        actions = torch.zeros_like(env.actions)
-        for k, player in enumerate(players):
-            if active[k]:
-                seen = obs[k : k + 1, : env.obs_dims[k]].cpu()  # policies are on the CPU
-                actions[k, : env.action_dims[k]] = player.policy(seen)[0].to(env.device)
-        env.advance(actions, active)
+        env.advance(_actions(env, players, obs, active), active)
         over = env.dispatch.terminal(env.step_count, active) | env.task.unstable
         alive = active & ~over
         # what the step is worth: the candidate's reward, and the fitness
@@ -160,6 +154,16 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
     episodes = [_episode(*parts) for parts in zip(players, frames, values, ended)]
     same = all(np.array_equal(e.qpos[0], episodes[0].qpos[0]) for e in episodes)
     return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes, model=source.model)
+
+
+def _actions(env: GroupedVecTask, players: Sequence[Player], obs: Tensor, active: Tensor) -> Tensor:
+    """Let each policy act on the observation of its environment."""
+    actions = torch.zeros_like(env.actions)
+    for k, player in enumerate(players):
+        if active[k]:
+            seen = obs[k : k + 1, : env.obs_dims[k]].cpu()  # policies are on the CPU
+            actions[k, : env.action_dims[k]] = player.policy(seen)[0].to(env.device)
+    return actions
 
 
 def _episode(player: Player, frames: list[Any], values: list[Any], ended: str) -> Episode:

@@ -13,7 +13,16 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions, read
+from envcoder_bench.tasks.sim_task import (
+    DT,
+    MAX_EPISODE_LENGTH,
+    PROGRESS,
+    SimTask,
+    actions,
+    body_state,
+    contact_forces,
+    read,
+)
 from envcoder_bench.torch_utils import scale
 
 OBJECT_START = (0.0, -0.2, 0.56)  # m: 20 cm from the wrist along the fingers, 6 cm above it
@@ -59,17 +68,8 @@ FIELDS = {
     ),
     # a copy, because kernels read only contiguous rows
     "fingertip_pos": Field((4, 3), "m", "their positions", lambda task: task.sim.site_states[..., :3].clone()),
-    "contact_forces": Field(
-        (18, 3),
-        "N",
-        "net contact force on each body in the last physics step, the object last; world frame",
-        "sim.contact_forces",
-    ),
-    "object_state": Field(
-        (13,),
-        "m, -, m/s, rad/s",
-        "the cube: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
-    ),
+    "contact_forces": contact_forces(18, ", the object last"),
+    "object_state": body_state("the cube"),
     "object_pose": Field((7,), "m, -", "its position and quaternion", cube(slice(0, 7))),
     "object_pos": Field((3,), "m", "its position", cube(slice(0, 3))),
     "object_rot": Field((4,), "-", "its quaternion, xyzw", cube(slice(3, 7))),

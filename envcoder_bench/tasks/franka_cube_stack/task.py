@@ -13,7 +13,15 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions
+from envcoder_bench.tasks.sim_task import (
+    DT,
+    MAX_EPISODE_LENGTH,
+    PROGRESS,
+    SimTask,
+    actions,
+    body_state,
+    contact_forces,
+)
 
 TABLE_HEIGHT = 1.025  # m, the table's surface: z of the plane in the model
 CUBE_A, CUBE_B = 0.05, 0.07  # m, edges
@@ -53,11 +61,7 @@ FIELDS = {
     ),
     "eef_lf_pos": Field((3,), "m", "left fingertip; world frame", site(1, slice(0, 3))),
     "eef_rf_pos": Field((3,), "m", "right fingertip; world frame", site(2, slice(0, 3))),
-    "cubeA_state": Field(
-        (13,),
-        "m, -, m/s, rad/s",
-        "cube A, to be stacked: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
-    ),
+    "cubeA_state": body_state("cube A, to be stacked"),
     "cubeB_state": Field((13,), "m, -, m/s, rad/s", "cube B, to be stacked on; as cubeA_state"),
     "cubeA_pos": Field((3,), "m", "centre of cube A; world frame", lambda task: task.state["cubeA_state"][:, :3]),
     "cubeA_quat": Field((4,), "-", "orientation of cube A, xyzw", lambda task: task.state["cubeA_state"][:, 3:7]),
@@ -83,9 +87,7 @@ FIELDS = {
     "dof_force_tensor": Field(
         (9,), "N m, N", "efforts that the motors applied in the last physics step", "sim.dof_force"
     ),
-    "contact_forces": Field(
-        (11, 3), "N", "net contact force on each body in the last physics step; world frame", "sim.contact_forces"
-    ),
+    "contact_forces": contact_forces(11),
     "stand_steps": Field((), "control steps", "for how long the stack has stood without a break, up to now", 0.0),
     "stacked": Field((), "-", "1 from the step on which the stack has stood for 5 steps, until the episode ends", 0.0),
     "just_stacked": Field((), "-", "1 on the first step on which stacked is 1, else 0", 0.0),

@@ -201,7 +201,7 @@ def old_task(task_class: type) -> Callable[[Config, int, str], Any]:
     if not hasattr(task_class, "reset_idx"):
         members["reset_idx"] = task_class.reset  # type: ignore[attr-defined]
         members["reset"] = lambda task, *args, **kwargs: task.reset_idx(*args, **kwargs)  # a driver replaces reset_idx
-    made = type(task_class)(task_class.__name__, (task_class,), members)
+    task_type = type(task_class)(task_class.__name__, (task_class,), members)
 
     def construct(config: Config, num_envs: int, device: str) -> Any:
         from isaacgym import gymapi, gymutil  # type: ignore[import-not-found]
@@ -213,7 +213,7 @@ def old_task(task_class: type) -> Callable[[Config, int, str], Any]:
         params.dt, params.use_gpu_pipeline = 1.0 / 60.0, kind == "cuda"
         params.physx.use_gpu = kind == "cuda"
         gymutil.parse_sim_config(config.get("sim", {}), params)
-        task = made(config, params, gymapi.SIM_PHYSX, kind, int(number or 0), True)
+        task = task_type(config, params, gymapi.SIM_PHYSX, kind, int(number or 0), True)
         task.sim_params = params
         return task
 

@@ -1,7 +1,7 @@
 """A proxy of ``gym`` that merges candidates' commands into the task's own, and notes what the task's code sets."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -239,7 +239,7 @@ class OwnProperties:
         if kind == "dofs":
             return np.stack([rows[name].astype(float) for name in rows.dtype.names], axis=-1)
         if kind == "bodies":
-            return np.array([[b.mass, *_numbers(b.com), *(y for x in _axes(b) for y in _numbers(x))] for b in rows])
+            return np.array([inertial(body) for body in rows])
         return np.array([[getattr(row, name) for name in _names(kind)] for row in rows], dtype=float)
 
     def _set(self, key: Key, values: np.ndarray) -> None:
@@ -253,10 +253,8 @@ class OwnProperties:
             for name, column in zip(rows.dtype.names, values.T):
                 rows[name] = column
         elif kind == "bodies":
-            for body, (mass, *vectors) in zip(rows, values.tolist()):
-                body.mass = mass
-                for k, x in enumerate((body.com, *_axes(body))):
-                    x.x, x.y, x.z = vectors[3 * k : 3 * k + 3]
+            for body, numbers in zip(rows, values.tolist()):
+                set_inertial(body, numbers)
         else:
             for row, numbers in zip(rows, values.tolist()):
                 for name, x in zip(_names(kind), numbers):
@@ -282,9 +280,17 @@ def _names(kind: str) -> tuple[str, ...]:
     return _SHAPE if kind == "shapes" else _TENDON
 
 
-def _numbers(x: Any) -> tuple[float, float, float]:
-    return x.x, x.y, x.z
+def inertial(body: Any) -> list[float]:
+    """Return the 13 numbers of a body's properties: mass, centre of mass and the rows of its inertia."""
+    return [body.mass, *(number for x in _vectors(body) for number in (x.x, x.y, x.z))]
 
 
-def _axes(body: Any) -> tuple[Any, Any, Any]:
-    return body.inertia.x, body.inertia.y, body.inertia.z
+def set_inertial(body: Any, numbers: Sequence[float]) -> None:
+    """Set what ``inertial`` returns."""
+    body.mass = numbers[0]
+    for k, x in enumerate(_vectors(body)):
+        x.x, x.y, x.z = numbers[3 * k + 1 : 3 * k + 4]
+
+
+def _vectors(body: Any) -> tuple[Any, ...]:
+    return body.com, body.inertia.x, body.inertia.y, body.inertia.z

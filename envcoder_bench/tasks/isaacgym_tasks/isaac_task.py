@@ -71,21 +71,10 @@ class IsaacTask(Task):
             self.driver.first()  # here, because some tasks make tensors when they observe
             if not all(tensors.fits(self.isaac, slot, self.rows[slot], num_envs) for slot in self.keys.values()):
                 self.driver.settle()  # some replace tensors by others of another shape in a step
-        # the simulation's actors, and what a task says of itself
         self.scene = Scene(self._gym, self.isaac.sim, num_envs)
         with user_input():
             self._randomizer = make_randomizer(self.cfg, self.isaac, self._gym, self.scene, self.driver.repeats)
-        self.randomizes = self._randomizer is not None
-        self.num_dofs, self.dt = self.scene.num_dofs, self.driver.dt
-        self.dof_names, self.body_names = self.scene.dof_names, self.scene.body_names
-        self.sim = SimpleNamespace(**self.scene.limits)
-        self.substeps = int(getattr(self.isaac.sim_params, "substeps", 1))
-        self.max_episode_length = self.driver.max_episode_length
-        self.clip_actions, self.clip_observations = self.driver.clip_actions, self.driver.clip_observations
-        self.default_action_dim = self.driver.num_actions
-        self.object_keys = tuple(self.scene.objects)
-        self.refusals = self.scene.refusals
-
+        self._take_properties()
         # what the environment reads after each step
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self.timed_out = self.driver.timed_out
@@ -111,6 +100,20 @@ class IsaacTask(Task):
         self._first = self.get_state()
         self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.driver.num_actions, device=self.device)))
         self._begun: Tensor | None = None
+
+    def _take_properties(self) -> None:
+        """Set what a task says of itself, from the simulation's actors and the task's code."""
+        scene, driver = self.scene, self.driver
+        self.randomizes = self._randomizer is not None
+        self.num_dofs, self.dt = scene.num_dofs, driver.dt
+        self.dof_names, self.body_names = scene.dof_names, scene.body_names
+        self.sim = SimpleNamespace(**scene.limits)
+        self.substeps = int(getattr(self.isaac.sim_params, "substeps", 1))
+        self.max_episode_length = driver.max_episode_length
+        self.clip_actions, self.clip_observations = driver.clip_actions, driver.clip_observations
+        self.default_action_dim = driver.num_actions
+        self.object_keys = tuple(scene.objects)
+        self.refusals = scene.refusals
 
     def _sync(self) -> None:
         """Update the state from the task and the scene."""

@@ -25,16 +25,16 @@ _NO_GOAL = re.compile(r"init|default|prev|cur_|dof|reset|_buf|indices|displaceme
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of a task, from which its class is made."""
+    """Properties of a task, which are attributes of its class."""
 
     keys: dict[str, Slot]
     rows: dict[Slot, Row]
     fields: dict[str, Field]
-    constants: tuple[str, ...]
+    constant_names: tuple[str, ...]
     goal_keys: tuple[str, ...]
     object_keys: tuple[str, ...]
     histories: tuple[str, ...]
-    num_actions: int
+    default_action_dim: int
     refusals: dict[str, str]
     terms_have_scales: bool  # those of its own reward
 

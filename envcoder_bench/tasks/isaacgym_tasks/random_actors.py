@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
+from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import inertial, set_inertial
 from envcoder_bench.tasks.isaacgym_tasks.random_params import KINDS, SCALE, Distribution, Params
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 
 _DOFS, _BODIES = KINDS[:2]
 _GETTERS = {kind: f"get_actor_{kind}" for kind in KINDS}
-_ROWS = "xyz"  # of a matrix of gymapi
 
 
 class RandomActors:
@@ -89,13 +89,10 @@ class RandomActors:
 
     def _read_bodies(self, actor: str) -> None:
         """Read masses, centres of mass and inertias, which follow a mass or a scale."""
-        originals: dict[str, list[Any]] = {"mass": [], "com": [], "inertia": []}
-        for env in range(len(self._envs)):
-            bodies = self._get(env, actor, _BODIES)
-            originals["mass"].append([body.mass for body in bodies])
-            originals["com"].append([_vector(body.com) for body in bodies])
-            originals["inertia"].append([[_vector(getattr(body.inertia, row)) for row in _ROWS] for body in bodies])
-        self._originals.update({f"{actor}.{_BODIES}.{name}": np.array(x, dtype=float) for name, x in originals.items()})
+        envs = range(len(self._envs))
+        numbers = np.array([[inertial(body) for body in self._get(env, actor, _BODIES)] for env in envs], dtype=float)
+        parts = {"mass": numbers[..., 0], "com": numbers[..., 1:4], "inertia": numbers[..., 4:]}
+        self._originals.update({f"{actor}.{_BODIES}.{name}": x for name, x in parts.items()})
 
     def use_lanes(self, lanes: Tensor) -> None:
         """Take the originals of every environment from the environment whose index is its lane; forget all samples."""
@@ -168,19 +165,8 @@ class RandomActors:
         ratio = masses / np.where(original > 0, original, 1.0) * scale**2
         properties = self._get(env, actor, _BODIES)
         for k, body in enumerate(properties):
-            body.mass = float(masses[k])
-            _set_vector(body.com, com[k] * scale)
-            for row, values in zip(_ROWS, inertia[k] * ratio[k]):
-                _set_vector(getattr(body.inertia, row), values)
+            set_inertial(body, [float(masses[k]), *(com[k] * scale).tolist(), *(inertia[k] * ratio[k]).tolist()])
         self._gym.set_actor_rigid_body_properties(self._envs[env], self._handles[actor], properties, False)
-
-
-def _vector(vector: Any) -> list[float]:
-    return [vector.x, vector.y, vector.z]
-
-
-def _set_vector(vector: Any, values: np.ndarray) -> None:
-    vector.x, vector.y, vector.z = (float(x) for x in values)
 
 
 def _is_number(value: Any) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, OwnProperties
+from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, OwnProperties, inertial
 
 POS, VEL, EFFORT = 1, 2, 3  # gymapi's DOF_MODE_*
 
@@ -153,7 +153,7 @@ class Scene:
         gym, first = self._gym, lanes.tolist()
         for actor in self._actors:
             shapes = [[s.friction for s in gym.get_actor_rigid_shape_properties(env, actor)] for env in self._envs]
-            bodies = [_inertial(gym.get_actor_rigid_body_properties(env, actor)) for env in self._envs]
+            bodies = [[inertial(b) for b in gym.get_actor_rigid_body_properties(env, actor)] for env in self._envs]
             driven = actor in self._properties
             dofs = [gym.get_actor_dof_properties(env, actor) for env in self._envs] if driven else []
             for k, lane in enumerate(first):
@@ -196,12 +196,6 @@ class Scene:
         if self._dofs is not None:
             self._dofs.copy_(state["dofs"])
             self._gym.set_dof_state_tensor(self._sim, self._dofs)
-
-
-def _inertial(bodies: list[Any]) -> list[tuple[float, ...]]:
-    axes = [(b.inertia.x, b.inertia.y, b.inertia.z) for b in bodies]
-    inertias = [tuple(y for x in rows for y in (x.x, x.y, x.z)) for rows in axes]
-    return [(b.mass, b.com.x, b.com.y, b.com.z, *inertia) for b, inertia in zip(bodies, inertias)]
 
 
 def _torch(tensor: Any) -> Tensor:

@@ -114,19 +114,8 @@ def make_class(source: Source, fitness: Fitness | None) -> type[IsaacTask]:
 
 def probed_class(task_class: type[IsaacTask], facts: Facts) -> type[IsaacTask]:
     """Return a class of ``make_class`` with the properties that ``probe`` found."""
-    attributes = {
-        "__doc__": task_class.__doc__,
-        "keys": facts.keys,
-        "rows": facts.rows,
-        "histories": facts.histories,
-        "constant_names": facts.constants,
-        "fields": {**facts.fields, **task_class.fields},
-        "goal_keys": facts.goal_keys,
-        "object_keys": facts.object_keys,
-        "default_action_dim": facts.num_actions,
-        "refusals": facts.refusals,
-    }
-    return type(task_class.__name__, (task_class,), attributes)
+    fields = {**facts.fields, **task_class.fields}
+    return type(task_class.__name__, (task_class,), {**vars(facts), "__doc__": task_class.__doc__, "fields": fields})
 
 
 def _digest(source: Source, fitness: Fitness | None) -> str:
@@ -145,7 +134,8 @@ def _leaves(node: Any, prefix: str = "") -> list[str]:
 def write_folder(folder: Path, source: Source, fitness: Fitness | None, facts: Facts | None = None) -> None:
     """Write a task's folder: both baselines and the YAML files."""
     config = {**source.config, "name": source.name}
-    human = _HUMAN.format(address=source.address, file=source.file.name, reward=_reward(source, facts))
+    shaping = _HUMAN.format(address=source.address, file=source.file.name, reward=_reward(source, facts))
+    human = "\n\n".join([shaping, _OBSERVATION, _TERMINAL])
     critic = f"\n\n{_CRITIC_OBSERVATION}" if _central_value(source.train or {}) else ""
     files = {
         f"{HUMAN}.py": human + critic,
@@ -215,20 +205,22 @@ def _central_value(train: Mapping[str, Any]) -> dict[str, Any]:
     return ((train.get("params") or {}).get("config") or {}).get("central_value_config") or {}
 
 
-_HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, and makes of actions."""
-
-
-{reward}
-
-def compute_observation(obs_buf):
+_OBSERVATION = '''def compute_observation(obs_buf):
     """The task's own observation."""
     return obs_buf
-
-
-def compute_terminal(reset_buf):
+'''
+_TERMINAL = '''def compute_terminal(reset_buf):
     """The task's own end of an episode, without time-outs."""
     return reset_buf
 '''
+_CRITIC_OBSERVATION = '''def compute_critic_observation(states_buf):
+    """The states of the task's asymmetric observations, which its central value network sees."""
+    return states_buf
+'''
+_HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, and makes of actions."""
+
+
+{reward}'''
 
 _REWARD = '''def compute_reward({parameters}):
     """{document}"""
@@ -258,17 +250,3 @@ def unshaped(source: Source, fitness: Fitness | None) -> str:
     head = f"{document}\n\n{imports}\n" if imports else f"{document}\n"
     functions = [reward, _OBSERVATION, *([_TERMINAL] if fitness is None or fitness.ends else [])]
     return "\n\n".join([head, *functions])
-
-
-_OBSERVATION = '''def compute_observation(obs_buf):
-    """The task's own observation."""
-    return obs_buf
-'''
-_CRITIC_OBSERVATION = '''def compute_critic_observation(states_buf):
-    """The states of the task's asymmetric observations, which its central value network sees."""
-    return states_buf
-'''
-_TERMINAL = '''def compute_terminal(reset_buf):
-    """The task's own end of an episode, without time-outs."""
-    return reset_buf
-'''

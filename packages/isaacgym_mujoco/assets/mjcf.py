@@ -112,29 +112,10 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
     for compiler in compilers:
         root.remove(compiler)
     root.insert(0, ET.Element("compiler", settings))
-    meshes = [mesh for asset in root.findall("asset") for mesh in asset.findall("mesh")]
-    kept, gone = [], set()
-    for mesh in meshes:
-        name = mesh.get("name") or Path(mesh.get("file", "")).stem
-        if mesh.get("file") is None or mesh.get("file", "").lower().endswith(MESHES):
-            kept.append(mesh)
-        else:
-            gone.add(name)  # .glb, .dae: visual meshes
-        if mesh in kept and mesh.get("file") is not None:
-            places = [candidate / mesh.get("file", "") for candidate in (folder, path.parent, asset_root)]
-            mesh_file = next((candidate for candidate in places if candidate.is_file()), None)
-            if mesh_file is None:
-                raise AssetError(f"{path}: the mesh {mesh.get('file')} is missing (looked in {folder})")
-            mesh.set("name", name)
-            mesh.set("file", str(mesh_file.resolve()))
-    for asset in root.findall("asset"):
-        root.remove(asset)
-    ET.SubElement(root, "asset").extend(kept)
+    gone = _resolve_meshes(root, path, [folder, path.parent, asset_root])
     for element in root.iter():
-        for name in _PICTURE:
+        for name in (*_PICTURE, "user"):
             element.attrib.pop(name, None)
-        for name in [n for n in element.attrib if n == "user"]:
-            del element.attrib[name]
         if element.tag == "joint" and element.get("range") is not None:
             lower, upper = (float(x) for x in element.get("range", "").split())
             if lower == upper:  # MuJoCo requires lower < upper
@@ -153,6 +134,28 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
         geom = ET.SubElement(default, "geom")
     if geom.get("density") is None:
         geom.set("density", str(options.density))
+
+
+def _resolve_meshes(root: ET.Element, path: Path, folders: list[Path]) -> set[str]:
+    """Leave only meshes that collide in the assets, with full paths of their files; return the names of the others."""
+    kept, gone = [], set()
+    for mesh in [mesh for asset in root.findall("asset") for mesh in asset.findall("mesh")]:
+        file = mesh.get("file")
+        name = mesh.get("name") or Path(file or "").stem
+        if file is not None and not file.lower().endswith(MESHES):
+            gone.add(name)  # .glb, .dae: visual meshes
+            continue
+        kept.append(mesh)
+        if file is not None:
+            mesh_file = next((folder / file for folder in folders if (folder / file).is_file()), None)
+            if mesh_file is None:
+                raise AssetError(f"{path}: the mesh {file} is missing (looked in {folders[0]})")
+            mesh.set("name", name)
+            mesh.set("file", str(mesh_file.resolve()))
+    for asset in root.findall("asset"):
+        root.remove(asset)
+    ET.SubElement(root, "asset").extend(kept)
+    return gone
 
 
 def _rotate_content(body: ET.Element, root: ET.Element) -> None:

@@ -136,7 +136,7 @@ class WarpEngine(Engine):
 
     def _advance(self) -> None:
         """Launch one ``simulate``: load commands, run the substeps, compute outputs."""
-        model, data, properties, state = self._model, self._data, self._properties, self._state
+        data, properties, state = self._data, self._properties, self._state
         failed, blow_ups, overflows, dof_forces = self._counters
         # commands and loads
         for name in ("mode", "stiffness", "damping"):
@@ -150,36 +150,7 @@ class WarpEngine(Engine):
         if self._loads_of_links is not None:
             wp.copy(self._loads_of_links, data.xfrc_applied)
         for substep in range(self._layout.substeps):
-            if properties.steadied:
-                wp.launch(
-                    kernels.steady,
-                    dim=(self.num_envs, self.num_dofs),
-                    inputs=[
-                        *(self._drives, properties.effort, properties.max_velocity, model.dof_invweight0),
-                        *(state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
-                    ],
-                    outputs=[model.dof_damping],
-                )
-            if self._damped:
-                wp.launch(
-                    kernels.damp_roots,
-                    dim=(self.num_envs, self.num_actors),
-                    inputs=[state.places, self._root_damping, model.body_ipos, model.opt.timestep],
-                    outputs=[data.qpos, data.qvel],
-                )
-            self._step()
-            # outputs that only the last substep has
-            if substep == self._layout.substeps - 1:
-                self._outputs.collect()
-            wp.launch(
-                kernels.limit_velocities,
-                dim=self.num_envs,
-                inputs=[
-                    *(state.dof_qpos, state.dof_qvel, properties.max_velocity, state.places, self._root_limits),
-                    model.opt.timestep,
-                ],
-                outputs=[data.qpos, data.qvel],
-            )
+            self._substep(last=substep == self._layout.substeps - 1)
         # resets of failed worlds, then what readers get
         wp.launch(
             kernels.finish,
@@ -191,6 +162,40 @@ class WarpEngine(Engine):
             ],
         )
         self._outputs.refresh(failed)
+
+    def _substep(self, last: bool) -> None:
+        """Launch a physics step between what drives and roots need and the limits of velocities."""
+        model, data, properties, state = self._model, self._data, self._properties, self._state
+        if properties.steadied:
+            wp.launch(
+                kernels.steady,
+                dim=(self.num_envs, self.num_dofs),
+                inputs=[
+                    *(self._drives, properties.effort, properties.max_velocity, model.dof_invweight0),
+                    *(state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
+                ],
+                outputs=[model.dof_damping],
+            )
+        if self._damped:
+            wp.launch(
+                kernels.damp_roots,
+                dim=(self.num_envs, self.num_actors),
+                inputs=[state.places, self._root_damping, model.body_ipos, model.opt.timestep],
+                outputs=[data.qpos, data.qvel],
+            )
+        self._step()
+        # contacts and sensors are of the last physics step, before velocities are limited
+        if last:
+            self._outputs.collect()
+        wp.launch(
+            kernels.limit_velocities,
+            dim=self.num_envs,
+            inputs=[
+                *(state.dof_qpos, state.dof_qvel, properties.max_velocity, state.places, self._root_limits),
+                model.opt.timestep,
+            ],
+            outputs=[data.qpos, data.qvel],
+        )
 
     def _step(self) -> None:
         """Launch a physics step, with the links' damping as forces."""

@@ -16,7 +16,7 @@ from isaacgym_mujoco.assets import collisions as contacts
 from isaacgym_mujoco.assets.asset import Asset
 from isaacgym_mujoco.assets.collisions import Pairs, ShapeClass, masks
 from isaacgym_mujoco.assets.terrain import Terrain
-from isaacgym_mujoco.physics.height_field import add_height_field
+from isaacgym_mujoco.physics.models import add_height_field
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 
 from isaacgym_mujoco.api.params import DOF_MODE_POS, DOF_MODE_VEL
 from isaacgym_mujoco.engine.layout import Layout
-from isaacgym_mujoco.physics.buffers import max_constraints, touching_pairs
+from isaacgym_mujoco.physics.models import max_constraints, touching_pairs
 
 _CONTACTS_OF_A_BODY = 4  # FrankaCabinet, with 16 boxes in a drawer, had 86 of its 31 moving bodies
 _FEWEST_CONTACTS = 16

@@ -26,16 +26,13 @@ class TorchStream:
     def __init__(self, device: torch.device) -> None:
         self.device = wp.device_from_torch(device)
         self._torch_device = device
-        self._streams: dict[int, wp.Stream] = {}
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        if not self.device.is_cuda:
+        stream = warp_stream(self._torch_device)
+        if stream is None:
             with wp.ScopedDevice(self.device):
                 yield
             return
-        handle = torch.cuda.current_stream(self._torch_device).cuda_stream
-        if handle not in self._streams:
-            self._streams[handle] = wp.stream_from_torch(self._torch_device)
-        with wp.ScopedStream(self._streams[handle], sync_enter=False):
+        with wp.ScopedStream(stream, sync_enter=False):
             yield

@@ -1,21 +1,42 @@
-"""Sizes of a robot's buffers: pairs of geoms that touch, contacts, and rows of the constraint solver."""
+"""What engines ask of MuJoCo's models: height fields, and sizes of buffers for pairs, contacts and constraint rows."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
 
 from bisect import bisect_right
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
-from isaacgym_mujoco.physics.height_field import MOST_FIELDS_AT_ONCE
-
+DEPTH = 1.0  # m, of the solid ground below the lowest point of a height field
+MOST_FIELDS_AT_ONCE = 4  # that one geom can touch: where the corners of four meet
 _PLANE, _SPHERE, _CAPSULE, _BOX = (
     int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("PLANE", "SPHERE", "CAPSULE", "BOX")
 )
 _ON_HEIGHT_FIELDS = 2  # times the contacts on a plane, because a sphere there has one and here up to four
+
+
+def add_height_field(
+    spec: mujoco.MjSpec, name: str, heights: np.ndarray, spacing: tuple[float, float], corner: np.ndarray
+) -> Any:
+    """Add an hfield, parallel to the world's axes, to the world's body; return its geom.
+
+    MuJoCo's rows are along y, its heights between 0 and 1 above the geom, which is at the centre of the field.
+
+    Args:
+        heights: ``(nx, ny)``, m; spacing: along x and y, m; corner: position of node ``[0, 0]`` at height 0.
+    """
+    lowest, highest = float(heights.min()), float(heights.max())
+    relief = max(highest - lowest, 1e-3)
+    nx, ny = heights.shape
+    half = 0.5 * (nx - 1) * spacing[0], 0.5 * (ny - 1) * spacing[1]
+    added = spec.add_hfield(name=name, nrow=ny, ncol=nx, size=[*half, relief, DEPTH])
+    added.userdata = ((heights - lowest) / relief).T.ravel()
+    geom = spec.worldbody.add_geom(name=name, type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname=name)
+    geom.pos = np.asarray(corner) + np.array([*half, lowest])
+    return geom
 
 
 class BufferSizes(NamedTuple):
