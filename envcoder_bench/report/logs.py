@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.csv_log import KEYS, CsvLog, Log, number, one_line
+from envcoder_bench.report.csv_log import KEYS, CsvLog, number, one_line
 from envcoder_bench.report.tensorboard import TensorboardLog
 
 if TYPE_CHECKING:
@@ -290,6 +290,14 @@ class CollectedScalars:
         """Do nothing."""
 
 
+_TABLES: dict[str, type[CsvLog]] = {
+    CURVES: CurveLog,
+    COMPONENTS: ComponentLog,
+    POINTS: PointLog,
+    EPISODES: EpisodeLog,
+}
+
+
 @dataclass(frozen=True)
 class RunLogs:
     """The logs of a run: curves.csv, components.csv, points.csv and episodes.csv, and trackers."""
@@ -297,23 +305,14 @@ class RunLogs:
     curves: CurveLog
     components: ComponentLog
     points: PointLog
-    scalars: ScalarLog
     episodes: EpisodeLog
+    scalars: ScalarLog
 
     @classmethod
     def begin(cls, folder: Path, trackers: Sequence[ScalarLog] = ()) -> RunLogs:
-        """Create new files in a run's folder.
-
-        Args:
-            trackers: receive the scalars of training besides TensorBoard.
-        """
-        return cls(
-            CurveLog(folder / CURVES),
-            ComponentLog(folder / COMPONENTS),
-            PointLog(folder / POINTS),
-            SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
-            EpisodeLog(folder / EPISODES),
-        )
+        """Create new files in a run's folder; ``trackers`` receive the scalars of training besides TensorBoard."""
+        tables: Any = [table(folder / name) for name, table in _TABLES.items()]
+        return cls(*tables, SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
 
     @classmethod
     def resume(
@@ -329,23 +328,17 @@ class RunLogs:
         Raises:
             ValueError: if a file is damaged or was changed.
         """
-
-        def opened(log: type[Log], name: str) -> Log:
-            return log.resume(folder / name, iteration, whole, rows.get(name), rows.get(digest_key(name)))
-
-        return cls(
-            opened(CurveLog, CURVES),
-            opened(ComponentLog, COMPONENTS),
-            opened(PointLog, POINTS),
-            SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
-            opened(EpisodeLog, EPISODES),
-        )
+        tables: Any = [
+            table.resume(folder / name, iteration, whole, rows.get(name), rows.get(digest_key(name)))
+            for name, table in _TABLES.items()
+        ]
+        return cls(*tables, SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
 
     @classmethod
     def collect(cls) -> RunLogs:
         """Create logs in memory, whose rows ``take`` returns."""
-        tables = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
-        return cls(*tables, CollectedScalars(), EpisodeLog.collect())
+        tables: Any = [table.collect() for table in _TABLES.values()]
+        return cls(*tables, CollectedScalars())
 
     def take(self) -> Rows:
         """Return the rows since the last call. Of logs in files only their number: ``append`` has nothing to add."""
@@ -382,11 +375,6 @@ class RunLogs:
     def lost(self) -> dict[str, int]:
         """Number of rows missing after ``resume``, by file that has lost any."""
         return {name: log.lost for name, log in self._files.items() if log.lost}
-
-    def flush(self) -> None:
-        """Hand all rows to the operating system."""
-        for log in self._files.values():
-            log.flush()
 
     def close(self) -> None:
         for log in self._files.values():

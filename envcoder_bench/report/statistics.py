@@ -95,14 +95,14 @@ class _Spread:
     """Variances between the seeds of each candidate, in units of ``FitnessModel._scale``, and what they have in common.
 
     Attributes:
-        own: ``(candidates,)`` variance of each; NaN for less than two seeds.
-        freedom: degrees of freedom of ``own``.
+        variances: ``(candidates,)``, one of each; NaN for less than two seeds.
+        freedom: degrees of freedom of ``variances``.
         pooled: the variance of all candidates together.
         prior: degrees of freedom that ``pooled`` counts beside a candidate's own.
         total: degrees of freedom of ``pooled``.
     """
 
-    own: np.ndarray
+    variances: np.ndarray
     freedom: np.ndarray
     pooled: float
     prior: float
@@ -219,7 +219,7 @@ class FitnessModel:
         if len(best) < 2 or self._shared is None or not self.has_spread:
             return {}
         spread = self._shared
-        variance = spread.moderated(spread.own, spread.freedom, spread.pooled) * self._scale / self._count
+        variance = spread.moderated(spread.variances, spread.freedom, spread.pooled) * self._scale / self._count
         variance = np.maximum(variance, self._floors[1])[best]
         if not (variance > 0).all():
             return {}
@@ -302,7 +302,7 @@ class FitnessModel:
             return np.full((2, len(self.names)), NAN)
         from scipy.special import stdtrit  # slow to import, and --check does not need it
 
-        moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)
+        moderated = spread.moderated(spread.variances, spread.freedom, spread.pooled)
         moderated = np.maximum(moderated, spread.pooled / 2)  # equal seeds may be luck
         variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
         quantile = stdtrit(spread.degrees(spread.freedom, self._count), 1 - LEVEL / 2)
@@ -332,7 +332,7 @@ class FitnessModel:
         if spread is None:
             return NAN, NAN
         pair = np.array([a, b])
-        moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)[pair]
+        moderated = spread.moderated(spread.variances, spread.freedom, spread.pooled)[pair]
         variance = np.maximum(moderated * self._scale[pair] / self._count[pair], self._floors[0][pair])
         degrees = spread.degrees(spread.freedom[pair], self._count[pair])
         return float(variance.sum()), float(degrees.min())

@@ -209,7 +209,9 @@ def _composed_files(spec: TaskSpec) -> tuple[DictConfig, list[str]]:
     state = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files))
     with user_input():
         tree = _composed(spec, state)
-    return OmegaConf.create(tree), dotted_keys(tree)
+    composed = OmegaConf.create(tree)
+    OmegaConf.set_struct(composed, True)  # a mapping in an override adds no keys
+    return composed, dotted_keys(tree)
 
 
 @functools.lru_cache(maxsize=16)

@@ -169,8 +169,8 @@ def _plan(
     saved = Checkpoint(done, 0 if longer else summary["waves"], summary["seconds"], jobs=jobs)
     saved.needed, saved.peak = summary["needed"], summary["peak"]
     listed = [*sources, *new]
-    larger = {**cfg.plain(), **more, "candidates": [{"name": own.name, "file": own.file} for own in listed]}
-    parts = [f"candidates {', '.join(own.name for own in new)}"] if new else []
+    larger = {**cfg.plain(), **more, "candidates": [{"name": source.name, "file": source.file} for source in listed]}
+    parts = [f"candidates {', '.join(source.name for source in new)}"] if new else []
     parts += [f"{key.replace('_', ' ')} {getattr(cfg, key)} -> {value}" for key, value in more.items()]
     several = cfg.seeds == 1 and "seeds" in more
     return Extension(to_yaml(larger), more, listed, new, saved, list(done), several, states, "; ".join(parts))
@@ -238,7 +238,7 @@ def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[lis
 def _begin(run: RunFolder, extension: Extension) -> None:
     """Turn the complete run into an unfinished larger one. After a crash at any place it is either of the two."""
     assert run.provenance is not None
-    texts = {run.source(own.name): own.source.encode("utf-8", "surrogateescape") for own in extension.new}
+    texts = {run.source(x.name): x.source.encode("utf-8", "surrogateescape") for x in extension.new}
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, text)

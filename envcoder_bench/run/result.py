@@ -58,9 +58,9 @@ class RunResult:
     def ranking(self) -> pd.DataFrame:
         """A row for each candidate, best first: rank (empty without a fitness), fitness with its 95 % interval,
         difference to the human baseline, status and more, see ``report.ranking.Ranked``."""
-        made = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
+        rows = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
         columns = [*Ranked.__dataclass_fields__, "baseline", "error"]
-        return pd.DataFrame(made, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
+        return pd.DataFrame(rows, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
 
     @cached_property
     def results(self) -> pd.DataFrame:
@@ -91,13 +91,13 @@ class RunResult:
     def policies(self) -> "Policies":
         """The policy file of each candidate and seed, ``policies["calm", 0]``, which rl_games' player can load."""
         several = len({row.seed for row in self.rows}) > 1  # policy.pth is then the best seed's
-        found = Policies()
+        policies = Policies()
         for row in self.rows:
             name = f"policy_seed_{row.seed}.pth" if several else "policy.pth"
             path = RunFolder(self.folder).candidate(row.candidate) / name
             if row.measured and path.is_file():
-                found[row.candidate, row.seed] = path
-        return found
+                policies[row.key] = path
+        return policies
 
     @cached_property
     def terms(self) -> pd.DataFrame:
@@ -175,7 +175,7 @@ class Policies(dict[tuple[str, int], Path]):
     def __missing__(self, key: object) -> NoReturn:
         names = list(dict.fromkeys(name for name, _ in self))
         name, seed = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
-        seeds = [str(own) for candidate, own in self if candidate == name]
+        seeds = [str(each) for candidate, each in self if candidate == name]
         if seed is None or not names:
             reason = 'the keys are pairs such as ["human", 0]' if names else "the run has no policies yet"
         elif seeds:

@@ -92,7 +92,7 @@ def settle_seeds(
     if not loads[1].groups:
         return 1, ""
     num_envs = cfg.num_envs_per_candidate
-    times = {count: slowdown(own, loads[1], num_envs, multiprocessors) for count, own in loads.items()}
+    times = {count: slowdown(loads[count], loads[1], num_envs, multiprocessors) for count in loads}
     chosen = max(count for count, time in times.items() if count == 1 or time < SLOWER)
     reasons = []
     shown = chosen if chosen > 1 else min(2, most)
@@ -115,7 +115,7 @@ def slowdown(load: Load, one: Load, num_envs: int, multiprocessors: int = MULTIP
     """
     if load.waves > one.waves:
         return math.inf
-    time, of_one = (own.waves * step_time(own.groups * num_envs, multiprocessors) for own in (load, one))
+    time, of_one = (x.waves * step_time(x.groups * num_envs, multiprocessors) for x in (load, one))
     return time / of_one
 
 

@@ -43,7 +43,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
         *(wrap(line, width, then="    ") for line in _dicts(task)),
-        *(wrap(f"  {what}: {', '.join(own)}", width, then="    ") for what, own in _names(facts)),
+        *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in _names(facts)),
     ]
     return "\n\n".join(sections)
 
@@ -67,9 +67,9 @@ def _functions(spec: TaskSpec, facts: TaskContract, width: int) -> list[str]:
     sections: list[str] = []
     for function in SHAPER_TYPES:
         lines = [wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, then="    ")]
-        for baseline, own in purposes.items():
-            if function in own:
-                lines.append(wrap(f"    {baseline}: {own[function]}", width, then="      "))
+        for baseline, docs in purposes.items():
+            if function in docs:
+                lines.append(wrap(f"    {baseline}: {docs[function]}", width, then="      "))
         sections.append("\n".join(lines))
     if task.default_action_dim is not None:
         driven = "compute_dof_target" not in task.refusals
@@ -101,7 +101,7 @@ def function_docs(task: TaskSpec, baseline: str) -> dict[str, str]:
         functions = load_candidate(baseline, load_source(path), path).functions
     except CandidateError as error:
         raise UserError(str(error)) from error
-    return {kind: (inspect.getdoc(own.call) or "-").splitlines()[0] for kind, own in functions.items()}
+    return {kind: (inspect.getdoc(one.call) or "-").splitlines()[0] for kind, one in functions.items()}
 
 
 def _shape(task: type[SimTask], key: str) -> str:

@@ -43,13 +43,13 @@ class ListedRun:
 
 def find_runs(folders: Sequence[Path]) -> list[ListedRun]:
     """Find the run folders at or below ``folders``, oldest first. Raises ValueError if a folder does not exist."""
-    found: dict[Path, ListedRun] = {}
+    runs: dict[Path, ListedRun] = {}
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"{folder}: there is no folder of this name")
         for path in _run_folders(folder, DEPTH):
-            found.setdefault(path.resolve(), read_run(path))
-    return sorted(found.values(), key=lambda run: (run.date, str(run.path)))
+            runs.setdefault(path.resolve(), read_run(path))
+    return sorted(runs.values(), key=lambda run: (run.date, str(run.path)))
 
 
 def _run_folders(folder: Path, depth: int) -> list[Path]:

@@ -114,8 +114,8 @@ class RunFolder:
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
-            for made in path.iterdir() if there else [path]:  # leave it empty, as it was
-                shutil.rmtree(made, ignore_errors=True)
+            for written in path.iterdir() if there else [path]:  # leave it empty, as it was
+                shutil.rmtree(written, ignore_errors=True)
             if isinstance(error, OSError):
                 reason = disk_trouble(error, path) or error.strerror  # the folder itself is no file in it
                 raise UserError(f"--output_dir {path} cannot be written: {reason}") from error
@@ -214,8 +214,9 @@ class RunFolder:
         except ValueError as error:
             raise UserError(f"{self.config}: {error}{remedy(cfg.task_source)}") from error
         if spec.task.name != cfg.task.name:
-            task, place = spec.task.name, cfg.task_source
-            raise UserError(f"{self.config}: the task in {place} is {task}, and the run's is {cfg.task.name}")
+            raise UserError(
+                f"{self.config}: the task in {cfg.task_source} is {spec.task.name}, and the run's is {cfg.task.name}"
+            )
         return spec
 
     def _text(self, file: Path) -> str:
@@ -347,16 +348,16 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def remedy(place: str | None, key: str = "task_source") -> str:
-    """Say what to do about a task that is not found at ``place``, the value of ``key``; empty if a folder is there.
+def remedy(address: str | None, key: str = "task_source") -> str:
+    """Say what to do about a task that is not found at ``address``, the value of ``key``; empty if a folder is there.
 
-    Its files are then at fault, not the place. None is a task of an installed package.
+    Its files are then at fault, not the address. None is a task of an installed package.
     """
-    if place is None or not (os.sep in place or ":" in place):
+    if address is None or not (os.sep in address or ":" in address):
         return f": install its package again, or set {key} in this file to the task's folder"
-    if os.path.isdir(place):
+    if os.path.isdir(address):
         return ""
-    return f": move the task back to {place}, or set {key} in this file to its new place"
+    return f": move the task back to {address}, or set {key} in this file to its new place"
 
 
 @contextlib.contextmanager

@@ -158,7 +158,7 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
     files.note_keepers(shaping.functions.values())
     shaping = replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)})
     traced = context.tracer(shaping, task)
-    files.note_called(own for stage, own in shaping.functions.items() if stage not in traced.programs)
+    files.note_called(one for stage, one in shaping.functions.items() if stage not in traced.programs)
     return traced
 
 
@@ -175,7 +175,7 @@ def _groups(
         except CandidateError as error:
             faults[source.name] = error
         else:
-            _warn_if_stateful([own for own in shaping.functions.values() if KINDS[own.type].shaper])
+            _warn_if_stateful([one for one in shaping.functions.values() if KINDS[one.type].shaper])
             context.tracer.tell()
     if checked is not None:
         cfg = checked({source.name: group.widths for source, _, group in first})
@@ -198,7 +198,7 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
         checked, unshaped: checked and traced shapings, the candidate's and the unshaped baseline's.
     """
     kept = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
-    judged, alone = (load_and_assemble(own, files, seed) for own in (source, files.baselines[UNSHAPED]))
+    judged, alone = (load_and_assemble(file, files, seed) for file in (source, files.baselines[UNSHAPED]))
     functions = {
         kinds.CANDIDATE: judged.functions,
         kinds.UNSHAPED: alone.functions,
@@ -212,10 +212,10 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
 
     def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         by_stage = {stage: by_source.get(kind.judged_with, {}) for stage, kind in STAGES.items()}
-        return {stage: made[stage] for stage, made in by_stage.items() if stage in made}
+        return {stage: stages[stage] for stage, stages in by_stage.items() if stage in stages}
 
-    own = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
-    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": own}
+    patches = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
+    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": patches}
     training = replace(load_and_assemble(source, files, seed), **kept)
     return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}))
 
@@ -236,7 +236,7 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     unshaped = check(unshaped, task.state, task.constants, task)
     files.note_keepers(unshaped.functions.values())
     unshaped = tracer(unshaped, task)
-    files.note_called(own for stage, own in unshaped.functions.items() if stage not in unshaped.programs)
+    files.note_called(one for stage, one in unshaped.functions.items() if stage not in unshaped.programs)
     called = replace(unshaped, programs={})  # for one step compiling takes longer
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     before = computed(task)
@@ -267,9 +267,9 @@ def _jailed(
     shaping = check(load_and_assemble(baseline, files, cfg.seed), task.state, task.constants, task)
     files.note_keepers(shaping.functions.values())
     types = None if cfg.shaper_types is None else list(cfg.shaper_types)
-    given = [(source.name, source.file, source.source) for source in sources if source.name not in BASELINES]
+    texts = [(source.name, source.file, source.source) for source in sources if source.name not in BASELINES]
     sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
-    return examine(given, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
+    return examine(texts, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
 
 
 def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:
@@ -286,8 +286,12 @@ def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed:
 
 
 def _warn_if_stateful(functions: Sequence[CandidateFunction]) -> None:
-    """Warn of functions that keep values between calls, which a resumed run does not restore."""
     for function in functions:
         if function.stateful_line is not None:
-            place = f"{function.file}:{function.stateful_line}: in {function.type}"
-            log.warning("%s: keeps values between calls, which --resume cannot restore", place)
+            log.warning(stateful_note(function))
+
+
+def stateful_note(function: CandidateFunction) -> str:
+    """Return a message on a function that keeps values between calls."""
+    where = f"{function.file}:{function.stateful_line}: in {function.type}"
+    return f"{where}: keeps values between calls, which --resume cannot restore"

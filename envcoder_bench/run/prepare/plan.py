@@ -221,7 +221,7 @@ class MemoryPlanner:
         Memory is estimated for this number of seeds from now on. Raises UserError as ``plan``.
         """
         self.expect_seeds(seeds)
-        groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in range(seeds)]
+        groups = [GroupFacts(name, seed, of_one) for name, of_one in widths.items() for seed in range(seeds)]
         waves = self.plan(groups, devices=devices).waves
         return Load(max(map(len, waves), default=0), -(-len(waves) // devices))
 

@@ -349,8 +349,8 @@ class Session:
     def _note_progress(self) -> None:
         best = self._best()
         best_text = "" if best is None else f", best {alone(best[1])} {best[0]}"
-        place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
-        note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{best_text}")
+        steps = self.iteration * self.trainer.horizon * self.env.num_envs
+        note(f"iteration {self.iteration} of {self.cfg.learning_iterations}: {steps:,} env-steps{best_text}")
 
     # checkpoints
 

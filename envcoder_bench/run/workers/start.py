@@ -118,7 +118,7 @@ def check(
     widths = {name: checking.widths[name] for name in names if name in checking.widths}
     if not head.is_local:
         settle(widths)
-    groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in run_seeds(cfg)]
+    groups = [GroupFacts(name, seed, of_one) for name, of_one in widths.items() for seed in run_seeds(cfg)]
     return groups, {name: checking.faults[name] for name in names if name in checking.faults}
 
 
