@@ -271,8 +271,7 @@ _GETATTR = re.compile(r"\bgetattr\b(?!\([^\"'#\n]*, \"\w+\"\))")
 def load_torchscript(name: str, path: Path) -> Any:
     """Return the module of a TorchScript file, on the CPU; None if it is no such file.
 
-    Raises:
-        UserError: if its code could do more than compute.
+    Raises UserError if its code could do more than compute.
     """
     content = path.read_bytes()  # once, so that what is loaded is what was examined
     records = archive_records(content)

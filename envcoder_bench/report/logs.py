@@ -70,8 +70,7 @@ class ComponentLog(CsvLog):
 def read_curves(path: str | Path) -> pd.DataFrame:
     """Read curves.csv or components.csv; names are strings (``001`` stays so), empty cells and infinity are NaN.
 
-    Raises:
-        UserError: it is damaged.
+    Raises UserError if it is damaged.
     """
     import pandas as pd  # slow to import, and --check does not need it
 
@@ -151,11 +150,7 @@ class PointLog(CsvLog):
 
 
 def read_points(path: str | Path) -> list[Point]:
-    """Read points.csv; the points are in the order of the file.
-
-    Raises:
-        ValueError: if the file has other columns.
-    """
+    """Read points.csv; the points are in the order of the file. Raises ValueError if the file has other columns."""
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != (*KEYS, *PointLog.columns):
@@ -193,8 +188,7 @@ class EpisodeLog(CsvLog):
 def read_episodes(path: str | Path) -> dict[int, Evaluation]:
     """Read episodes.csv: the evaluations by iteration.
 
-    Raises:
-        ValueError: the file has other columns, or a row that is not whole.
+    Raises ValueError if the file has other columns, or a row that is not whole.
     """
     with open(path, encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
@@ -312,7 +306,7 @@ class RunLogs:
     def begin(cls, folder: Path, trackers: Sequence[ScalarLog] = ()) -> RunLogs:
         """Create new files in a run's folder; ``trackers`` receive the scalars of training besides TensorBoard."""
         tables: Any = [table(folder / name) for name, table in _TABLES.items()]
-        return cls(*tables, SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
+        return cls(*tables, scalars=SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
 
     @classmethod
     def resume(
@@ -325,20 +319,19 @@ class RunLogs:
     ) -> RunLogs:
         """Continue after ``iteration``; arguments as of ``CsvLog.resume`` and ``begin``, ``rows`` by file.
 
-        Raises:
-            ValueError: if a file is damaged or was changed.
+        Raises ValueError if a file is damaged or was changed.
         """
         tables: Any = [
             table.resume(folder / name, iteration, whole, rows.get(name), rows.get(digest_key(name)))
             for name, table in _TABLES.items()
         ]
-        return cls(*tables, SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
+        return cls(*tables, scalars=SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
 
     @classmethod
     def collect(cls) -> RunLogs:
         """Create logs in memory, whose rows ``take`` returns."""
         tables: Any = [table.collect() for table in _TABLES.values()]
-        return cls(*tables, CollectedScalars())
+        return cls(*tables, scalars=CollectedScalars())
 
     def take(self) -> Rows:
         """Return the rows since the last call. Of logs in files only their number: ``append`` has nothing to add."""

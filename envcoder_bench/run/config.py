@@ -74,8 +74,7 @@ def train_defaults(spec: TaskSpec) -> Tree:
 
     References to the task's YAML remain text.
 
-    Raises:
-        ValueError: the file of an outside task is not valid YAML, or has an unknown key.
+    Raises ValueError if the file of an outside task is not valid YAML, or has an unknown key.
     """
     task_name = nested({"params.config.name": spec.name})
     if spec.train is None or not spec.digest:

@@ -200,8 +200,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
 
     If results.csv is damaged, the ranking of summary.json is used, and vice versa; ``folder.notes`` report it.
 
-    Raises:
-        UserError: neither of the two can be read.
+    Raises UserError if neither of the two can be read.
     """
     rows: list[Result] | None = None
     recorded: list[Ranked] | None = None

@@ -81,9 +81,8 @@ def full_name(label: str, candidate: str) -> str:
 def compare(folders: Sequence[str | Path]) -> Comparison:
     """Compare runs; differences are to the first one, and paired by seed where the runs have seeds in common.
 
-    Raises:
-        UserError: there are less than two runs, one cannot be read, has no results or is given twice, or they are of
-            different tasks or measure different fitness.
+    Raises UserError if there are less than two runs, one cannot be read, has no results or is given twice, or they are
+    of different tasks or measure different fitness.
     """
     opened = [open_run(folder) for folder in folders]
     paths = [run.folder.path.resolve() for run in opened]

@@ -93,8 +93,7 @@ def _returns(kind: Kind, task: type[SimTask], facts: TaskContract) -> str:
 def function_docs(task: TaskSpec, baseline: str) -> dict[str, str]:
     """Return the first line of the docstring of each function of a baseline, which is loaded as in a run.
 
-    Raises:
-        UserError: it cannot be loaded.
+    Raises UserError if it cannot be loaded.
     """
     path = task.baseline_path(baseline)
     try:

@@ -38,8 +38,7 @@ FREQUENCY = "task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
 class TaskProbe:
     """A task on a simulator, with the human baseline's episodes and actions.
 
-    Raises:
-        UserError, ValueError, CandidateError: there is no such task, or its files are invalid.
+    Raises UserError, ValueError, CandidateError if there is no such task, or its files are invalid.
     """
 
     def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:

@@ -112,8 +112,7 @@ def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint, without the jobs.
 
-    Raises:
-        UserError: it is truncated, not a checkpoint, or of a newer format.
+    Raises UserError if it is truncated, not a checkpoint, or of a newer format.
     """
     with _readable(path, "trains all candidates from the beginning"):
         state = _content(path, path)

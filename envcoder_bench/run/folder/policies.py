@@ -67,8 +67,7 @@ class OpenedRun:
     def best(self) -> str:
         """Return the best candidate that is not a baseline; if there is none, the best baseline.
 
-        Raises:
-            UserError: no candidate has a fitness.
+        Raises UserError if no candidate has a fitness.
         """
         ranked = [row for row in self.ranked if row.rank is not None and row.candidate != UNTRAINED]
         if not ranked:
@@ -101,8 +100,7 @@ class Policy:
 def open_run(path: str | Path) -> OpenedRun:
     """Read a run folder.
 
-    Raises:
-        UserError: it is not a run folder, files of it are damaged, or its task does not exist any more.
+    Raises UserError if it is not a run folder, files of it are damaged, or its task does not exist any more.
     """
     path = Path(path)
     folder = RunFolder(Path(os.path.abspath(path)))

@@ -92,8 +92,7 @@ class RunFolder:
 
         ``machines`` names the devices, where there are several.
 
-        Raises:
-            UserError: the path is a file or a folder that is not empty, or cannot be written.
+        Raises UserError if the path is a file or a folder that is not empty, or cannot be written.
         """
         with user_input():
             refuse_taken(path)
@@ -126,8 +125,7 @@ class RunFolder:
     def open(cls, path: Path, flag: str = "--resume") -> RunFolder:
         """Open the folder of a run to resume it, or for another ``flag``.
 
-        Raises:
-            UserError: it is not the folder of a run.
+        Raises UserError if it is not the folder of a run.
         """
         folder = cls(Path(os.path.abspath(path)))
         with user_input():
@@ -206,8 +204,7 @@ class RunFolder:
     def resolve(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> RunSpec:
         """Return the run with its task, from the results of ``read``.
 
-        Raises:
-            UserError: the task is not where config.yaml says, or it is another task; or as ``read_fitness``.
+        Raises UserError if the task is not where config.yaml says, or it is another task; or as ``read_fitness``.
         """
         try:
             spec = RunSpec.of(cfg, sources, self.read_fitness(cfg))
@@ -250,8 +247,7 @@ class RunFolder:
     def read_fitness(self, cfg: RunConfig) -> CandidateSource | None:
         """Return the fitness file as it was when the run began; None for the task's own fitness.
 
-        Raises:
-            UserError: it is missing or damaged.
+        Raises UserError if it is missing or damaged.
         """
         if cfg.fitness is None:
             return None
@@ -260,8 +256,7 @@ class RunFolder:
     def load_checkpoint(self) -> Checkpoint | None:
         """Return the last checkpoint, on the CPU, or None if there is none yet.
 
-        Raises:
-            UserError: it is damaged, was changed, or has a newer format.
+        Raises UserError if it is damaged, was changed, or has a newer format.
         """
         there = self.checkpoint.exists()
         saved = checkpoint.load_checkpoint(self.checkpoint) if there else Checkpoint()

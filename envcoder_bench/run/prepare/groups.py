@@ -259,8 +259,7 @@ def _jailed(
 ) -> dict[str, Candidate | CandidateError]:
     """Load, check and trace untrusted files in the jail; the results are programs without Python code.
 
-    Raises:
-        UserError: untrusted code cannot be confined on this machine.
+    Raises UserError if untrusted code cannot be confined on this machine.
     """
     log_confinement()
     baseline = files.baselines[cfg.baseline]

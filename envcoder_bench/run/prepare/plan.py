@@ -196,8 +196,7 @@ class MemoryPlanner:
 
         With several ``devices`` each gets equally many waves, if there are enough groups.
 
-        Raises:
-            UserError: a group does not fit alone.
+        Raises UserError if a group does not fit alone.
         """
         if self._cfg.deterministic:  # adjacent groups of equal padding learn together
             groups = sorted(groups, key=lambda group: padded_widths(*group.widths))

@@ -62,8 +62,7 @@ class Asked:
     def of(cls, terms: bool, sweep: Mapping[str, Any] | Sequence[str] | None, points: int | None) -> "Asked | None":
         """Read the values of the flags, or the arguments from Python; None if nothing is asked for.
 
-        Raises:
-            UserError: a value is not valid.
+        Raises UserError if a value is not valid.
         """
         named: list[tuple[str, Any]] = []
         for word in [sweep] if isinstance(sweep, str) else [] if isinstance(sweep, Mapping) else sweep or ():
@@ -109,8 +108,7 @@ class _Original:
 def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
     """Return candidates, each followed by its variants; without any candidates, variants of the human baseline.
 
-    Raises:
-        UserError: nothing can be varied as it was asked, or there would be too many variants.
+    Raises UserError if nothing can be varied as it was asked, or there would be too many variants.
     """
     originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
     if not candidates and not spec.config.baselines:

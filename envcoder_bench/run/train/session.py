@@ -414,8 +414,7 @@ class Session:
     def join(self, parts: Sequence[State], file: Path) -> None:
         """Restore the states of this session's groups in their order, which ``split`` returned, read from ``file``.
 
-        Raises:
-            UserError: they belong to other groups, or not to the same iteration.
+        Raises UserError if they belong to other groups, or not to the same iteration.
         """
         with _fits(file):
             missing = any(part["episodes"] is None for part in parts)

@@ -54,8 +54,7 @@ class Pool(ABC):
     def poll(self) -> list[tuple[int, Any]]:
         """Wait briefly for messages; return each with the number of its worker.
 
-        Raises:
-            NoWorker: none can be started.
+        Raises NoWorker if none can be started.
         """
 
     @abstractmethod
