@@ -149,12 +149,9 @@ def finish(result: RunResult) -> int:
         return show(result)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *_python_path()])
+    path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *path])
     os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", "--resume", str(result.folder)])
-
-
-def _python_path() -> list[str]:
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 def show(result: RunResult) -> int:

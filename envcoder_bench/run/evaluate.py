@@ -12,6 +12,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import ALONE, settings_kept, use_deterministic_algorithms
+from envcoder_bench.report.words import counted
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values
 from envcoder_bench.run.folder import results
@@ -209,7 +210,8 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
     skipped = [name for name, error in failed.items() if none_asked(error)]
     names = {source.name for source in sources if source.name not in BASELINES}
     if skipped and names <= set(skipped):
-        raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
+        others = f"; and {counted(len(skipped) - 1, 'more candidate')} of the same kind" if len(skipped) > 1 else ""
+        raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}{others}")
     if skipped:
         asked = ", ".join(spec.config.shaper_types or ())
         log.warning("skipped, because they define none of %s: %s", asked, ", ".join(skipped))
@@ -228,7 +230,3 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
     begun = done.union(*saved.waves_begun)
     plan = planner.plan([group for key, group in by_key.items() if key not in begun], interrupted, devices)
     return spec, replace(plan, seeds=seeds_line)
-
-
-def _and_others(count: int) -> str:
-    return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} of the same kind"

@@ -34,6 +34,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     spec = RunSpec.of(cfg)
     name, task = spec.task.name, spec.task.task_class
     facts = task_contract(spec.task, cfg.task)
+    axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     sections = [
         wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width, then=""),
         wrap(f"fitness: {_fitness(spec)}", width, then="  "),
@@ -43,7 +44,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
         *(wrap(line, width, then="    ") for line in _dicts(task)),
-        *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in _names(facts)),
+        *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in axes.items() if names),
     ]
     return "\n\n".join(sections)
 
@@ -108,12 +109,6 @@ def _shape(task: type[SimTask], key: str) -> str:
     if shape is None:
         return "constant"
     return f"({', '.join(['n', *map(str, shape)])}{',' if not shape else ''})"
-
-
-def _names(facts: TaskContract) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the names along the state's axes: joints, bodies, sensors and sites."""
-    axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
-    return [(what, names) for what, names in axes.items() if names]
 
 
 def _dicts(task: type[SimTask]) -> Iterator[str]:

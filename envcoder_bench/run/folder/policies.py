@@ -172,11 +172,5 @@ def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = 
     except ValueError as error:
         raise UserError(f"{file}: {error}") from error
     module.requires_grad_(False).eval()
-    obs_dim, action_dim = _widths(module)
-    return Policy(candidate, seed, file, module, obs_dim, action_dim)
-
-
-def _widths(module: torch.nn.Module) -> tuple[int, int]:
-    """Return the widths of the first linear layer's input and of the last one's output."""
-    linear = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)]
-    return linear[0].in_features, linear[-1].out_features
+    layers = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)]
+    return Policy(candidate, seed, file, module, layers[0].in_features, layers[-1].out_features)

@@ -197,7 +197,8 @@ class Session:
             if evaluate:
                 self._report_fitness()
             flush_messages()
-            if evaluate or self.reached or not self._overlaps:
+            overlaps = self.env.device.type == "cuda"  # the device trains while the host goes on
+            if evaluate or self.reached or not overlaps:
                 self._write_curves()
             if evaluate:
                 self._log_evaluation()
@@ -230,11 +231,6 @@ class Session:
             self.point = self.episodes
         self.evaluation.dispatch.poll()
         self.env.dispatch.recheck()
-
-    @property
-    def _overlaps(self) -> bool:
-        """Whether the device trains while the host goes on."""
-        return self.env.device.type == "cuda"
 
     def _write_curves(self) -> None:
         write, self._unwritten = self._unwritten, None
