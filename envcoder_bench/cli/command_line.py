@@ -154,17 +154,12 @@ def _plain_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-def add_key(group: Any, key: str, flag: str = "", model: type[Keys] = RunConfig, **options: Any) -> None:
-    """Add the flag for a key of the config, whose help is the key's description.
-
-    Args:
-        flag: by default that of the key's name.
-        options: arguments of ``add_argument``.
-    """
+def add_key(group: Any, key: str, model: type[Keys] = RunConfig, **options: Any) -> None:
+    """Add the flag for a key of the config, with its description as help and ``options`` of ``add_argument``."""
     info = fields(model)[key]
     default = "" if info.default is None or isinstance(info.default, (bool, Keys)) else f" (default: {info.default})"
     text = f"{info.description}{default}".replace("; null: ", "; default: ").replace("%", "%%")
-    group.add_argument(flag or f"--{key}", help=text, **options)
+    group.add_argument(f"--{key}", help=text, **options)
 
 
 def add_training(group: Any) -> None:

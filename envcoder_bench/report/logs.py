@@ -6,7 +6,6 @@ fitness of its episodes; trackers such as TensorBoard get the scalars.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.csv_log import KEYS, CsvLog, number, one_line
+from envcoder_bench.report.csv_log import KEYS, CsvLog, number, one_line, read_rows
 from envcoder_bench.report.tensorboard import TensorboardLog
 
 if TYPE_CHECKING:
@@ -151,23 +150,18 @@ class PointLog(CsvLog):
 
 def read_points(path: str | Path) -> list[Point]:
     """Read points.csv; the points are in the order of the file. Raises ValueError if the file has other columns."""
-    with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != (*KEYS, *PointLog.columns):
-            raise ValueError(f"{path}: not a points.csv; its columns must be {', '.join((*KEYS, *PointLog.columns))}")
-        rows = list(reader)
+    columns = (*KEYS, *PointLog.columns)
     components: dict[tuple[str, ...], dict[str, ComponentStats]] = {}
-    for row in rows:
+    for cells in read_rows(path, columns):
+        row = dict(zip(columns, cells))
         stats = components.setdefault(tuple(row[name] for name in (*KEYS, *_NUMBERS)), {})
         if row["component"]:
             stats[row["component"]] = ComponentStats(*(_value(row[name]) for name in ComponentStats._fields))
     points: list[Point] = []
     for (iteration, env_steps, candidate, seed, *numbers), stats in components.items():
-        fitness, episode_length, shaped_return = map(_value, numbers)
-        point = Point(
-            candidate, int(seed), int(iteration), int(env_steps), fitness, episode_length, stats, shaped_return
-        )
-        points.append(point)
+        fitness, length, shaped_return = map(_value, numbers)
+        when = int(iteration), int(env_steps)
+        points.append(Point(candidate, int(seed), *when, fitness, length, stats, shaped_return))
     return points
 
 
@@ -190,13 +184,8 @@ def read_episodes(path: str | Path) -> dict[int, Evaluation]:
 
     Raises ValueError if the file has other columns, or a row that is not whole.
     """
-    with open(path, encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    wanted = [*KEYS, *EpisodeLog.columns]
-    if header != wanted:
-        raise ValueError(f"{path}: not an episodes.csv; its columns must be {', '.join(wanted)}")
     evaluations: dict[int, Evaluation] = {}
-    for line, row in enumerate(rows, 2):
+    for line, row in enumerate(read_rows(path, (*KEYS, *EpisodeLog.columns)), 2):
         try:
             iteration, _, candidate, seed, fitness = row
             evaluations.setdefault(int(iteration), {})[candidate, int(seed)] = tuple(map(float, fitness.split()))

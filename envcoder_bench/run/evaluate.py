@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
-from envcoder_bench.core.torch_settings import ALONE, settings_kept, use_deterministic_algorithms
+from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values
@@ -30,6 +28,7 @@ from envcoder_bench.run.train.executor import Executor
 from envcoder_bench.run.workers import start
 from envcoder_bench.run.workers.head import Head
 from envcoder_bench.run.workers.start import check
+from envcoder_bench.run.workers.worker import configure_torch
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
@@ -124,7 +123,7 @@ def go_on(
             cfg = pick_device(spec.config)  # the machine may be another one
         spec = replace(spec, config=cfg)
         _say_notes(run)
-        _configure_torch(cfg)
+        configure_torch(cfg)
         saved = saved or run.load_checkpoint() or Checkpoint()
         try:  # keys that may be changed have new values
             with user_input():
@@ -164,20 +163,13 @@ def _asked(
     spec = with_candidates(spec, sources, num_envs)
     check_training(spec)
     check_race(spec)
-    _configure_torch(spec.config)
+    configure_torch(spec.config)
     return spec
 
 
 def _say_notes(folder: RunFolder) -> None:
     for note in folder.notes:
         log.warning("%s: %s", folder.path, note)
-
-
-def _configure_torch(cfg: RunConfig) -> None:
-    if cfg.device == "cpu":
-        torch.set_num_threads(1)  # the threads are used by the simulator and the learners
-    elif cfg.deterministic:
-        use_deterministic_algorithms()
 
 
 # what is left to train

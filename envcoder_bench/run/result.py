@@ -22,7 +22,7 @@ from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, run_studies
+from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, recorded_meaning, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
@@ -224,16 +224,8 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
     fitness = folder.read_fitness(cfg)
-    meaning = _recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
+    meaning = recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
-
-
-def _recorded_meaning(folder: RunFolder) -> str:
-    """Return what fitness measures from summary.json, because the task may no longer exist; empty if damaged."""
-    try:
-        return str(read_json(folder.summary)["fitness_meaning"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
 
 
 def _damage(path: Path, error: OSError | ValueError) -> str:

@@ -7,7 +7,6 @@ what is in training, is in the run's folder after every step, so that a run resu
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs, read_episodes
 from envcoder_bench.report.results import FAILED, STOPPED, Result
 from envcoder_bench.run.folder import results
-from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob
+from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, sum_counts
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.folder.tracking import finish_tracking, wandb_log
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -447,11 +446,3 @@ class Executor(JobHandler):
 
     def _save_results(self) -> None:
         results.save_results(self._folder, self._spec.sources, [*self._saved.results, *self._running])
-
-
-def sum_counts(*counts: Mapping[str, int]) -> dict[str, int]:
-    """Add counts by name."""
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    return dict(total)

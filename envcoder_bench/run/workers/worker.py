@@ -215,10 +215,7 @@ class RemoteWorker:
     def _guard(self, work: Callable[[], None]) -> None:
         """Send the exceptions and log messages of a thread to the head."""
         try:
-            if self._cfg.device == "cpu":
-                torch.set_num_threads(1)  # as in a run in one process
-            elif self._cfg.deterministic:
-                use_deterministic_algorithms()
+            configure_torch(self._cfg)
             with forward_logs(self._outbox), counted_prints(self._prints):
                 work()
         except UserError as error:
@@ -249,6 +246,14 @@ class RemoteWorker:
             self._outbox.put(OutOfMemory(request.job, lines[0] if lines else "memory"))
         finally:
             logs.close()
+
+
+def configure_torch(cfg: RunConfig) -> None:
+    """Set torch's threads and algorithms for a run on this process's device."""
+    if cfg.device == "cpu":
+        torch.set_num_threads(1)  # the threads are used by the simulator and the learners
+    elif cfg.deterministic:
+        use_deterministic_algorithms()
 
 
 def keeps_state(cfg: RunConfig) -> bool:
