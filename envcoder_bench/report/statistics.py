@@ -152,6 +152,7 @@ class FitnessModel:
         self._seeds = sorted({seed for by_seed in fitness.values() for seed in by_seed})
         self._bounded = math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]
         self._low, self._width = (bounds[0], bounds[1] - bounds[0]) if self._bounded else (0.0, 1.0)
+        # means, within 0 and 1 if there are bounds
         table = np.full((len(self.names), len(self._seeds)), NAN)
         for k, name in enumerate(self.names):
             for seed, value in fitness[name].items():
@@ -160,6 +161,7 @@ class FitnessModel:
         self._count = np.isfinite(table).sum(axis=1)
         self._mean = _known_mean(table, 1)
         self._complete = self._count == len(self._seeds)
+        # episodes
         episodes_of = evaluation or {}
         has_episodes = all((name, seed) in episodes_of for name in self.names for seed in fitness[name])
         self._episodes = paired_table(episodes_of, self.names, self._seeds) if has_episodes and self.names else None

@@ -196,9 +196,11 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
         spec = spec.changed(seeds=seeds)
         return spec.config
 
+    # baselines are checked again, because they fill in for the functions that candidates lack
     seeds = run_seeds(spec.config)
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in seeds)]
     groups, failed = check(head, spec.config, left, settle)
+    # candidates that cannot be trained
     skipped = [name for name, error in failed.items() if none_asked(error)]
     names = {source.name for source in sources if source.name not in BASELINES}
     if skipped and names <= set(skipped):
@@ -210,9 +212,10 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
     for name, error in failed.items():
         if name not in skipped:
             log.warning("candidate %s cannot be evaluated: %s", name, error)
-    saved.results += [row for row in results.not_trained(spec.config, failed) if (row.candidate, row.seed) not in done]
+    saved.results += [row for row in results.not_trained(spec.config, failed) if row.key not in done]
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
+    # waves: those that were interrupted keep their groups, because their checkpoints are of these
     by_key = {group.key: group for group in groups}
     waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
     interrupted = [[by_key[key] for key in wave if key in by_key] for wave in waves_begun]

@@ -198,6 +198,7 @@ def override_words(
 
 
 def _flag_words(task: str | TaskSpec, flags: dict[str, Any]) -> list[str]:
+    # flags that stand for keys of the config
     gpu, trainer, without = (flags.pop(name, None) for name in ("gpu_id", "trainer", "no_baselines"))
     files = flags.pop("task_config", None), flags.pop("train_config", None)
     if gpu is not None and flags.get("device") not in (None, "auto"):

@@ -132,6 +132,7 @@ def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCh
         row = CandidateCheck(source.name, baseline=source.name in BASELINES)
         rows.append(row)
         try:
+            # what it defines, and its faults
             functions = load(source, context.files, cfg.seed).functions
             taken = [kind for kind in functions if row.baseline or cfg.shaper_types is None or kind in cfg.shaper_types]
             row.defines, row.unused = tuple(taken), tuple(kind for kind in functions if kind not in taken)
@@ -142,6 +143,7 @@ def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCh
             error.__traceback__ = None  # its frames keep tensors alive
             continue
         row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
+        # how its reward is made up, and what is not compiled
         if REWARD in taken and shaping.components and not row.baseline:
             row.form, remarks = _divided(spec, context, source, shaping)
             row.notes += remarks

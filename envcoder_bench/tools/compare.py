@@ -90,6 +90,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         raise UserError(f"{twice} is given twice")
     if len(opened) < 2:
         raise UserError("give at least two runs to compare")
+    # runs that can be compared: of one task, and by one measure
     first, meanings = opened[0], [recorded_meaning(run.folder) or fitness_meaning(run.spec) for run in opened]
     for run, meaning in zip(opened[1:], meanings[1:]):
         if run.cfg.task.name != first.cfg.task.name:
@@ -103,6 +104,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
     for run in opened:
         if not any(row.measured for row in run.rows):
             raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
+    # the comparison
     runs = dict(zip(_labels(paths), opened))
     ranked = {label: run.ranked for label, run in runs.items()}
     label = next(iter(runs))

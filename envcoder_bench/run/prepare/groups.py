@@ -197,6 +197,7 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
     Args:
         checked, unshaped: checked and traced shapings, the candidate's and the unshaped baseline's.
     """
+    # what was found in checking and tracing, which holds for every seed
     kept = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
     judged, alone = (load_and_assemble(file, files, seed) for file in (source, files.baselines[UNSHAPED]))
     functions = {
@@ -214,6 +215,7 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
         by_stage = {stage: by_source.get(kind.judged_with, {}) for stage, kind in STAGES.items()}
         return {stage: stages[stage] for stage, stages in by_stage.items() if stage in stages}
 
+    # an evaluation is of the unshaped task, seen and moved by the candidate: its own observations and actions
     patches = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
     evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": patches}
     training = replace(load_and_assemble(source, files, seed), **kept)
@@ -226,17 +228,20 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     The state is on the run's device; the task may be on another one.
     """
     seed, device = spec.config.seed, torch.device(spec.config.device)
+    # the contract
     contract = TaskContract.of(task)
     params = spec.config.params
     refusal = trainer_class(params).critic_refusal(params)
     if refusal is not None:
         contract = replace(contract, refusals={**contract.refusals, kinds.CRITIC_OBSERVATION: refusal})
     tracer.begin(task)
+    # the unshaped baseline
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
     unshaped = check(unshaped, task.state, task.constants, task)
     files.note_keepers(unshaped.functions.values())
     unshaped = tracer(unshaped, task)
     files.note_called(one for stage, one in unshaped.functions.items() if stage not in unshaped.programs)
+    # one step into an episode, where no quantity is at its initial value
     called = replace(unshaped, programs={})  # for one step compiling takes longer
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     before = computed(task)

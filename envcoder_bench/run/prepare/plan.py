@@ -198,12 +198,14 @@ class MemoryPlanner:
 
         Raises UserError if a group does not fit alone.
         """
+        # groups that learn in one block are adjacent
         if self._cfg.deterministic:  # adjacent groups of equal padding learn together
             groups = sorted(groups, key=lambda group: padded_widths(*group.widths))
         else:
             groups = sorted(groups, key=lambda group: len(group.widths))
         for group in groups:
             self._refuse_beyond(group.widths, group.name)
+        # the fewest waves that fit
         waves: list[list[Any]] = [[group] for group in groups] if self._cfg.isolate else []
         for count in _counts(len(groups), len(begun), devices) if not waves else ():
             waves = split(groups, count)

@@ -338,12 +338,11 @@ def rollout(
     The environments of a rollout reach from no action to the strongest ones, and each has a direction of its own. Three
     rollouts have the shaping of the candidate, and its reward with those of both baselines.
 
+    Raises CandidateError if the candidate fails.
+
     Args:
         spec: a run in the small simulation that ``context`` was made with.
         shaping: the candidate's, checked.
-
-    Raises:
-        CandidateError: the candidate failed.
     """
     seed = spec.config.seed
 

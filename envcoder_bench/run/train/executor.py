@@ -193,6 +193,7 @@ class Executor(JobHandler):
     def _plan_waves(self, end: int, groups: Sequence[GroupFacts]) -> list[list[GroupFacts]]:
         """Divide groups that have not reached ``end`` into waves, after those that were interrupted."""
         by_key = {group.key: group for group in groups}
+        # waves that were interrupted go on as they were
         interrupted = [job for job in self._saved.jobs if not job.parked]
         in_training = {key for job in interrupted for key in job.groups}
         if end < self._cfg.learning_iterations:  # a resumed race may have been interrupted beyond this rung
@@ -214,6 +215,7 @@ class Executor(JobHandler):
 
     def _decide(self, rung: int, rungs: Sequence[int], groups: Sequence[GroupFacts]) -> None:
         """Stop candidates; their rows and policies are those of the rung."""
+        # who is stopped
         saved, done = self._saved, self._saved.done
         alive = [group for group in groups if group.name not in BASELINES and group.key not in done]
         names = list(dict.fromkeys(group.name for group in alive))
@@ -224,6 +226,7 @@ class Executor(JobHandler):
         else:
             stops = decide(self._cfg.race.keep, history, names, self._cfg.learning_iterations, len(rungs))
         reasons = {stop.candidate: f"rank {stop.rank} of {len(names)}: {stop.reason}" for stop in stops}
+        # their rows and policies, those of the rung
         stopped = [group.key for group in alive if group.name in reasons]
         for key in stopped:
             row = self._parked.rows[key]

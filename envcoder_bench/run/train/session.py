@@ -179,16 +179,19 @@ class Session:
 
     def iterate(self) -> None:
         """Train for one iteration, then evaluate, log and report if due."""
+        # train
         if self.obs is None:
             self.obs = self.env.reset()
         self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
         self._write_curves()  # of the iteration before, while a CUDA device still trains this one: part of training
         self.iteration += 1
         self.env.dispatch.poll()
+        # evaluate
         evaluate = self.iteration in self._evaluate_at
         if evaluate:
             with span(EVALUATION, whole=True):
                 self.evaluate()
+        # log and report, before the curves are written: a failed group has none
         with span(RESULTS):
             if self.iteration in self._log_at:
                 self._unwritten = self._take_curves(evaluate)
@@ -212,6 +215,7 @@ class Session:
 
         These are the last evaluation, which has more of them, and in a race its rungs and the first one.
         """
+        # which episodes, and how many steps of them
         final = self.iteration == self.cfg.learning_iterations
         self.trainer.set_alive(self.env.alive)
         policy = self.trainer.policy(self.evaluation.layout)
