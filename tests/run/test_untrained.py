@@ -118,9 +118,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "place", ["evaluate_untrained", "UntrainedEvaluated", "open_session"]
-)  # before, within, after it
+@pytest.mark.parametrize("place", ["evaluate_untrained", "UntrainedEvaluated", "Session"])  # before, within, after it
 def test_killed_run_resumes_to_the_same_rows(files, whole, tmp_path, monkeypatch, place):
     def die(*args, **kwargs):
         raise Killed

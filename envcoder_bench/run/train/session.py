@@ -101,8 +101,9 @@ def _point_steps(cfg: RunConfig, env: GroupedVecTask) -> int:
 class Session:
     """A wave in training: ``while not session.reached: session.iterate()``, as in ``train``.
 
+    It allocates what the wave needs on the config's device.
+
     Args:
-        env, evaluation: environments of the wave's groups for training and for evaluation.
         on_evaluation: called after every evaluation.
         save: saves a ``state()``, which ``restore`` accepts.
 
@@ -120,16 +121,16 @@ class Session:
         self,
         spec: RunSpec,
         wave: Wave,
-        env: GroupedVecTask,
-        evaluation: GroupedVecTask,
-        trainer: Trainer,
         shared: Shared,
         on_evaluation: Callable[[Session], None],
         save: Callable[[dict[str, Any]], None],
     ) -> None:
         self.spec, self.wave, self.groups = spec, wave, wave.groups
         self.cfg = cfg = spec.config
-        self.env, self.evaluation, self.trainer = env, evaluation, trainer
+        groups, seeds = wave.groups, [group.seed for group in wave.groups]
+        self.env = build_env(spec, [group.shaping for group in groups], seeds, cfg.num_envs_per_candidate)
+        self.evaluation = build_env(spec, [group.evaluation for group in groups], seeds, cfg.evaluation.num_envs)
+        self.trainer = make_trainer(cfg, self.env)
         self.logs, self.reporter, self.stop, self.profile = shared.logs, shared.reporter, shared.stop, shared.profile
         self.on_evaluation, self.save = on_evaluation, save
         self.iteration = 0
@@ -139,7 +140,7 @@ class Session:
         self.stats: Stats = {}
         self.obs: Tensor | None = None
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
-        self._point_steps = _point_steps(cfg, evaluation)
+        self._point_steps = _point_steps(cfg, self.evaluation)
         self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)
         self._compare_at = compared_iterations(cfg)
         self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
@@ -200,8 +201,7 @@ class Session:
             if evaluate:
                 self._report_fitness()
             flush_messages()
-            overlaps = self.env.device.type == "cuda"  # the device trains while the host goes on
-            if evaluate or self.reached or not overlaps:
+            if evaluate or self.reached or not self._overlaps:
                 self._write_curves()
             if evaluate:
                 self._log_evaluation()
@@ -235,6 +235,11 @@ class Session:
             self.point = self.episodes
         self.evaluation.dispatch.poll()
         self.env.dispatch.recheck()
+
+    @property
+    def _overlaps(self) -> bool:
+        """Whether the device trains while the host goes on."""
+        return self.env.device.type == "cuda"
 
     def _write_curves(self) -> None:
         write, self._unwritten = self._unwritten, None
@@ -441,17 +446,3 @@ def _fits(file: Path) -> Iterator[None]:
         reason = str(error).strip().splitlines()[0]
         message = f"{file} does not fit the run's config.yaml ({reason}): restore both as they were"
         raise UserError(message) from error
-
-
-def open_session(
-    spec: RunSpec,
-    wave: Wave,
-    shared: Shared,
-    on_evaluation: Callable[[Session], None],
-    save: Callable[[dict[str, Any]], None],
-) -> Session:
-    """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
-    cfg, seeds = spec.config, [group.seed for group in wave.groups]
-    training = build_env(spec, [group.shaping for group in wave.groups], seeds, cfg.num_envs_per_candidate)
-    evaluation = build_env(spec, [group.evaluation for group in wave.groups], seeds, cfg.evaluation.num_envs)
-    return Session(spec, wave, training, evaluation, make_trainer(cfg, training), shared, on_evaluation, save)

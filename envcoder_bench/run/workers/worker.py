@@ -32,7 +32,7 @@ from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.parked import keys_of, rung_state
 from envcoder_bench.run.train.rows import evaluate_untrained, policies, trained
-from envcoder_bench.run.train.session import Session, Shared, Wave, open_session
+from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.run.workers.messages import (
     Check,
     Checked,
@@ -119,7 +119,7 @@ class Worker:
                 rows = evaluate_untrained(spec, untrained, logs)
                 send(UntrainedEvaluated(job, rows, logs.take()))
                 release(cfg.device)
-            session = open_session(spec, wave, shared, on_evaluation, save)
+            session = Session(spec, wave, shared, on_evaluation, save)
             counts.update(self._continue(session, request))
             began = session.iteration
             send(Opened(job))  # only now: the checkpoint fits the config
