@@ -86,7 +86,7 @@ REFUSED = [  # words, and what the message has
         ("--video -1", "--video -1: it must be 0 or more"),
     )),
     ("--resume {folder}", "there is no grid here (no config.yaml)"),
-    ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim, --video"),
+    ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim and --video"),
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from envcoder_bench.cli.command_line import (
     as_words,
     command,
     flag_words,
-    given_flags,
+    refuse_others,
 )
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings
@@ -132,10 +132,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(words: list[str]) -> int:
     args = build_parser().parse(words)
-    changeable = [f"--{name}" for name in (*LIMITS, *MODEL)]
-    if args.resume and (set(given_flags(words)) - {"--resume", *changeable} or args.overrides):
-        allowed = ", ".join(changeable)
-        raise UserError(f"--resume takes no other flag but {allowed}: the settings are those of its config.yaml")
+    if args.resume:
+        refuse_others(args, words, "--resume", [f"--{name}" for name in (*LIMITS, *MODEL)], "the search's")
     if not args.resume and not args.task:
         raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
     if not args.resume and not args.llm:

@@ -153,17 +153,12 @@ def _plain_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-def add_key(group: Any, key: str, flag: str = "", model: type[Keys] = RunConfig, **options: Any) -> None:
-    """Add the flag for a key of the config, whose help is the key's description.
-
-    Args:
-        flag: by default that of the key's name.
-        options: arguments of ``add_argument``.
-    """
+def add_key(group: Any, key: str, model: type[Keys] = RunConfig, **options: Any) -> None:
+    """Add the flag for a key of the config, with its description as help and ``options`` of ``add_argument``."""
     info = fields(model)[key]
     default = "" if info.default is None or isinstance(info.default, (bool, Keys)) else f" (default: {info.default})"
     text = f"{info.description}{default}".replace("; null: ", "; default: ").replace("%", "%%")
-    group.add_argument(flag or f"--{key}", help=text, **options)
+    group.add_argument(f"--{key}", help=text, **options)
 
 
 def add_training(group: Any) -> None:
@@ -217,17 +212,26 @@ def flag_words(args: argparse.Namespace, more: Sequence[str] = ()) -> list[str]:
     from envcoder_bench.run.inputs import override_words  # here, because --help does not need it
 
     values = {name: getattr(args, name) for name in (*COMMON, *more)}
-    given = {name: value for name, value in values.items() if value is not None and value is not False}
-    single = next((f"--{name}" for name in ("device", "gpu_id") if name in given), "")
-    if single and {"devices", "ray"} & given.keys():
+    flags = {name: value for name, value in values.items() if value is not None and value is not False}
+    single = next((f"--{name}" for name in ("device", "gpu_id") if name in flags), "")
+    if single and {"devices", "ray"} & flags.keys():
         raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
     kinds = None if args.shaper_types is None else shaper_types(args.shaper_types)
-    return override_words(args.task, args.overrides, kinds, given)
+    return override_words(args.task, args.overrides, kinds, flags)
 
 
-def given_flags(words: Sequence[str]) -> list[str]:
+def flags_in(words: Sequence[str]) -> list[str]:
     """Return the flags among the words of a command line."""
     return [word.split("=")[0] for word in words if word.startswith("--")]
+
+
+def refuse_others(
+    args: argparse.Namespace, words: Sequence[str], flag: str, others: Sequence[str], folder: str
+) -> None:
+    """Raise UserError if ``flag``, which continues what is in a folder, is given with other flags than ``others``."""
+    if set(flags_in(words)) - {flag, *others} or args.overrides:
+        allowed = f"{', '.join(others[:-1])} and {others[-1]}"
+        raise UserError(f"{flag} takes no other flag but {allowed}: the settings are those of {folder} config.yaml")
 
 
 def as_words(values: dict[str, object]) -> list[str]:

@@ -144,25 +144,19 @@ def resumable() -> Iterator[None]:
 
 
 def finish(result: RunResult) -> int:
-    """As ``show``; an isolated run continues with its next wave in a new process that replaces this one."""
-    if result.complete or result.stopped_by != NEXT_PROCESS:
-        return show(result)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *_python_path()])
-    os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", "--resume", str(result.folder)])
-
-
-def _python_path() -> list[str]:
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-
-
-def show(result: RunResult) -> int:
     """Print the result of a run, or the command that resumes it.
+
+    An isolated run continues with its next wave in a new process that replaces this one.
 
     Returns:
         The exit code: 0 ranked, 1 every candidate failed, else 128 plus the number of the signal that stopped it.
     """
+    if not result.complete and result.stopped_by == NEXT_PROCESS:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *path])
+        os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", "--resume", str(result.folder)])
     if not result.complete:
         command = resume_command(result.folder)
         print(f"stopped {result.stopped_at}; resume with: {command}", file=sys.stderr)
@@ -175,7 +169,7 @@ def show(result: RunResult) -> int:
 
 
 def exit_code(result: RunResult) -> int:
-    """Return the exit code of a command that ends with this run, see ``show``."""
+    """Return the exit code of a command that ends with this run, see ``finish``."""
     if not result.complete:
         return 128 + int(result.stopped_by or signal.SIGINT)
     return 0 if result.succeeded else 1

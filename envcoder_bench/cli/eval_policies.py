@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, given_flags
+from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, refuse_others
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.shell import resume_command, shown
@@ -14,7 +14,7 @@ from envcoder_bench.grid.settings import GridSettings
 from envcoder_bench.run.hooks import StopRequest
 
 COMMAND = "eval-policies"
-WITH_RESUME = ("--resume", "--device", "--devices", "--sim", "--video")
+WITH_RESUME = ("--device", "--devices", "--sim", "--video")
 EPILOG = """\
 examples:
   # two policies of Spot on the four built-in terrains, 100 episodes of 600 s for each pair: 800 robots at once
@@ -97,12 +97,7 @@ def run(words: list[str]) -> int:
     if args.video < 0:
         raise UserError(f"--video {args.video}: it must be 0 or more")
     if args.resume:
-        taken = set(given_flags(words)) | set(held)
-        if taken - set(WITH_RESUME) or args.overrides:
-            raise UserError(
-                f"--resume takes no other flag but {', '.join(WITH_RESUME[1:])}: the settings are those of the grid's"
-                " config.yaml"
-            )
+        refuse_others(args, [*words, *held], "--resume", WITH_RESUME, "the grid's")
     else:
         for flag in ("robot", "policies", "terrains"):
             if not getattr(args, flag):

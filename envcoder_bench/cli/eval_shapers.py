@@ -16,8 +16,9 @@ from envcoder_bench.cli.command_line import (
     add_where,
     command,
     flag_words,
-    given_flags,
+    flags_in,
     listed,
+    refuse_others,
 )
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
@@ -182,20 +183,10 @@ def _describe(task: str, overrides: Sequence[str]) -> int:
 def _check(args: argparse.Namespace) -> int:
     from envcoder_bench.tools.check import check_candidates, render_check
 
-    result = check_candidates(
-        args.task, config_overrides(args), _paths(args.candidates), _positions(args.candidate_idx), args.num_envs
-    )
+    result = check_candidates(args.task, config_overrides(args), args.candidates, args.candidate_idx, args.num_envs)
     width = max(80, min(160, shutil.get_terminal_size((110, 24)).columns))
     print(render_check(result.rows, width, result.compiles, result.num_envs), end="")
     return 0 if result.passed else 1
-
-
-def _paths(words: list[str] | None) -> list[Path] | None:
-    return None if words is None else [Path(word) for word in words]
-
-
-def _positions(words: list[str] | None) -> str | None:
-    return None if words is None else ",".join(listed(words))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -203,33 +194,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     return command("eval-shapers", _main, sys.argv[1:] if argv is None else argv)
 
 
-def _main(words: list[str]) -> int:
-    args = build_parser().parse(words)
+def _parsed(words: list[str]) -> argparse.Namespace:
+    """Parse the command line, and check what can be checked before the imports, which take seconds."""
+    args, flags = build_parser().parse(words), flags_in(words)
     if args.video is not None and args.video < 0:
         raise UserError(f"--video {args.video}: it must be 0 or more")
     if args.output_dir is not None:
         with user_input():
-            refuse_taken(Path(args.output_dir))  # before the imports, which take seconds
+            refuse_taken(Path(args.output_dir))
     for flag, others in CONTINUES.items():
-        if flag in given_flags(words) and (set(given_flags(words)) - {flag, *others} or args.overrides):
-            raise UserError(
-                f"{flag} takes no other flag but {', '.join(others[:-1])} and {others[-1]}: the settings are those of"
-                " the run's config.yaml"
-            )
+        if flag in flags:
+            refuse_others(args, words, flag, others, "the run's")
     for flag in ("--terrain_episodes", "--terrain_seconds"):
-        if flag in given_flags(words) and not args.terrains:
+        if flag in flags and not args.terrains:
             raise UserError(f"{flag} is for --terrains, which is not given")
-    trains_variants = next((flag for flag in ("--terms", "--sweep") if flag in given_flags(words)), "")
+    trains_variants = next((flag for flag in ("--terms", "--sweep") if flag in flags), "")
     if trains_variants and (args.check or args.describe):
         raise UserError(f"{trains_variants} trains, and {'--check' if args.check else '--describe'} does not")
-    if args.resume or args.extend:
-        pass
-    elif not args.task:
-        raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
-    else:
+    if args.candidate_idx is not None:
+        args.candidate_idx = ",".join(listed(args.candidate_idx))
+    if not (args.resume or args.extend):
+        if not args.task:
+            raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
         args.task, args.task_config = with_task_config(args.task, args.task_config)
         with user_input():
             check_task_name(args.task)
+    return args
+
+
+def _main(words: list[str]) -> int:
+    args = _parsed(words)
     if args.describe:
         return _describe(args.task, config_overrides(args))
     if args.check:
@@ -255,8 +249,8 @@ def _main(words: list[str]) -> int:
 
             result = extend(
                 args.extend,
-                _paths(args.candidates),
-                candidate_idx=_positions(args.candidate_idx),
+                args.candidates,
+                candidate_idx=args.candidate_idx,
                 seeds=args.seeds,
                 learning_iterations=args.learning_iterations,
                 devices=args.devices,
@@ -269,7 +263,7 @@ def _main(words: list[str]) -> int:
             args.task,
             args.candidates,
             overrides=config_overrides(args),
-            candidate_idx=_positions(args.candidate_idx),
+            candidate_idx=args.candidate_idx,
             num_envs=args.num_envs,
             variants=Asked.of(args.terms, args.sweep, args.sweep_points),
             output_dir=args.output_dir,

@@ -33,6 +33,17 @@ def _parser(verb: str, text: str) -> PlainParser:
     return PlainParser(f"envcoder-bench {verb}", description, epilog)
 
 
+def _file(flag: str, value: str | None, suffix: str) -> Path | None:
+    """Return the file that a flag names. Raises UserError if it has another suffix, or its folder does not exist."""
+    if value is None:
+        return None
+    if Path(value).suffix != suffix:
+        raise UserError(f"{flag} {value}: the file must end with {suffix}")
+    if not Path(value).absolute().parent.is_dir():
+        raise UserError(f"{flag} {value}: there is no folder {Path(value).parent}")
+    return Path(value)
+
+
 # check-task
 
 
@@ -107,13 +118,7 @@ def compare_parser() -> PlainParser:
 
 def compare_runs(words: list[str]) -> int:
     args = compare_parser().parse_args(words)
-    output = (
-        None if args.output == "none" else Path(args.output or Path(args.runs[0]).absolute().parent / "compare.html")
-    )
-    if output is not None and output.suffix != ".html":
-        raise UserError(f"--output {output}: the file must end with .html")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise UserError(f"--output {output}: there is no folder {output.parent}")
+    output = _file("--output", None if args.output == "none" else args.output, ".html")
     from envcoder_bench.cli.console import screen_width  # these import torch, which --help does not need
     from envcoder_bench.core.files import write_atomic
     from envcoder_bench.tools.compare import compare, comparison_page, render
@@ -372,12 +377,7 @@ def play(words: list[str]) -> int:
     if args.seconds is not None and not args.seconds > 0:
         raise UserError(f"--seconds {args.seconds:g}: it must be greater than 0")
     size = _size(args.size)
-    output = None if args.video is None else Path(args.video)
-    if output is not None and output.suffix != ".mp4":
-        raise UserError(f"--video {output}: the file must end with .mp4")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise UserError(f"--video {output}: there is no folder {output.parent}")
-    return _play(args, size, output)
+    return _play(args, size, _file("--video", args.video, ".mp4"))
 
 
 def _size(words: str) -> tuple[int, int]:

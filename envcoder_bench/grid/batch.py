@@ -80,6 +80,7 @@ class Batch:
         self.sim = scene.make(len(specs))
         device = self.device = self.sim.device
         self._graph: Any | None = None
+        # each robot's arena
         arenas = scene.arenas.arenas
         self._arena = torch.tensor([spec.arena for spec in specs], device=device)
         offsets = torch.tensor(scene.arenas.offsets, dtype=torch.float32, device=device)
@@ -90,12 +91,14 @@ class Batch:
         self._drags = any(zone.drag for arena in arenas for zone in arena.zones)
         self._masses = self.sim.body_masses.to(device).view(1, -1, 1)
         self.episodes = Episodes(cfg, lengths[self._arena], self._middle, self._lookup.most)
+        # joints, and what is applied to them
         stance = torch.tensor([angle for leg in scene.robot.stance for angle in leg], device=device)
         self._stance = stance.unsqueeze(0)
         self._actions = torch.zeros(len(specs), len(stance), device=device)
         self._target = self._stance.repeat(len(specs), 1)
         self._forces = torch.zeros(len(specs), len(self.sim.body_names), 3, device=device)
         self._around = torch.tensor(_AROUND, device=device)
+        # each policy's rows, height scan and scale
         self._slices = list(_slices([spec.policy for spec in specs]))
         scanned = {policy.layout.points for policy in scene.policies if policy.layout.scans}
         self._points = {points: torch.tensor(points, dtype=torch.float32, device=device) for points in scanned}

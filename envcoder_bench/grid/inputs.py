@@ -203,8 +203,7 @@ def write_inputs(inputs: Inputs, folder: Path) -> None:
 def read_inputs(folder: Path) -> Inputs:
     """Read what ``write_inputs`` wrote.
 
-    Raises:
-        UserError: the folder has no grid, the file is damaged, or a policy's file is missing or has changed.
+    Raises UserError if the folder has no grid, the file is damaged, or a policy's file is missing or has changed.
     """
     path = folder / CONFIG
     other = other_kind(folder, GRID)
@@ -249,8 +248,7 @@ _SUFFIXES = (".yaml", ".yml")
 def find_arenas(words: Sequence[str], cfg: GridSettings) -> list[Arena]:
     """Return the arenas with these names or files.
 
-    Raises:
-        UserError: there is no such arena, or its file is not valid.
+    Raises UserError if there is no such arena, or its file is not valid.
     """
     arenas: list[Arena] = []
     for word in words:

@@ -97,7 +97,14 @@ def load_policy_file(
     if isinstance(module, RunPolicy):
         layout = _layout_of_run(name, module, width, layouts, layout, robot, settings)
     chosen = _layout(name, path, width, layouts, layout)
-    obs = torch.full((1, chosen.width), 0.5)
+    _check_actions(name, path, module, chosen, len(robot.dof_names))
+    scale = _action_scale(module, chosen)
+    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, _rows(module, chosen.width), scale)
+
+
+def _check_actions(name: str, path: Path, module: nn.Module, layout: Layout, joints: int) -> None:
+    """Call a policy. Raises UserError if it does not take its layout, or is no function of what it observes."""
+    obs = torch.full((1, layout.width), 0.5)
     with torch.no_grad():
         try:
             out = _actions(module(obs))
@@ -106,10 +113,9 @@ def load_policy_file(
         except Exception as error:
             message = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
             raise UserError(
-                f"policy {name}: {path} does not take the {chosen.width} observations of the layout {chosen.name}:"
+                f"policy {name}: {path} does not take the {layout.width} observations of the layout {layout.name}:"
                 f" {message}"
             ) from error
-    joints = len(robot.dof_names)
     if not isinstance(out, Tensor) or tuple(out.shape) != (1, joints):
         shape = tuple(out.shape)[1:] if isinstance(out, Tensor) else type(out).__name__
         raise UserError(f"policy {name}: {path} returns actions of width {shape}, and the robot has {joints} joints")
@@ -118,8 +124,6 @@ def load_policy_file(
             f"policy {name}: {path} returns different actions for the same observation: policies with memory or noise"
             " are not supported"
         )
-    scale = _action_scale(module, chosen)
-    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, _rows(module, chosen.width), scale)
 
 
 def _action_scale(module: nn.Module, layout: Layout) -> float | None:

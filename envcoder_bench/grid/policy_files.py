@@ -271,8 +271,7 @@ _GETATTR = re.compile(r"\bgetattr\b(?!\([^\"'#\n]*, \"\w+\"\))")
 def load_torchscript(name: str, path: Path) -> Any:
     """Return the module of a TorchScript file, on the CPU; None if it is no such file.
 
-    Raises:
-        UserError: if its code could do more than compute.
+    Raises UserError if its code could do more than compute.
     """
     content = path.read_bytes()  # once, so that what is loaded is what was examined
     records = archive_records(content)
@@ -281,7 +280,8 @@ def load_torchscript(name: str, path: Path) -> Any:
     for record, data in records.items():
         if record.endswith((".py", ".pkl")):
             text = data.decode("latin-1")
-            match = _CLASSES.search(text) if record.endswith(".pkl") else _unsafe(text)
+            patterns = [_CLASSES] if record.endswith(".pkl") else [_DENIED, _OPS, _GETATTR]
+            match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
             if match is not None:
                 line = text.count("\n", 0, match.start()) + 1
                 what = text[match.start() : match.start() + 40].split("\n")[0]
@@ -295,7 +295,3 @@ def load_torchscript(name: str, path: Path) -> Any:
             return torch.jit.load(io.BytesIO(content), map_location="cpu")
     except (RuntimeError, ValueError, EOFError):
         return None
-
-
-def _unsafe(code: str) -> re.Match[str] | None:
-    return _DENIED.search(code) or _OPS.search(code) or _GETATTR.search(code)

@@ -143,6 +143,7 @@ def result(settings: GridSettings, starts: list[float], robot: Mapping[str, Any]
     def stability(roll: float, pitch: float, spread: float, turning: float) -> float:
         return roll + pitch + weights.height * spread + weights.turning * turning
 
+    # stability of each zone; None where the robot never was
     zones = []
     for k in range(len(starts) - 1):
         n = per_zone[k]

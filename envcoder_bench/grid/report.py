@@ -72,6 +72,7 @@ def render_page(
     facts = [f"{settings.episodes} episodes of each pair, {settings.seconds:g} s at most"]
     facts += [f"evaluated in {duration(seconds)}"] if seconds else []
     policies = counted(len(inputs.policies), "policy", "policies")
+    cells = [[policy.name, policy.kind, policy.layout.name, policy.file] for policy in inputs.policies]
     return shell.render(
         "grid/page.html",
         f"{inputs.robot.name}: {policies} on {counted(len(inputs.arenas), 'terrain')}",
@@ -84,7 +85,7 @@ def render_page(
         ],
         videos={path.stem: path.read_bytes() for path in sorted((folder / "videos").glob("*.mp4"))},
         note=note,
-        policies=_policy_table(inputs),
+        policies=(("policy", "file", "layout", "path"), cells, [""] * 4),
         zones=_zone_table(inputs),
     )
 
@@ -134,11 +135,6 @@ def _test_table(rows: Sequence[Row]) -> Table:
     ]
     header = ("terrain", "metric", "policies", "values", "test", "p", "p (Holm)", "Cohen's d")
     return header, cells, ("", "", "", "number", "", "number", "number", "number")
-
-
-def _policy_table(inputs: Inputs) -> Table:
-    cells = [[policy.name, policy.kind, policy.layout.name, policy.file] for policy in inputs.policies]
-    return ("policy", "file", "layout", "path"), cells, [""] * 4
 
 
 def _zone_table(inputs: Inputs) -> Table:

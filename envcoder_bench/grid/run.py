@@ -85,29 +85,15 @@ def run_grid(
         workers: simulator and device of each worker; one alone runs in this process.
         stop: called often; True stops with a checkpoint.
     """
-    begin = time.perf_counter()
+    begin, specs = time.perf_counter(), inputs.specs
     with locked(folder, "grid"):
-        return _run(inputs, folder, _as_begun(folder, workers), report, stop, begin)
-
-
-def _run(
-    inputs: Inputs,
-    folder: Path,
-    workers: Sequence[tuple[str, str]],
-    report: Callable[[Progress], None],
-    stop: Callable[[], bool],
-    begin: float,
-) -> GridResult:
-    specs = inputs.specs
-    rows = read_episodes(folder / EPISODES)
-    if len(rows) < len(specs) or (folder / STATE).exists():
-        if len(workers) == 1:
+        workers = _as_begun(folder, workers)
+        complete = len(read_episodes(folder / EPISODES)) == len(specs) and not (folder / STATE).exists()
+        if not complete and len(workers) == 1:
             complete = Part(inputs, specs, folder, *workers[0]).run(report, stop)
-        else:
+        elif not complete:
             complete = _run_workers(inputs, folder, workers, report, stop)
         rows = read_episodes(folder / EPISODES)
-    else:
-        complete = True
     order = {inputs.named(spec)["episode_id"]: k for k, spec in enumerate(specs)}
     rows.sort(key=lambda row: order[row["episode_id"]])
     return GridResult(folder, complete, rows, time.perf_counter() - begin)

@@ -213,8 +213,7 @@ class GridSettings(Keys):
 def compose_settings(words: Sequence[str] = ()) -> GridSettings:
     """Apply ``key=value`` overrides to cfg/eval_policies.yaml.
 
-    Raises:
-        UserError: an override is malformed, names an unknown key, or has an invalid value.
+    Raises UserError if an override is malformed, names an unknown key, or has an invalid value.
     """
     settings = read_yaml(project_folder("cfg") / "eval_policies.yaml")
     for word in words:

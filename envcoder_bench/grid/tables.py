@@ -78,7 +78,7 @@ def rank_policies(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [{"rank": k + 1, **row} for k, row in enumerate(ranked)]
 
 
-def compare(rows: Sequence[Row], level: float = LEVEL) -> list[dict[str, Any]]:
+def compare(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return a row of TEST_COLUMNS for each arena, metric and pair of policies.
 
     Means are compared by Welch's t test, with Cohen's d of the pooled deviation; rates by the two-proportion z test
@@ -96,7 +96,7 @@ def compare(rows: Sequence[Row], level: float = LEVEL) -> list[dict[str, Any]]:
                 table.append({**about, **_test(metric, first, second)})
     for row, p in zip(table, holm([math.nan if row["p"] is None else row["p"] for row in table])):
         is_tested = row["p"] is not None
-        row.update(p_holm=p if is_tested else None, significant=p < level if is_tested else None)
+        row.update(p_holm=p if is_tested else None, significant=p < LEVEL if is_tested else None)
     return table
 
 

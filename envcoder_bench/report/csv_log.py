@@ -185,6 +185,15 @@ def table_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], digits: in
     return text.getvalue()
 
 
+def read_rows(path: str | Path, columns: Sequence[str]) -> list[list[str]]:
+    """Return the rows of a table. Raises ValueError if it has other columns."""
+    with open(path, encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    if tuple(header) != tuple(columns):
+        raise ValueError(f"{path}: not a table of a run; its columns must be {', '.join(columns)}")
+    return rows
+
+
 def line(cells: Sequence[str]) -> str:
     """Return a row as CSV."""
     plain = ",".join(cells)

@@ -44,9 +44,9 @@ def new_figure(
     return figure, panels, 1 - (0.62 + 0.19 * len(lines)) / height
 
 
-def make_room_left(figure: Any, panels: Sequence[Any], margin: float = 0.2) -> None:
-    """Move the left edge of the axes so that labels and the widest tick label begin ``margin`` inches from the left."""
-    missing = margin * figure.dpi - min(axes.yaxis.get_tightbbox(renderer(figure)).x0 for axes in panels)
+def make_room_left(figure: Any, panels: Sequence[Any]) -> None:
+    """Move the left edge of the axes so that labels and the widest tick label begin 0.2 inches from the left."""
+    missing = 0.2 * figure.dpi - min(axes.yaxis.get_tightbbox(renderer(figure)).x0 for axes in panels)
     figure.subplots_adjust(left=figure.subplotpars.left + missing / figure.bbox.width)
 
 

@@ -6,7 +6,6 @@ fitness of its episodes; trackers such as TensorBoard get the scalars.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.csv_log import KEYS, CsvLog, Log, number, one_line
+from envcoder_bench.report.csv_log import KEYS, CsvLog, number, one_line, read_rows
 from envcoder_bench.report.tensorboard import TensorboardLog
 
 if TYPE_CHECKING:
@@ -70,8 +69,7 @@ class ComponentLog(CsvLog):
 def read_curves(path: str | Path) -> pd.DataFrame:
     """Read curves.csv or components.csv; names are strings (``001`` stays so), empty cells and infinity are NaN.
 
-    Raises:
-        UserError: it is damaged.
+    Raises UserError if it is damaged.
     """
     import pandas as pd  # slow to import, and --check does not need it
 
@@ -151,28 +149,19 @@ class PointLog(CsvLog):
 
 
 def read_points(path: str | Path) -> list[Point]:
-    """Read points.csv; the points are in the order of the file.
-
-    Raises:
-        ValueError: if the file has other columns.
-    """
-    with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != (*KEYS, *PointLog.columns):
-            raise ValueError(f"{path}: not a points.csv; its columns must be {', '.join((*KEYS, *PointLog.columns))}")
-        rows = list(reader)
+    """Read points.csv; the points are in the order of the file. Raises ValueError if the file has other columns."""
+    columns = (*KEYS, *PointLog.columns)
     components: dict[tuple[str, ...], dict[str, ComponentStats]] = {}
-    for row in rows:
+    for cells in read_rows(path, columns):
+        row = dict(zip(columns, cells))
         stats = components.setdefault(tuple(row[name] for name in (*KEYS, *_NUMBERS)), {})
         if row["component"]:
             stats[row["component"]] = ComponentStats(*(_value(row[name]) for name in ComponentStats._fields))
     points: list[Point] = []
     for (iteration, env_steps, candidate, seed, *numbers), stats in components.items():
-        fitness, episode_length, shaped_return = map(_value, numbers)
-        point = Point(
-            candidate, int(seed), int(iteration), int(env_steps), fitness, episode_length, stats, shaped_return
-        )
-        points.append(point)
+        fitness, length, shaped_return = map(_value, numbers)
+        when = int(iteration), int(env_steps)
+        points.append(Point(candidate, int(seed), *when, fitness, length, stats, shaped_return))
     return points
 
 
@@ -193,16 +182,10 @@ class EpisodeLog(CsvLog):
 def read_episodes(path: str | Path) -> dict[int, Evaluation]:
     """Read episodes.csv: the evaluations by iteration.
 
-    Raises:
-        ValueError: the file has other columns, or a row that is not whole.
+    Raises ValueError if the file has other columns, or a row that is not whole.
     """
-    with open(path, encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    wanted = [*KEYS, *EpisodeLog.columns]
-    if header != wanted:
-        raise ValueError(f"{path}: not an episodes.csv; its columns must be {', '.join(wanted)}")
     evaluations: dict[int, Evaluation] = {}
-    for line, row in enumerate(rows, 2):
+    for line, row in enumerate(read_rows(path, (*KEYS, *EpisodeLog.columns)), 2):
         try:
             iteration, _, candidate, seed, fitness = row
             evaluations.setdefault(int(iteration), {})[candidate, int(seed)] = tuple(map(float, fitness.split()))
@@ -290,6 +273,14 @@ class CollectedScalars:
         """Do nothing."""
 
 
+_TABLES: dict[str, type[CsvLog]] = {
+    CURVES: CurveLog,
+    COMPONENTS: ComponentLog,
+    POINTS: PointLog,
+    EPISODES: EpisodeLog,
+}
+
+
 @dataclass(frozen=True)
 class RunLogs:
     """The logs of a run: curves.csv, components.csv, points.csv and episodes.csv, and trackers."""
@@ -297,23 +288,14 @@ class RunLogs:
     curves: CurveLog
     components: ComponentLog
     points: PointLog
-    scalars: ScalarLog
     episodes: EpisodeLog
+    scalars: ScalarLog
 
     @classmethod
     def begin(cls, folder: Path, trackers: Sequence[ScalarLog] = ()) -> RunLogs:
-        """Create new files in a run's folder.
-
-        Args:
-            trackers: receive the scalars of training besides TensorBoard.
-        """
-        return cls(
-            CurveLog(folder / CURVES),
-            ComponentLog(folder / COMPONENTS),
-            PointLog(folder / POINTS),
-            SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
-            EpisodeLog(folder / EPISODES),
-        )
+        """Create new files in a run's folder; ``trackers`` receive the scalars of training besides TensorBoard."""
+        tables: Any = [table(folder / name) for name, table in _TABLES.items()]
+        return cls(*tables, scalars=SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
 
     @classmethod
     def resume(
@@ -326,26 +308,19 @@ class RunLogs:
     ) -> RunLogs:
         """Continue after ``iteration``; arguments as of ``CsvLog.resume`` and ``begin``, ``rows`` by file.
 
-        Raises:
-            ValueError: if a file is damaged or was changed.
+        Raises ValueError if a file is damaged or was changed.
         """
-
-        def opened(log: type[Log], name: str) -> Log:
-            return log.resume(folder / name, iteration, whole, rows.get(name), rows.get(digest_key(name)))
-
-        return cls(
-            opened(CurveLog, CURVES),
-            opened(ComponentLog, COMPONENTS),
-            opened(PointLog, POINTS),
-            SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
-            opened(EpisodeLog, EPISODES),
-        )
+        tables: Any = [
+            table.resume(folder / name, iteration, whole, rows.get(name), rows.get(digest_key(name)))
+            for name, table in _TABLES.items()
+        ]
+        return cls(*tables, scalars=SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]))
 
     @classmethod
     def collect(cls) -> RunLogs:
         """Create logs in memory, whose rows ``take`` returns."""
-        tables = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
-        return cls(*tables, CollectedScalars(), EpisodeLog.collect())
+        tables: Any = [table.collect() for table in _TABLES.values()]
+        return cls(*tables, scalars=CollectedScalars())
 
     def take(self) -> Rows:
         """Return the rows since the last call. Of logs in files only their number: ``append`` has nothing to add."""
@@ -382,11 +357,6 @@ class RunLogs:
     def lost(self) -> dict[str, int]:
         """Number of rows missing after ``resume``, by file that has lost any."""
         return {name: log.lost for name, log in self._files.items() if log.lost}
-
-    def flush(self) -> None:
-        """Hand all rows to the operating system."""
-        for log in self._files.values():
-            log.flush()
 
     def close(self) -> None:
         for log in self._files.values():

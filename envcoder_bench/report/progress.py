@@ -89,13 +89,6 @@ class Progress:
         if self._bar is not None:
             self._bar.bar_format = _layout(text)
 
-    def write(self, message: str) -> None:
-        """Print a message on lines of its own, above the bar."""
-        if self._bar is None:
-            print(message, file=self._stream, flush=True)
-        else:
-            self._bar.write(message, file=self._stream)
-
     def close(self) -> None:
         """Show the last state and end the display."""
         if self._seen is not None and self._iteration < self._total and self._iteration != self._shown:

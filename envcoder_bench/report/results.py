@@ -96,8 +96,7 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
 def read_results(path: str | Path) -> list[Result]:
     """Read results.csv.
 
-    Raises:
-        ValueError: if the columns are others or a row is incomplete; the message names the file.
+    Raises ValueError if the columns are others or a row is incomplete; the message names the file.
     """
     try:
         with open(path, encoding="utf-8", newline="") as file:

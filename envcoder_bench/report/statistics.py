@@ -95,14 +95,14 @@ class _Spread:
     """Variances between the seeds of each candidate, in units of ``FitnessModel._scale``, and what they have in common.
 
     Attributes:
-        own: ``(candidates,)`` variance of each; NaN for less than two seeds.
-        freedom: degrees of freedom of ``own``.
+        variances: ``(candidates,)``, one of each; NaN for less than two seeds.
+        freedom: degrees of freedom of ``variances``.
         pooled: the variance of all candidates together.
         prior: degrees of freedom that ``pooled`` counts beside a candidate's own.
         total: degrees of freedom of ``pooled``.
     """
 
-    own: np.ndarray
+    variances: np.ndarray
     freedom: np.ndarray
     pooled: float
     prior: float
@@ -152,6 +152,7 @@ class FitnessModel:
         self._seeds = sorted({seed for by_seed in fitness.values() for seed in by_seed})
         self._bounded = math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]
         self._low, self._width = (bounds[0], bounds[1] - bounds[0]) if self._bounded else (0.0, 1.0)
+        # means, within 0 and 1 if there are bounds
         table = np.full((len(self.names), len(self._seeds)), NAN)
         for k, name in enumerate(self.names):
             for seed, value in fitness[name].items():
@@ -160,6 +161,7 @@ class FitnessModel:
         self._count = np.isfinite(table).sum(axis=1)
         self._mean = _known_mean(table, 1)
         self._complete = self._count == len(self._seeds)
+        # episodes
         episodes_of = evaluation or {}
         has_episodes = all((name, seed) in episodes_of for name in self.names for seed in fitness[name])
         self._episodes = paired_table(episodes_of, self.names, self._seeds) if has_episodes and self.names else None
@@ -219,7 +221,7 @@ class FitnessModel:
         if len(best) < 2 or self._shared is None or not self.has_spread:
             return {}
         spread = self._shared
-        variance = spread.moderated(spread.own, spread.freedom, spread.pooled) * self._scale / self._count
+        variance = spread.moderated(spread.variances, spread.freedom, spread.pooled) * self._scale / self._count
         variance = np.maximum(variance, self._floors[1])[best]
         if not (variance > 0).all():
             return {}
@@ -302,7 +304,7 @@ class FitnessModel:
             return np.full((2, len(self.names)), NAN)
         from scipy.special import stdtrit  # slow to import, and --check does not need it
 
-        moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)
+        moderated = spread.moderated(spread.variances, spread.freedom, spread.pooled)
         moderated = np.maximum(moderated, spread.pooled / 2)  # equal seeds may be luck
         variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
         quantile = stdtrit(spread.degrees(spread.freedom, self._count), 1 - LEVEL / 2)
@@ -332,7 +334,7 @@ class FitnessModel:
         if spread is None:
             return NAN, NAN
         pair = np.array([a, b])
-        moderated = spread.moderated(spread.own, spread.freedom, spread.pooled)[pair]
+        moderated = spread.moderated(spread.variances, spread.freedom, spread.pooled)[pair]
         variance = np.maximum(moderated * self._scale[pair] / self._count[pair], self._floors[0][pair])
         degrees = spread.degrees(spread.freedom[pair], self._count[pair])
         return float(variance.sum()), float(degrees.min())

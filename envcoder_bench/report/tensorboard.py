@@ -84,7 +84,10 @@ def write_hparams(folder: Path, hyperparameters: Mapping[str, Mapping[str, Any]]
         hyperparameters: numbers and words by candidate, with equal keys.
         results: the rows of results.csv; those that never trained have no session.
     """
-    make, messages = _hparams_messages()
+    from tensorboardX.proto import api_pb2, plugin_hparams_pb2
+
+    make: Any = api_pb2
+    messages: Any = plugin_hparams_pb2
     keys = next(iter(hyperparameters.values()), {})
     kinds = {key: make.DATA_TYPE_FLOAT64 if _is_number(value) else make.DATA_TYPE_STRING for key, value in keys.items()}
     metrics = [make.MetricInfo(name=make.MetricName(tag=tag), display_name=tag) for tag in HPARAMS_METRICS]
@@ -134,12 +137,6 @@ def _write_hparams(folder: Path, data_by_tag: Mapping[str, Any]) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _hparams_messages() -> tuple[Any, Any]:
-    from tensorboardX.proto import api_pb2, plugin_hparams_pb2
-
-    return api_pb2, plugin_hparams_pb2
 
 
 def _messages() -> Any:

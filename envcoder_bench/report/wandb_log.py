@@ -155,7 +155,8 @@ def log_ranking(settings: WandbSettings, ranking: RankingReport) -> None:
     """Log the ranking as a table, and page and videos as artifacts, to a W&B run of their own. Raises what W&B does."""
     wandb: Any = import_module("wandb")
     run = _start(settings, f"{settings.group}: ranking", RANKING, ranking.config)
-    rows = [[_cell(getattr(row, name)) for name in _TABLE] for row in ranking.ranked]
+    cells = ((getattr(row, name) for name in _TABLE) for row in ranking.ranked)
+    rows = [[value if _is_known(value) else None for value in row] for row in cells]
     run.log({"ranking": wandb.Table(columns=list(_TABLE), data=rows)})
     best = next((row for row in ranking.ranked if row.rank is not None and not row.baseline), None)
     if best is not None:
@@ -200,7 +201,3 @@ def _start(settings: WandbSettings, name: str, kind: str, config: Mapping[str, A
 
 def _is_known(value: Any) -> bool:
     return value is not None and value != "" and not (isinstance(value, float) and math.isnan(value))
-
-
-def _cell(value: Any) -> Any:
-    return value if _is_known(value) else None

@@ -74,8 +74,7 @@ def train_defaults(spec: TaskSpec) -> Tree:
 
     References to the task's YAML remain text.
 
-    Raises:
-        ValueError: the file of an outside task is not valid YAML, or has an unknown key.
+    Raises ValueError if the file of an outside task is not valid YAML, or has an unknown key.
     """
     task_name = nested({"params.config.name": spec.name})
     if spec.train is None or not spec.digest:
@@ -209,7 +208,9 @@ def _composed_files(spec: TaskSpec) -> tuple[DictConfig, list[str]]:
     state = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files))
     with user_input():
         tree = _composed(spec, state)
-    return OmegaConf.create(tree), dotted_keys(tree)
+    composed = OmegaConf.create(tree)
+    OmegaConf.set_struct(composed, True)  # a mapping in an override adds no keys
+    return composed, dotted_keys(tree)
 
 
 @functools.lru_cache(maxsize=16)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
-from envcoder_bench.core.torch_settings import ALONE, settings_kept, use_deterministic_algorithms
+from envcoder_bench.core.torch_settings import ALONE, settings_kept
+from envcoder_bench.report.words import counted
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values
 from envcoder_bench.run.folder import results
@@ -29,6 +28,7 @@ from envcoder_bench.run.train.executor import Executor
 from envcoder_bench.run.workers import start
 from envcoder_bench.run.workers.head import Head
 from envcoder_bench.run.workers.start import check
+from envcoder_bench.run.workers.worker import configure_torch
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
@@ -123,7 +123,7 @@ def go_on(
             cfg = pick_device(spec.config)  # the machine may be another one
         spec = replace(spec, config=cfg)
         _say_notes(run)
-        _configure_torch(cfg)
+        configure_torch(cfg)
         saved = saved or run.load_checkpoint() or Checkpoint()
         try:  # keys that may be changed have new values
             with user_input():
@@ -163,20 +163,13 @@ def _asked(
     spec = with_candidates(spec, sources, num_envs)
     check_training(spec)
     check_race(spec)
-    _configure_torch(spec.config)
+    configure_torch(spec.config)
     return spec
 
 
 def _say_notes(folder: RunFolder) -> None:
     for note in folder.notes:
         log.warning("%s: %s", folder.path, note)
-
-
-def _configure_torch(cfg: RunConfig) -> None:
-    if cfg.device == "cpu":
-        torch.set_num_threads(1)  # the threads are used by the simulator and the learners
-    elif cfg.deterministic:
-        use_deterministic_algorithms()
 
 
 # what is left to train
@@ -203,22 +196,26 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
         spec = spec.changed(seeds=seeds)
         return spec.config
 
+    # baselines are checked again, because they fill in for the functions that candidates lack
     seeds = run_seeds(spec.config)
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in seeds)]
     groups, failed = check(head, spec.config, left, settle)
+    # candidates that cannot be trained
     skipped = [name for name, error in failed.items() if none_asked(error)]
     names = {source.name for source in sources if source.name not in BASELINES}
     if skipped and names <= set(skipped):
-        raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
+        others = f"; and {counted(len(skipped) - 1, 'more candidate')} of the same kind" if len(skipped) > 1 else ""
+        raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}{others}")
     if skipped:
         asked = ", ".join(spec.config.shaper_types or ())
         log.warning("skipped, because they define none of %s: %s", asked, ", ".join(skipped))
     for name, error in failed.items():
         if name not in skipped:
             log.warning("candidate %s cannot be evaluated: %s", name, error)
-    saved.results += [row for row in results.not_trained(spec.config, failed) if (row.candidate, row.seed) not in done]
+    saved.results += [row for row in results.not_trained(spec.config, failed) if row.key not in done]
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
+    # waves: those that were interrupted keep their groups, because their checkpoints are of these
     by_key = {group.key: group for group in groups}
     waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
     interrupted = [[by_key[key] for key in wave if key in by_key] for wave in waves_begun]
@@ -228,7 +225,3 @@ def plan_remaining(spec: RunSpec, saved: Checkpoint, head: Head, shared_total: b
     begun = done.union(*saved.waves_begun)
     plan = planner.plan([group for key, group in by_key.items() if key not in begun], interrupted, devices)
     return spec, replace(plan, seeds=seeds_line)
-
-
-def _and_others(count: int) -> str:
-    return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} of the same kind"

@@ -47,15 +47,12 @@ def extend(
 
     On a CPU, results and policies are bitwise those of one larger run. More iterations start from the states at the end
     of the run; if there are none, or if the training depends on its length, its candidates are trained from the
-    beginning.
+    beginning. Raises UserError if the run cannot be extended, or there is nothing to add; then nothing was changed.
 
     Args:
         candidates, candidate_idx: as of ``evaluate``; candidates of the run with the same text are left out.
         seeds: number of seeds of the extended run; None: unchanged.
         learning_iterations: number of iterations of the extended run; None: unchanged.
-
-    Raises:
-        UserError: the run cannot be extended, or there is nothing to add; nothing was changed.
     """
     run = RunFolder.open(Path(folder), FLAG)
     if not run.complete:
@@ -147,6 +144,7 @@ def _plan(
         raise UserError(
             f"{FLAG} {run.path}: the run is a race, in which other candidates decide who is stopped: begin a new run"
         )
+    # what is asked for
     wanted = {"seeds": seeds, "learning_iterations": iterations}
     for key, value in wanted.items():
         if value is not None and type(value) is not int:
@@ -161,6 +159,7 @@ def _plan(
             f"{FLAG} {run.path}: there is nothing to add: give --candidates with new files, or --seeds or"
             f" --learning_iterations with more than {cfg.seeds} and {cfg.learning_iterations}"
         )
+    # the state from which the larger run continues
     rows = _rows(run, cfg, sources)
     summary = _summary(run)
     longer = "learning_iterations" in more
@@ -168,9 +167,10 @@ def _plan(
     done = [row for row in rows if not longer or not _trains(row)]
     saved = Checkpoint(done, 0 if longer else summary["waves"], summary["seconds"], jobs=jobs)
     saved.needed, saved.peak = summary["needed"], summary["peak"]
+    # the config of the larger run
     listed = [*sources, *new]
-    larger = {**cfg.plain(), **more, "candidates": [{"name": own.name, "file": own.file} for own in listed]}
-    parts = [f"candidates {', '.join(own.name for own in new)}"] if new else []
+    larger = {**cfg.plain(), **more, "candidates": [{"name": source.name, "file": source.file} for source in listed]}
+    parts = [f"candidates {', '.join(source.name for source in new)}"] if new else []
     parts += [f"{key.replace('_', ' ')} {getattr(cfg, key)} -> {value}" for key, value in more.items()]
     several = cfg.seeds == 1 and "seeds" in more
     return Extension(to_yaml(larger), more, listed, new, saved, list(done), several, states, "; ".join(parts))
@@ -238,7 +238,7 @@ def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[lis
 def _begin(run: RunFolder, extension: Extension) -> None:
     """Turn the complete run into an unfinished larger one. After a crash at any place it is either of the two."""
     assert run.provenance is not None
-    texts = {run.source(own.name): own.source.encode("utf-8", "surrogateescape") for own in extension.new}
+    texts = {run.source(x.name): x.source.encode("utf-8", "surrogateescape") for x in extension.new}
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, text)

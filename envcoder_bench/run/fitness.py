@@ -17,8 +17,7 @@ from envcoder_bench.tasks.spec import TaskSpec
 def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
     """Read the file ``cfg.fitness``, and load it once to check it; return None for the task's own fitness.
 
-    Raises:
-        UserError: it cannot be read or loaded, or lacks ``compute_fitness`` or a docstring.
+    Raises UserError if it cannot be read or loaded, or lacks ``compute_fitness`` or a docstring.
     """
     if cfg.fitness is None:
         if not task.task_class.fitness_meaning:

@@ -154,7 +154,9 @@ def read_candidates(
             refuse_clashes(files)
         else:
             paths = [candidates] if isinstance(candidates, (str, Path)) else list(candidates or [])
-            files = find_candidates([Path(path) for path in paths], task, _candidates_root())
+            # user_functions/ of the working folder, or of this package
+            root = Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
+            files = find_candidates([Path(path) for path in paths], task, root)
         if candidate_idx is not None:
             words = candidate_idx if isinstance(candidate_idx, str) else ",".join(map(str, candidate_idx))
             files = select(files, words)
@@ -173,7 +175,7 @@ def _checked(sources: Mapping[str, Source]) -> dict[str, str]:
         raise UserError("no candidates found: candidates={} names none")
     texts: dict[str, str] = {}
     for name, source in sources.items():
-        functions = [source] if callable(source) else [] if isinstance(source, str) else [*_sequence(source)]
+        functions = [source] if callable(source) else [*source] if isinstance(source, (list, tuple)) else []
         usable = isinstance(source, str) or (functions and all(map(callable, functions)))
         if not isinstance(name, str) or not usable:
             got = f"{{{type(name).__name__}: {type(source).__name__}}}"
@@ -188,15 +190,6 @@ def _checked(sources: Mapping[str, Source]) -> dict[str, str]:
         except ValueError as error:
             raise UserError(f"candidate {name}: {error}") from None
     return texts
-
-
-def _sequence(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def _candidates_root() -> Path:
-    """Return the folder that contains user_functions/: the working folder, or that of this package."""
-    return Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
 
 
 def override_words(
@@ -225,6 +218,7 @@ def override_words(
 
 
 def _flag_words(task: str | TaskSpec, flags: dict[str, Any]) -> list[str]:
+    # flags that stand for keys of the config
     gpu, trainer, without = (flags.pop(name, None) for name in ("gpu_id", "trainer", "no_baselines"))
     files = flags.pop("task_config", None), flags.pop("train_config", None)
     if gpu is not None and flags.get("device") not in (None, "auto"):

@@ -46,8 +46,7 @@ def file_overrides(task: TaskSpec, task_config: str | None, train_config: str | 
 
     Keys without an effect are listed in a warning.
 
-    Raises:
-        UserError: a file cannot be read, is for another task, or has an unknown key or an invalid value.
+    Raises UserError if a file cannot be read, is for another task, or has an unknown key or an invalid value.
     """
     values: Leaves = {}
     num_envs = None

@@ -22,7 +22,7 @@ from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, run_studies
+from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, recorded_meaning, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
@@ -58,9 +58,9 @@ class RunResult:
     def ranking(self) -> pd.DataFrame:
         """A row for each candidate, best first: rank (empty without a fitness), fitness with its 95 % interval,
         difference to the human baseline, status and more, see ``report.ranking.Ranked``."""
-        made = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
+        rows = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
         columns = [*Ranked.__dataclass_fields__, "baseline", "error"]
-        return pd.DataFrame(made, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
+        return pd.DataFrame(rows, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
 
     @cached_property
     def results(self) -> pd.DataFrame:
@@ -91,13 +91,13 @@ class RunResult:
     def policies(self) -> "Policies":
         """The policy file of each candidate and seed, ``policies["calm", 0]``, which rl_games' player can load."""
         several = len({row.seed for row in self.rows}) > 1  # policy.pth is then the best seed's
-        found = Policies()
+        policies = Policies()
         for row in self.rows:
             name = f"policy_seed_{row.seed}.pth" if several else "policy.pth"
             path = RunFolder(self.folder).candidate(row.candidate) / name
             if row.measured and path.is_file():
-                found[row.candidate, row.seed] = path
-        return found
+                policies[row.key] = path
+        return policies
 
     @cached_property
     def terms(self) -> pd.DataFrame:
@@ -182,7 +182,7 @@ class Policies(dict[tuple[str, int], Path]):
     def __missing__(self, key: object) -> NoReturn:
         names = list(dict.fromkeys(name for name, _ in self))
         name, seed = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
-        seeds = [str(own) for candidate, own in self if candidate == name]
+        seeds = [str(each) for candidate, each in self if candidate == name]
         if seed is None or not names:
             reason = 'the keys are pairs such as ["human", 0]' if names else "the run has no policies yet"
         elif seeds:
@@ -207,8 +207,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
 
     If results.csv is damaged, the ranking of summary.json is used, and vice versa; ``folder.notes`` report it.
 
-    Raises:
-        UserError: neither of the two can be read.
+    Raises UserError if neither of the two can be read.
     """
     rows: list[Result] | None = None
     recorded: list[Ranked] | None = None
@@ -232,16 +231,8 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
     fitness = folder.read_fitness(cfg)
-    meaning = _recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
+    meaning = recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
-
-
-def _recorded_meaning(folder: RunFolder) -> str:
-    """Return what fitness measures from summary.json, because the task may no longer exist; empty if damaged."""
-    try:
-        return str(read_json(folder.summary)["fitness_meaning"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
 
 
 def _damage(path: Path, error: OSError | ValueError) -> str:

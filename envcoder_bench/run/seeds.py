@@ -88,12 +88,14 @@ def settle_seeds(
     most, why = most_seeds(cfg, shared_total), _why_one(cfg, shared_total)
     if why:
         return 1, _sentence(1, f" {why}")
+    # as many as take less than SLOWER times as long as one
     loads = {count: load(count) for count in range(1, most + 1)}
     if not loads[1].groups:
         return 1, ""
     num_envs = cfg.num_envs_per_candidate
-    times = {count: slowdown(own, loads[1], num_envs, multiprocessors) for count, own in loads.items()}
+    times = {count: slowdown(loads[count], loads[1], num_envs, multiprocessors) for count in loads}
     chosen = max(count for count, time in times.items() if count == 1 or time < SLOWER)
+    # why, in a sentence
     reasons = []
     shown = chosen if chosen > 1 else min(2, most)
     if math.isfinite(times[shown]):
@@ -115,7 +117,7 @@ def slowdown(load: Load, one: Load, num_envs: int, multiprocessors: int = MULTIP
     """
     if load.waves > one.waves:
         return math.inf
-    time, of_one = (own.waves * step_time(own.groups * num_envs, multiprocessors) for own in (load, one))
+    time, of_one = (x.waves * step_time(x.groups * num_envs, multiprocessors) for x in (load, one))
     return time / of_one
 
 

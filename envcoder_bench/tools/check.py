@@ -13,8 +13,8 @@ from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
 from envcoder_bench.report.words import number
 from envcoder_bench.run.inputs import Candidates, read_candidates, resolve, with_candidates
-from envcoder_bench.run.prepare.environments import brings_its_simulation, build_env
-from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
+from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
+from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group, stateful_note
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.prepare.variants import rollout
 from envcoder_bench.run.spec import CandidateSource, RunSpec
@@ -131,6 +131,7 @@ def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCh
         row = CandidateCheck(source.name, baseline=source.name in BASELINES)
         rows.append(row)
         try:
+            # what it defines, and its faults
             functions = load(source, context.files, cfg.seed).functions
             taken = [kind for kind in functions if row.baseline or cfg.shaper_types is None or kind in cfg.shaper_types]
             row.defines, row.unused = tuple(taken), tuple(kind for kind in functions if kind not in taken)
@@ -141,19 +142,17 @@ def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCh
             error.__traceback__ = None  # its frames keep tensors alive
             continue
         row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
+        # how its reward is made up, and what is not compiled
         if REWARD in taken and shaping.components and not row.baseline:
             row.form, remarks = _divided(spec, context, source, shaping)
             row.notes += remarks
         refused = [one for one in context.tracer.untraced if one.function.file == source.file]
         row.not_compiled = [str(one) for one in refused]
-        for kind in taken:
-            line = next((own.stateful_line for own in shaping.functions.values() if own.type == kind), None)
-            if line is not None:
-                place = f"{source.file}:{line}: in {kind}"
-                row.notes.append(f"{place}: keeps values between calls, which --resume cannot restore")
+        stateful = [one for one in shaping.functions.values() if one.type in taken and one.stateful_line is not None]
+        row.notes += map(stateful_note, stateful)
         # without programs, because one call takes less time than compiling
-        own = make_group(source, shaping, context.unshaped, context.files, cfg.seed)
-        shapings[source.name] = replace(own.shaping, programs={})
+        group = make_group(source, shaping, context.unshaped, context.files, cfg.seed)
+        shapings[source.name] = replace(group.shaping, programs={})
     return rows, shapings
 
 
@@ -161,10 +160,8 @@ def _divided(
     spec: RunSpec, context: PrepareContext, source: CandidateSource, shaping: Shaping
 ) -> tuple[str, list[str]]:
     """Return how a reward is made of its components, and remarks on these; empty if the candidate fails."""
-    if not brings_its_simulation(spec.task):
-        spec = spec.changed(sim="mujoco_cpu", device="cpu")
     try:
-        reward, terms = rollout(spec, context, source, shaping)
+        reward, terms = rollout(in_small_simulation(spec), context, source, shaping)
         how = find_combination(reward, terms)
     except NotDivisible as error:
         return str(error), []

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import read_json
 from envcoder_bench.core.settings import dotted
 from envcoder_bench.report.certainty import nothing_learnt
 from envcoder_bench.report.logs import Evaluation, read_curves
@@ -26,7 +25,7 @@ from envcoder_bench.report.table import numbers, render_table, wrap
 from envcoder_bench.report.words import aligned, decimal_places
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
-from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
+from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation, recorded_meaning
 from envcoder_bench.tasks.base import UNTRAINED
 
 if TYPE_CHECKING:
@@ -81,9 +80,8 @@ def full_name(label: str, candidate: str) -> str:
 def compare(folders: Sequence[str | Path]) -> Comparison:
     """Compare runs; differences are to the first one, and paired by seed where the runs have seeds in common.
 
-    Raises:
-        UserError: there are less than two runs, one cannot be read, has no results or is given twice, or they are of
-            different tasks or measure different fitness.
+    Raises UserError if there are less than two runs, one cannot be read, has no results or is given twice, or they are
+    of different tasks or measure different fitness.
     """
     opened = [open_run(folder) for folder in folders]
     paths = [run.folder.path.resolve() for run in opened]
@@ -92,7 +90,8 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         raise UserError(f"{twice} is given twice")
     if len(opened) < 2:
         raise UserError("give at least two runs to compare")
-    first, meanings = opened[0], [_meaning(run) for run in opened]
+    # runs that can be compared: of one task, and by one measure
+    first, meanings = opened[0], [recorded_meaning(run.folder) or fitness_meaning(run.spec) for run in opened]
     for run, meaning in zip(opened[1:], meanings[1:]):
         if run.cfg.task.name != first.cfg.task.name:
             tasks = f"{first.cfg.task.name} in {first.folder.path}, {run.cfg.task.name} in {run.folder.path}"
@@ -105,6 +104,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
     for run in opened:
         if not any(row.measured for row in run.rows):
             raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
+    # the comparison
     runs = dict(zip(_labels(paths), opened))
     ranked = {label: run.ranked for label, run in runs.items()}
     label = next(iter(runs))
@@ -120,14 +120,6 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         {other: pair for other, pair in correlations.items() if pair[1] >= LEAST_RANKED},
         _settings(runs),
     )
-
-
-def _meaning(run: OpenedRun) -> str:
-    """Return what a run's fitness measures: as it was recorded, else by its config."""
-    try:
-        return str(read_json(run.folder.summary)["fitness_meaning"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return fitness_meaning(run.spec)
 
 
 def _measured_by(run: OpenedRun) -> str:

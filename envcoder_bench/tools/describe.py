@@ -34,6 +34,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     spec = RunSpec.of(cfg)
     name, task = spec.task.name, spec.task.task_class
     facts = task_contract(spec.task, cfg.task)
+    axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     sections = [
         wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width, then=""),
         wrap(f"fitness: {_fitness(spec)}", width, then="  "),
@@ -43,7 +44,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
         _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
         *(wrap(line, width, then="    ") for line in _dicts(task)),
-        *(wrap(f"  {what}: {', '.join(own)}", width, then="    ") for what, own in _names(facts)),
+        *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in axes.items() if names),
     ]
     return "\n\n".join(sections)
 
@@ -67,9 +68,9 @@ def _functions(spec: TaskSpec, facts: TaskContract, width: int) -> list[str]:
     sections: list[str] = []
     for function in SHAPER_TYPES:
         lines = [wrap(f"  {function}: {_returns(KINDS[function], task, facts)}", width, then="    ")]
-        for baseline, own in purposes.items():
-            if function in own:
-                lines.append(wrap(f"    {baseline}: {own[function]}", width, then="      "))
+        for baseline, docs in purposes.items():
+            if function in docs:
+                lines.append(wrap(f"    {baseline}: {docs[function]}", width, then="      "))
         sections.append("\n".join(lines))
     if task.default_action_dim is not None:
         driven = "compute_dof_target" not in task.refusals
@@ -93,15 +94,14 @@ def _returns(kind: Kind, task: type[SimTask], facts: TaskContract) -> str:
 def function_docs(task: TaskSpec, baseline: str) -> dict[str, str]:
     """Return the first line of the docstring of each function of a baseline, which is loaded as in a run.
 
-    Raises:
-        UserError: it cannot be loaded.
+    Raises UserError if it cannot be loaded.
     """
     path = task.baseline_path(baseline)
     try:
         functions = load_candidate(baseline, load_source(path), path).functions
     except CandidateError as error:
         raise UserError(str(error)) from error
-    return {kind: (inspect.getdoc(own.call) or "-").splitlines()[0] for kind, own in functions.items()}
+    return {kind: (inspect.getdoc(one.call) or "-").splitlines()[0] for kind, one in functions.items()}
 
 
 def _shape(task: type[SimTask], key: str) -> str:
@@ -109,12 +109,6 @@ def _shape(task: type[SimTask], key: str) -> str:
     if shape is None:
         return "constant"
     return f"({', '.join(['n', *map(str, shape)])}{',' if not shape else ''})"
-
-
-def _names(facts: TaskContract) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the names along the state's axes: joints, bodies, sensors and sites."""
-    axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
-    return [(what, names) for what, names in axes.items() if names]
 
 
 def _dicts(task: type[SimTask]) -> Iterator[str]:

@@ -67,23 +67,23 @@ def _environment(spec: RunSpec, groups: Sequence[Group], seeds: Sequence[int]) -
 
 
 def _first_difference(alone: GroupedVecTask, among: GroupedVecTask, steps: int) -> tuple[int | None, int]:
-    own, width = among.layout.slice(AMONG), alone.obs_dims[0]
+    rows, width = among.layout.slice(AMONG), alone.obs_dims[0]
     generator, ended = torch.Generator().manual_seed(0), 0
     before, beside = alone.reset(), among.reset()
-    if not torch.equal(before, beside[own, :width]):
+    if not torch.equal(before, beside[rows, :width]):
         return 0, 0
     for step in range(steps):
         actions = 2.0 * torch.rand(among.actions.shape, generator=generator) - 1.0
-        one = alone.step(actions[own, : alone.actions.shape[1]])
+        one = alone.step(actions[rows, : alone.actions.shape[1]])
         all_of_them = among.step(actions)
         ended += int(one.done.sum())
         pairs: list[tuple[Tensor, Tensor]] = [
-            (one.obs, all_of_them.obs[own, :width]),
-            (one.reward, all_of_them.reward[own]),
-            (one.terminated, all_of_them.terminated[own]),
+            (one.obs, all_of_them.obs[rows, :width]),
+            (one.reward, all_of_them.reward[rows]),
+            (one.terminated, all_of_them.terminated[rows]),
         ]
         if alone.critic_obs is not None and among.critic_obs is not None:
-            pairs.append((alone.critic_obs, among.critic_obs[own, : alone.critic_dims[0]]))
+            pairs.append((alone.critic_obs, among.critic_obs[rows, : alone.critic_dims[0]]))
         if not all(torch.equal(x, y) for x, y in pairs):
             return step + 1, ended
     return None, ended

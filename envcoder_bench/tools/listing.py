@@ -43,13 +43,13 @@ class ListedRun:
 
 def find_runs(folders: Sequence[Path]) -> list[ListedRun]:
     """Find the run folders at or below ``folders``, oldest first. Raises ValueError if a folder does not exist."""
-    found: dict[Path, ListedRun] = {}
+    runs: dict[Path, ListedRun] = {}
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"{folder}: there is no folder of this name")
         for path in _run_folders(folder, DEPTH):
-            found.setdefault(path.resolve(), read_run(path))
-    return sorted(found.values(), key=lambda run: (run.date, str(run.path)))
+            runs.setdefault(path.resolve(), read_run(path))
+    return sorted(runs.values(), key=lambda run: (run.date, str(run.path)))
 
 
 def _run_folders(folder: Path, depth: int) -> list[Path]:
@@ -79,7 +79,7 @@ def read_run(path: Path) -> ListedRun:
     date = date or time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
     measured = [row for row in ranked if row.rank is not None]
     best = next((row for row in measured if not row.baseline), measured[0] if measured else None)
-    status = damage or _status(folder)
+    status = damage or (COMPLETE if folder.complete else IN_PROGRESS if folder.in_progress() else STOPPED)
     return ListedRun(path, task, date, best.candidate if best else "", best.fitness if best else None, status)
 
 
@@ -90,12 +90,6 @@ def _ranked(folder: RunFolder) -> list[Ranked]:
             return rank(read_results(folder.results))
         return read_ranking(folder.summary)
     return rank(read_results(folder.results)) if folder.results.is_file() else []
-
-
-def _status(folder: RunFolder) -> str:
-    if folder.complete:
-        return COMPLETE
-    return IN_PROGRESS if folder.in_progress() else STOPPED
 
 
 def render_runs(runs: Sequence[ListedRun]) -> str:

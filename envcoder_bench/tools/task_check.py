@@ -31,13 +31,28 @@ from envcoder_bench.tasks.task_code import computed, frozen, frozen_message
 from envcoder_bench.tools.isolation import measure_isolation
 
 FREQUENCY = "task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
+OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
+_STEP = ("obs", "reward", "terminated", "truncated")
+ERRORS = (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError)  # of a task's code
+UNSTABLE = 0.001  # largest share of unstable steps with random actions
 
 
-class TaskProbe:
-    """A task on a simulator, with the human baseline's episodes and actions.
+class TaskFaults(UserError):
+    """A task violates the contract.
 
-    Raises:
-        UserError, ValueError, CandidateError: there is no such task, or its files are invalid.
+    Attributes:
+        findings: the violations, one line each.
+    """
+
+    def __init__(self, task: str, findings: Sequence[str]) -> None:
+        super().__init__("\n".join([f"{task}: {len(findings)} of the checks fail:", *(f"- {one}" for one in findings)]))
+        self.findings = list(findings)
+
+
+class TaskCheck:
+    """The checks of a task on a simulator, with the human baseline's episodes and actions.
+
+    Raises UserError, ValueError, CandidateError if there is no such task, or its files are invalid.
     """
 
     def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
@@ -117,30 +132,7 @@ class TaskProbe:
         both = [(key, x, other[key]) for key, x in state.items() if key in other]
         return missing + [key for key, x, y in both if not torch.allclose(x, y, rtol=close, atol=close)]
 
-
-OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
-_STEP = ("obs", "reward", "terminated", "truncated")
-ERRORS = (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError)  # of a task's code
-UNSTABLE = 0.001  # largest share of unstable steps with random actions
-
-
-class TaskFaults(UserError):
-    """A task violates the contract.
-
-    Attributes:
-        findings: the violations, one line each.
-    """
-
-    def __init__(self, task: str, findings: Sequence[str]) -> None:
-        super().__init__("\n".join([f"{task}: {len(findings)} of the checks fail:", *(f"- {one}" for one in findings)]))
-        self.findings = list(findings)
-
-
-class TaskCheck(TaskProbe):
-    """The checks of a task on a simulator, each a method that yields violations.
-
-    Arguments and errors as of ``TaskProbe``.
-    """
+    # the checks, each a method that yields violations
 
     def ground(self) -> Iterator[str]:
         """A robot that floats has something to stand on."""
@@ -195,7 +187,7 @@ class TaskCheck(TaskProbe):
     def rollout(self) -> Iterator[str]:
         """Equal starts give equal rollouts."""
         task, twin = self.begun(3), self.begun(3)
-        before, computed_before = _copied(task), computed(task)
+        before, computed_before = {key: x.clone() for key, x in task.state.items()}, computed(task)
         for step, command in enumerate(self.commands(task, 10)):
             task.step(command)
             twin.step(command)
@@ -402,10 +394,6 @@ def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Tas
 def _shown(error: Exception) -> str:
     text = (str(error).splitlines() or [""])[0]
     return text if isinstance(error, (ValueError, UserError)) else f"{type(error).__name__}: {text}"
-
-
-def _copied(task: Task) -> dict[str, Tensor]:
-    return {key: x.clone() for key, x in task.state.items()}
 
 
 def _once(keys: Sequence[str], what: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.rows import trained
-from envcoder_bench.run.train.session import Wave, open_session
+from envcoder_bench.run.train.session import Session, Shared, Wave
 
 SPLIT_AT, ITERATIONS = 3, 6
 CARTPOLE = {
@@ -90,7 +90,7 @@ def _groups(cfg, files: dict[str, str], folder: Path):
 
 
 def _session(cfg, groups, logs):
-    return open_session(RunSpec.of(cfg), Wave(groups), logs, lambda _: None, lambda _: None)
+    return Session(RunSpec.of(cfg), Wave(groups), Shared(logs), lambda _: None, lambda _: None)
 
 
 def _train(session, until):

@@ -12,12 +12,11 @@ from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.run.train.session import Session, Shared, Wave, make_trainer
+from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.base import Trainer
 
@@ -174,13 +173,10 @@ def make_session(folder, total=6, overrides=(), **more):
     cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
     spec = RunSpec.of(cfg, baseline_sources(get_spec("Cartpole")))
     groups, _ = prepare(spec)
-    seeds = [group.seed for group in groups]
-    training = build_env(spec, [group.shaping for group in groups], seeds, 4)
-    evaluation = build_env(spec, [group.evaluation for group in groups], seeds, 2)
     evaluated, saved = [], []
     folder.mkdir(exist_ok=True)
     session = Session(
-        spec, Wave(groups), training, evaluation, make_trainer(cfg, training), Shared(RunLogs.begin(folder), **more),
+        spec, Wave(groups), Shared(RunLogs.begin(folder), **more),
         lambda own: evaluated.append(own.iteration), lambda state: saved.append(copy.deepcopy(state)),
     )  # fmt: skip
     return session, evaluated, saved

@@ -104,9 +104,7 @@ def test_race_has_the_same_rows(files, whole, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "place", ["evaluate_untrained", "UntrainedEvaluated", "open_session"]
-)  # before, within, after it
+@pytest.mark.parametrize("place", ["evaluate_untrained", "UntrainedEvaluated", "Session"])  # before, within, after it
 def test_killed_run_resumes_to_the_same_rows(files, whole, tmp_path, monkeypatch, place):
     def die(*args, **kwargs):
         raise Killed

@@ -18,7 +18,7 @@ from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.describe import describe
 from envcoder_bench.tools.isolation import measure_isolation
-from envcoder_bench.tools.task_check import TaskProbe
+from envcoder_bench.tools.task_check import TaskCheck
 
 COUPLED = f"{FOLDER}/pendulum.py:Coupled"
 
@@ -418,6 +418,6 @@ def test_tasks_of_two_configs_have_their_own_states(task):
 
 
 def test_task_probe_takes_overrides(task):
-    probe = TaskProbe(task, "mujoco_cpu", "cpu", ["task.env.ball=true"])
+    probe = TaskCheck(task, "mujoco_cpu", "cpu", ["task.env.ball=true"])
     assert probe.spec.task_class.object_keys == ("ball_state",)
     assert tuple(probe.begun(2).state["ball_state"].shape) == (2, 13)

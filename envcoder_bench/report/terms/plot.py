@@ -250,6 +250,8 @@ def _value_ticks(set_ticks: Any, values: Sequence[float]) -> None:
 
 def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Point], study: Study) -> None:
     """Draw fitness by two parameters; cells without a point stay white."""
+    from matplotlib.patches import Rectangle
+
     columns, rows = (sorted({point[0][name] for point in points}) for name in names)
     table = np.full((len(rows), len(columns)), np.nan)
     for point_values, fitness, *_ in points:
@@ -263,7 +265,8 @@ def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Po
                 axes.text(column, row, fixed(value, decimals), ha="center", va="center", fontsize=8,
                           color="white" if value < middle else BLACK)  # fmt: skip
     if study.usual[names[0]] in columns and study.usual[names[1]] in rows:
-        axes.add_patch(_frame((columns.index(study.usual[names[0]]), rows.index(study.usual[names[1]]))))
+        corner = columns.index(study.usual[names[0]]) - 0.5, rows.index(study.usual[names[1]]) - 0.5
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=BLACK, linestyle=(0, (4, 3))))
     _value_ticks(axes.set_xticks, columns)
     _value_ticks(axes.set_yticks, rows)
     axes.set_xlabel(escape(names[0]))
@@ -273,9 +276,3 @@ def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Po
     bar = figure.colorbar(image, ax=axes, fraction=0.06, pad=0.03)
     bar.outline.set_edgecolor(GREY)
     bar.ax.tick_params(labelsize=8, color=DARK)
-
-
-def _frame(cell: tuple[int, int]) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((cell[0] - 0.5, cell[1] - 0.5), 1, 1, fill=False, edgecolor=BLACK, linestyle=(0, (4, 3)))

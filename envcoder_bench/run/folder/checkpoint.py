@@ -7,7 +7,7 @@ import contextlib
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,10 +79,7 @@ class Checkpoint:
     @property
     def all_rows(self) -> dict[str, int]:
         """The number of rows and the digest of each log file."""
-        total = Counter(self.rows)
-        for job in self.jobs:
-            total.update(job.rows)
-        return dict(total)
+        return sum_counts(self.rows, *(job.rows for job in self.jobs))
 
     def iterations(self) -> dict[GroupKey, int]:
         """The iteration from which each group in training continues."""
@@ -90,6 +87,14 @@ class Checkpoint:
         for job in self.jobs:
             begun.update({key: max(job.iteration, begun.get(key, 0)) for key in job.groups})
         return begun
+
+
+def sum_counts(*counts: Mapping[str, int]) -> dict[str, int]:
+    """Add counts by name."""
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)
 
 
 class _NotACheckpoint(Exception):
@@ -112,8 +117,7 @@ def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint, without the jobs.
 
-    Raises:
-        UserError: it is truncated, not a checkpoint, or of a newer format.
+    Raises UserError if it is truncated, not a checkpoint, or of a newer format.
     """
     with _readable(path, "trains all candidates from the beginning"):
         state = _content(path, path)

@@ -67,8 +67,7 @@ class OpenedRun:
     def best(self) -> str:
         """Return the best candidate that is not a baseline; if there is none, the best baseline.
 
-        Raises:
-            UserError: no candidate has a fitness.
+        Raises UserError if no candidate has a fitness.
         """
         ranked = [row for row in self.ranked if row.rank is not None and row.candidate != UNTRAINED]
         if not ranked:
@@ -101,8 +100,7 @@ class Policy:
 def open_run(path: str | Path) -> OpenedRun:
     """Read a run folder.
 
-    Raises:
-        UserError: it is not a run folder, files of it are damaged, or its task does not exist any more.
+    Raises UserError if it is not a run folder, files of it are damaged, or its task does not exist any more.
     """
     path = Path(path)
     folder = RunFolder(Path(os.path.abspath(path)))
@@ -174,11 +172,5 @@ def load_policy(run: OpenedRun | str | Path, candidate: str, seed: int | None = 
     except ValueError as error:
         raise UserError(f"{file}: {error}") from error
     module.requires_grad_(False).eval()
-    obs_dim, action_dim = _widths(module)
-    return Policy(candidate, seed, file, module, obs_dim, action_dim)
-
-
-def _widths(module: torch.nn.Module) -> tuple[int, int]:
-    """Return the widths of the first linear layer's input and of the last one's output."""
-    linear = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)]
-    return linear[0].in_features, linear[-1].out_features
+    layers = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)]
+    return Policy(candidate, seed, file, module, layers[0].in_features, layers[-1].out_features)

@@ -142,10 +142,12 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
         return _recorded(f"config.yaml is damaged ({reason})", file, provenance, complete, notes)
     if provenance is None:
         return present
+    # keys that differ from those with which the run began
     changed = changes(plain(parse_yaml(provenance.config)), plain(present))
     lost = [change for change in changed if missing(change)]
     if lost:
         return _recorded(f"config.yaml is damaged ({lost[0][0]} is missing)", file, provenance, complete, notes)
+    # the results of a complete run are those of the recorded config
     if changed and complete:
         cfg = load_config(provenance.config)
         if any(key == PLACE for key, *_ in changed):  # the task was moved; the results are its own all the same
@@ -155,6 +157,7 @@ def read_config(file: Path, provenance: Provenance | None, complete: bool, notes
             what = f"config.yaml was changed after the run ({shown(other)})"
             notes.append(f"{what}: these are results of the config in run.json")
         return cfg
+    # an unfinished run goes on with new values of keys that change no result
     fixed = [change for change in changed if change[0] not in FREE_KEYS]
     if fixed:
         raise UserError(

@@ -75,8 +75,10 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     meaning = fitness_meaning(spec)
     save_results(folder, sources, results)
     _drop_stale_policies(folder, results)
+    # the ranking
     ranked = rank_run(folder, cfg, results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
+    # logs in the order of one wave, and pictures
     if folder.curves.is_file():
         for log in (folder.curves, folder.components, folder.points, folder.episodes):
             if log.is_file():
@@ -89,11 +91,13 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
         paths.update(episodes=folder.episodes.name, tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
         paths.update(write_studies(folder, cfg, sources, results))
+    # the race
     race = None
     if cfg.race.enabled and saved.decided:
         race = race_summary(results, saved.decided, cfg.learning_iterations)
         plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race)
         paths.update(race=RACE)
+    # summary.json, with which the run is complete
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     info = RunInfo(
         task=cfg.task.name,

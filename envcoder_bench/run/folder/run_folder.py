@@ -92,8 +92,7 @@ class RunFolder:
 
         ``machines`` names the devices, where there are several.
 
-        Raises:
-            UserError: the path is a file or a folder that is not empty, or cannot be written.
+        Raises UserError if the path is a file or a folder that is not empty, or cannot be written.
         """
         with user_input():
             refuse_taken(path)
@@ -114,8 +113,8 @@ class RunFolder:
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
-            for made in path.iterdir() if there else [path]:  # leave it empty, as it was
-                shutil.rmtree(made, ignore_errors=True)
+            for written in path.iterdir() if there else [path]:  # leave it empty, as it was
+                shutil.rmtree(written, ignore_errors=True)
             if isinstance(error, OSError):
                 reason = disk_trouble(error, path) or error.strerror  # the folder itself is no file in it
                 raise UserError(f"--output_dir {path} cannot be written: {reason}") from error
@@ -126,8 +125,7 @@ class RunFolder:
     def open(cls, path: Path, flag: str = "--resume") -> RunFolder:
         """Open the folder of a run to resume it, or for another ``flag``.
 
-        Raises:
-            UserError: it is not the folder of a run.
+        Raises UserError if it is not the folder of a run.
         """
         folder = cls(Path(os.path.abspath(path)))
         with user_input():
@@ -206,16 +204,16 @@ class RunFolder:
     def resolve(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> RunSpec:
         """Return the run with its task, from the results of ``read``.
 
-        Raises:
-            UserError: the task is not where config.yaml says, or it is another task; or as ``read_fitness``.
+        Raises UserError if the task is not where config.yaml says, or it is another task; or as ``read_fitness``.
         """
         try:
             spec = RunSpec.of(cfg, sources, self.read_fitness(cfg))
         except ValueError as error:
             raise UserError(f"{self.config}: {error}{remedy(cfg.task_source)}") from error
         if spec.task.name != cfg.task.name:
-            task, place = spec.task.name, cfg.task_source
-            raise UserError(f"{self.config}: the task in {place} is {task}, and the run's is {cfg.task.name}")
+            raise UserError(
+                f"{self.config}: the task in {cfg.task_source} is {spec.task.name}, and the run's is {cfg.task.name}"
+            )
         return spec
 
     def _text(self, file: Path) -> str:
@@ -249,8 +247,7 @@ class RunFolder:
     def read_fitness(self, cfg: RunConfig) -> CandidateSource | None:
         """Return the fitness file as it was when the run began; None for the task's own fitness.
 
-        Raises:
-            UserError: it is missing or damaged.
+        Raises UserError if it is missing or damaged.
         """
         if cfg.fitness is None:
             return None
@@ -259,8 +256,7 @@ class RunFolder:
     def load_checkpoint(self) -> Checkpoint | None:
         """Return the last checkpoint, on the CPU, or None if there is none yet.
 
-        Raises:
-            UserError: it is damaged, was changed, or has a newer format.
+        Raises UserError if it is damaged, was changed, or has a newer format.
         """
         there = self.checkpoint.exists()
         saved = checkpoint.load_checkpoint(self.checkpoint) if there else Checkpoint()
@@ -347,16 +343,16 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def remedy(place: str | None, key: str = "task_source") -> str:
-    """Say what to do about a task that is not found at ``place``, the value of ``key``; empty if a folder is there.
+def remedy(address: str | None, key: str = "task_source") -> str:
+    """Say what to do about a task that is not found at ``address``, the value of ``key``; empty if a folder is there.
 
-    Its files are then at fault, not the place. None is a task of an installed package.
+    Its files are then at fault, not the address. None is a task of an installed package.
     """
-    if place is None or not (os.sep in place or ":" in place):
+    if address is None or not (os.sep in address or ":" in address):
         return f": install its package again, or set {key} in this file to the task's folder"
-    if os.path.isdir(place):
+    if os.path.isdir(address):
         return ""
-    return f": move the task back to {place}, or set {key} in this file to its new place"
+    return f": move the task back to {address}, or set {key} in this file to its new place"
 
 
 @contextlib.contextmanager

@@ -89,7 +89,7 @@ def launch(order: Order, part: int, parts: int) -> subprocess.Popen:
 
 def _mark(folder: Path, cfg: RunConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None) -> Path:
     """Return the file that says that this work is done; it is in the folder of the kernels, to be emptied with them."""
-    texts = [(own.name, own.source) for own in (*sources, *([] if fitness is None else [fitness]))]
+    texts = [(source.name, source.source) for source in (*sources, *([] if fitness is None else [fitness]))]
     key = repr((own_code(), to_yaml(cfg.plain()), texts)).encode("utf-8", "surrogateescape")
     return folder / "ahead" / hashlib.sha256(key).hexdigest()[:32]
 
@@ -144,4 +144,4 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
 
 def share(sources: Sequence[CandidateSource], part: int, parts: int) -> list[CandidateSource]:
     """Return every so many-th source, another one in each row: every fourth candidate may be the slow one."""
-    return [own for k, own in enumerate(sources) if (k + k // parts) % parts == part]
+    return [source for k, source in enumerate(sources) if (k + k // parts) % parts == part]

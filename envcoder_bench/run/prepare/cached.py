@@ -70,7 +70,7 @@ def _is_pure(functions: Sequence[CandidateFunction]) -> bool:
 
     A program from the jail does not: it may lack components of the text, and its check is part of the jail.
     """
-    return all(own.stateful_line is own.generator_line is own.program is None for own in functions)
+    return all(one.stateful_line is one.generator_line is one.program is None for one in functions)
 
 
 @contextlib.contextmanager

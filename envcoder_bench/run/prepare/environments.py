@@ -31,9 +31,13 @@ def build_probe(spec: RunSpec) -> Task:
 
     It is on the CPU if it can be: all simulators run the same model, and those of a GPU take long to compile.
     """
-    if not brings_its_simulation(spec.task):
-        spec = spec.changed(sim="mujoco_cpu", device="cpu")
+    spec = in_small_simulation(spec)
     return build_task(spec, probe_envs(spec.config))
+
+
+def in_small_simulation(spec: RunSpec) -> RunSpec:
+    """Return a run on the CPU, unless its task brings a simulation of its own."""
+    return spec if brings_its_simulation(spec.task) else spec.changed(sim="mujoco_cpu", device="cpu")
 
 
 def probe_envs(cfg: RunConfig) -> int:

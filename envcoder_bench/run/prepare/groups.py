@@ -157,7 +157,7 @@ def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int)
     files.note_keepers(shaping.functions.values())
     shaping = replace(shaping, functions={**shaping.functions, **fitness_functions(files, seed)})
     traced = context.tracer(shaping, task)
-    files.note_called(own for stage, own in shaping.functions.items() if stage not in traced.programs)
+    files.note_called(one for stage, one in shaping.functions.items() if stage not in traced.programs)
     return traced
 
 
@@ -174,7 +174,7 @@ def _groups(
         except CandidateError as error:
             faults[source.name] = error
         else:
-            _warn_if_stateful([own for own in shaping.functions.values() if KINDS[own.type].shaper])
+            _warn_if_stateful([one for one in shaping.functions.values() if KINDS[one.type].shaper])
             context.tracer.tell()
     if checked is not None:
         cfg = checked({source.name: group.widths for source, _, group in first})
@@ -196,8 +196,9 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
     Args:
         checked, unshaped: checked and traced shapings, the candidate's and the unshaped baseline's.
     """
+    # what was found in checking and tracing, which holds for every seed
     kept = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
-    judged, alone = (load_and_assemble(own, files, seed) for own in (source, files.baselines[UNSHAPED]))
+    judged, alone = (load_and_assemble(file, files, seed) for file in (source, files.baselines[UNSHAPED]))
     functions = {
         kinds.CANDIDATE: judged.functions,
         kinds.UNSHAPED: alone.functions,
@@ -211,10 +212,11 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
 
     def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         by_stage = {stage: by_source.get(kind.judged_with, {}) for stage, kind in STAGES.items()}
-        return {stage: made[stage] for stage, made in by_stage.items() if stage in made}
+        return {stage: stages[stage] for stage, stages in by_stage.items() if stage in stages}
 
-    own = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
-    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": own}
+    # an evaluation is of the unshaped task, seen and moved by the candidate: its own observations and actions
+    patches = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
+    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": patches}
     training = replace(load_and_assemble(source, files, seed), **kept)
     return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}))
 
@@ -225,17 +227,20 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     The state is on the run's device; the task may be on another one.
     """
     seed, device = spec.config.seed, torch.device(spec.config.device)
+    # the contract
     contract = TaskContract.of(task)
     params = spec.config.params
     refusal = trainer_class(params).critic_refusal(params)
     if refusal is not None:
         contract = replace(contract, refusals={**contract.refusals, kinds.CRITIC_OBSERVATION: refusal})
     tracer.begin(task)
+    # the unshaped baseline
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
     unshaped = check(unshaped, task.state, task.constants, task)
     files.note_keepers(unshaped.functions.values())
     unshaped = tracer(unshaped, task)
-    files.note_called(own for stage, own in unshaped.functions.items() if stage not in unshaped.programs)
+    files.note_called(one for stage, one in unshaped.functions.items() if stage not in unshaped.programs)
+    # one step into an episode, where no quantity is at its initial value
     called = replace(unshaped, programs={})  # for one step compiling takes longer
     env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [called], [seed])
     before = computed(task)
@@ -258,17 +263,16 @@ def _jailed(
 ) -> dict[str, Candidate | CandidateError]:
     """Load, check and trace untrusted files in the jail; the results are programs without Python code.
 
-    Raises:
-        UserError: untrusted code cannot be confined on this machine.
+    Raises UserError if untrusted code cannot be confined on this machine.
     """
     log_confinement()
     baseline = files.baselines[cfg.baseline]
     shaping = check(load_and_assemble(baseline, files, cfg.seed), task.state, task.constants, task)
     files.note_keepers(shaping.functions.values())
     types = None if cfg.shaper_types is None else list(cfg.shaper_types)
-    given = [(source.name, source.file, source.source) for source in sources if source.name not in BASELINES]
+    texts = [(source.name, source.file, source.source) for source in sources if source.name not in BASELINES]
     sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
-    return examine(given, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
+    return examine(texts, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
 
 
 def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:
@@ -285,8 +289,12 @@ def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed:
 
 
 def _warn_if_stateful(functions: Sequence[CandidateFunction]) -> None:
-    """Warn of functions that keep values between calls, which a resumed run does not restore."""
     for function in functions:
         if function.stateful_line is not None:
-            place = f"{function.file}:{function.stateful_line}: in {function.type}"
-            log.warning("%s: keeps values between calls, which --resume cannot restore", place)
+            log.warning(stateful_note(function))
+
+
+def stateful_note(function: CandidateFunction) -> str:
+    """Return a message on a function that keeps values between calls."""
+    where = f"{function.file}:{function.stateful_line}: in {function.type}"
+    return f"{where}: keeps values between calls, which --resume cannot restore"

@@ -13,7 +13,6 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import entrants
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.prepare.environments import brings_its_simulation, build_task, probe_envs
-from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import in_background
@@ -38,7 +37,7 @@ def parse_size(size: object) -> int:
 
 
 class GroupFacts(NamedTuple):
-    """What the plan needs to know of a group that another process has checked; ``widths`` as of Group."""
+    """What the plan needs to know of a group, which another process may have checked; ``widths`` as of Group."""
 
     name: str
     seed: int
@@ -47,9 +46,6 @@ class GroupFacts(NamedTuple):
     @property
     def key(self) -> GroupKey:
         return self.name, self.seed
-
-
-Planned = Group | GroupFacts
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ class MemoryPlanner:
                 f" on {self._cfg.device}{remedy}"
             )
 
-    def plan(self, groups: Sequence[Planned], begun: Sequence[Sequence[Planned]] = (), devices: int = 1) -> Plan:
+    def plan(self, groups: Sequence[GroupFacts], begun: Sequence[Sequence[GroupFacts]] = (), devices: int = 1) -> Plan:
         """Divide groups, in their order, into as few equal waves as fit, after the waves that have ``begun``, if any.
 
         In deterministic runs they are sorted by their padded widths; in others, those with critic observations are
@@ -196,15 +192,16 @@ class MemoryPlanner:
 
         With several ``devices`` each gets equally many waves, if there are enough groups.
 
-        Raises:
-            UserError: a group does not fit alone.
+        Raises UserError if a group does not fit alone.
         """
+        # groups that learn in one block are adjacent
         if self._cfg.deterministic:  # adjacent groups of equal padding learn together
             groups = sorted(groups, key=lambda group: padded_widths(*group.widths))
         else:
             groups = sorted(groups, key=lambda group: len(group.widths))
         for group in groups:
             self._refuse_beyond(group.widths, group.name)
+        # the fewest waves that fit
         waves: list[list[Any]] = [[group] for group in groups] if self._cfg.isolate else []
         for count in _counts(len(groups), len(begun), devices) if not waves else ():
             waves = split(groups, count)
@@ -221,11 +218,11 @@ class MemoryPlanner:
         Memory is estimated for this number of seeds from now on. Raises UserError as ``plan``.
         """
         self.expect_seeds(seeds)
-        groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in range(seeds)]
+        groups = [GroupFacts(name, seed, of_one) for name, of_one in widths.items() for seed in range(seeds)]
         waves = self.plan(groups, devices=devices).waves
         return Load(max(map(len, waves), default=0), -(-len(waves) // devices))
 
-    def _wide(self, groups: Sequence[Planned]) -> Iterator[str]:
+    def _wide(self, groups: Sequence[GroupFacts]) -> Iterator[str]:
         """Name the candidates with the widest observations and actions, if the padding of the others costs much."""
         widths = {group.name: (*group.widths, 0)[:3] for group in groups}
         needed = self._needed(groups) if groups else 0
@@ -243,7 +240,7 @@ class MemoryPlanner:
                     f" widest, which costs {_size(cost)} of the {_size(needed)}"
                 )
 
-    def _needed(self, groups: Sequence[Planned]) -> int:
+    def _needed(self, groups: Sequence[GroupFacts]) -> int:
         return self.bytes([group.widths for group in groups])
 
 

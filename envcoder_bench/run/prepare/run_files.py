@@ -51,13 +51,13 @@ class RunFiles:
 
     def note_keepers(self, functions: Iterable[CandidateFunction]) -> None:
         """Load the files of checked functions again from now on if these store something."""
-        keeping = {(own.file, own.type) for own in functions if own.stateful_line is not None} - self.keeping
+        keeping = {(one.file, one.type) for one in functions if one.stateful_line is not None} - self.keeping
         self.keeping.update(keeping)
         self._load_again({file for file, _ in keeping})
 
     def note_called(self, functions: Iterable[CandidateFunction]) -> None:
         """Load the files of functions that are called again from now on."""
-        files = {own.file for own in functions} - self.called
+        files = {function.file for function in functions} - self.called
         self.called.update(files)
         self._load_again(files)
 
@@ -160,16 +160,16 @@ class SlowFiles:
             self._at.pop()
 
     def _watch(self) -> None:
-        told: tuple[str, str, float] | None = None
+        warned: tuple[str, str, float] | None = None
         while not self._ended.wait(min(1.0, self._seconds / 4)):
             at = self._at[-1] if self._at else None
-            if at is None or at == told or time.monotonic() - at[2] < self._seconds:
+            if at is None or at == warned or time.monotonic() - at[2] < self._seconds:
                 continue
-            told = at
+            warned = at
             line = _line_of(sys._current_frames().get(self._thread), at[1])
-            place = _place(at[1], line)
             remedy = "Ctrl-C stops, and --untrusted has a time limit"
-            log.warning("%s: still %s this file after %.0f s; %s", place, at[0], self._seconds, remedy)
+            where = _place(at[1], line)
+            log.warning("%s: still %s this file after %.0f s; %s", where, at[0], self._seconds, remedy)
 
 
 def _place(file: str, line: int | None) -> str:

@@ -22,7 +22,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.inputs import baseline_sources
-from envcoder_bench.run.prepare.environments import brings_its_simulation, build_env
+from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import SlowFiles
@@ -54,12 +54,15 @@ class Asked:
     sweep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     points: int | None = None
 
+    @property
+    def flag(self) -> str:
+        return TERMS if self.terms else SWEEP
+
     @classmethod
     def of(cls, terms: bool, sweep: Mapping[str, Any] | Sequence[str] | None, points: int | None) -> "Asked | None":
         """Read the values of the flags, or the arguments from Python; None if nothing is asked for.
 
-        Raises:
-            UserError: a value is not valid.
+        Raises UserError if a value is not valid.
         """
         named: list[tuple[str, Any]] = []
         for word in [sweep] if isinstance(sweep, str) else [] if isinstance(sweep, Mapping) else sweep or ():
@@ -105,21 +108,22 @@ class _Original:
 def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
     """Return candidates, each followed by its variants; without any candidates, variants of the human baseline.
 
-    Raises:
-        UserError: nothing can be varied as it was asked, or there would be too many variants.
+    Raises UserError if nothing can be varied as it was asked, or there would be too many variants.
     """
     originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
     if not candidates and not spec.config.baselines:
         raise UserError(
-            f"{asked_flag(asked)} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
+            f"{asked.flag} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
         )
     taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
     variants: list[CandidateSource] = []
     sources: list[CandidateSource] = []
     reasons: list[str] = []
-    for original in _examined(spec, originals):
-        sources += [] if original.source.name == HUMAN else [original.source]
-        if isinstance(original, _Faulty):
+    examined = _examined(spec, originals)
+    for source in originals:
+        sources += [] if source.name == HUMAN else [source]
+        original = examined.get(source.name)
+        if original is None:
             continue
         if asked.terms:
             new = [*_of_terms(original, taken), *_of_functions(spec, original, taken)]
@@ -134,32 +138,20 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         sources += new
     if not variants:
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
-        raise UserError(f"{asked_flag(asked)}: there is nothing to vary{why}")
+        raise UserError(f"{asked.flag}: there is nothing to vary{why}")
     of = ", ".join(one.name for one in originals)
-    log.info("%s: %s of %s", asked_flag(asked), counted(len(variants), "variant"), of)
+    log.info("%s: %s of %s", asked.flag, counted(len(variants), "variant"), of)
     return sources
-
-
-def asked_flag(asked: Asked) -> str:
-    return TERMS if asked.terms else SWEEP
 
 
 # what is known of the candidates
 
 
-@dataclass(frozen=True)
-class _Faulty:
-    """A candidate with a fault, which the run reports."""
-
-    source: CandidateSource
-
-
-def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> list[_Original | _Faulty]:
-    """Check candidates and find how their terms make up their rewards, from rollouts in a small simulation."""
-    if not brings_its_simulation(spec.task):
-        spec = spec.changed(sim="mujoco_cpu", device="cpu")
+def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> dict[str, _Original]:
+    """Check candidates and find how their terms make up their rewards; those with a fault are left out."""
+    spec = in_small_simulation(spec)
     spec = replace(spec, sources=(*baseline_sources(spec.task), *(one for one in originals if one.name != HUMAN)))
-    examined: list[_Original | _Faulty] = []
+    examined: dict[str, _Original] = {}
     with SlowFiles() as slow, _quiet():
         context = make_context(spec, slow)
         for source in originals:
@@ -169,7 +161,6 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> list[_Orig
                 if len(originals) == 1:
                     raise UserError(f"candidate {source.name} cannot be evaluated: {error}") from None
                 log.warning("candidate %s has no variants, because it cannot be evaluated: %s", source.name, error)
-                examined.append(_Faulty(source))
                 continue
             how, why = None, ""
             names = _functions(spec, source)
@@ -180,7 +171,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> list[_Orig
                     why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
-            examined.append(_Original(source, shaping, names, how, why))
+            examined[source.name] = _Original(source, shaping, names, how, why)
     return examined
 
 
@@ -282,13 +273,10 @@ def _of_sweep(spec: RunSpec, original: _Original, asked: Asked, taken: set[str],
         text = _text(source, texts.with_numbers, edits) if edits else source.source
         if factors:
             assert how is not None
-            text = _text(replace_text(source, text), texts.with_factors, how, factors)
+            text = _text(source._replace(source=text), texts.with_factors, how, factors)
         title = "+".join(f"{name}={texts.short(value)}" for name, value in values.items())
-        variants.append(
-            _variant(
-                Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0), text, title, taken
-            )
-        )
+        what = Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0)
+        variants.append(_variant(what, text, title, taken))
     return variants
 
 
@@ -314,16 +302,12 @@ def _refuse_too_many(spec: RunSpec, original: _Original, count: int, asked: Aske
     planner.close()
     remedy = "take fewer values, or --sweep_points N of them" if asked.sweep else "give fewer candidates"
     raise UserError(
-        f"{asked_flag(asked)} makes {count:,} variants, and a run has at most {MOST:,}; about {fit:,} train at once on"
+        f"{asked.flag} makes {count:,} variants, and a run has at most {MOST:,}; about {fit:,} train at once on"
         f" {spec.config.device}, more in waves: {remedy}"
     )
 
 
 # the sources
-
-
-def replace_text(source: CandidateSource, text: str) -> CandidateSource:
-    return source._replace(source=text)
 
 
 def _text(source: CandidateSource, make: Any, *arguments: Any) -> str:
@@ -354,12 +338,11 @@ def rollout(
     The environments of a rollout reach from no action to the strongest ones, and each has a direction of its own. Three
     rollouts have the shaping of the candidate, and its reward with those of both baselines.
 
+    Raises CandidateError if the candidate fails.
+
     Args:
         spec: a run in the small simulation that ``context`` was made with.
         shaping: the candidate's, checked.
-
-    Raises:
-        CandidateError: the candidate failed.
     """
     seed = spec.config.seed
 

@@ -7,7 +7,6 @@ what is in training, is in the run's folder after every step, so that a run resu
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs, read_episodes
 from envcoder_bench.report.results import FAILED, STOPPED, Result
 from envcoder_bench.run.folder import results
-from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob
+from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, sum_counts
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.folder.tracking import finish_tracking, wandb_log
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -194,6 +193,7 @@ class Executor(JobHandler):
     def _plan_waves(self, end: int, groups: Sequence[GroupFacts]) -> list[list[GroupFacts]]:
         """Divide groups that have not reached ``end`` into waves, after those that were interrupted."""
         by_key = {group.key: group for group in groups}
+        # waves that were interrupted go on as they were
         interrupted = [job for job in self._saved.jobs if not job.parked]
         in_training = {key for job in interrupted for key in job.groups}
         if end < self._cfg.learning_iterations:  # a resumed race may have been interrupted beyond this rung
@@ -215,6 +215,7 @@ class Executor(JobHandler):
 
     def _decide(self, rung: int, rungs: Sequence[int], groups: Sequence[GroupFacts]) -> None:
         """Stop candidates; their rows and policies are those of the rung."""
+        # who is stopped
         saved, done = self._saved, self._saved.done
         alive = [group for group in groups if group.name not in BASELINES and group.key not in done]
         names = list(dict.fromkeys(group.name for group in alive))
@@ -225,6 +226,7 @@ class Executor(JobHandler):
         else:
             stops = decide(self._cfg.race.keep, history, names, self._cfg.learning_iterations, len(rungs))
         reasons = {stop.candidate: f"rank {stop.rank} of {len(names)}: {stop.reason}" for stop in stops}
+        # their rows and policies, those of the rung
         stopped = [group.key for group in alive if group.name in reasons]
         for key in stopped:
             row = self._parked.rows[key]
@@ -447,11 +449,3 @@ class Executor(JobHandler):
 
     def _save_results(self) -> None:
         results.save_results(self._folder, self._spec.sources, [*self._saved.results, *self._running])
-
-
-def sum_counts(*counts: Mapping[str, int]) -> dict[str, int]:
-    """Add counts by name."""
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    return dict(total)

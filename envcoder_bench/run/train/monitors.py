@@ -88,7 +88,7 @@ def no_fitness(evaluation: GroupedVecTask, episodes: Episodes, group: int) -> st
 
 def _kind(faulty: Tensor) -> str:
     """Return what numbers that are not finite are."""
-    kinds = [word for word, own in (("NaN", torch.isnan(faulty)), ("infinite", torch.isinf(faulty))) if bool(own.any())]
+    kinds = [word for word, is_one in (("NaN", torch.isnan), ("infinite", torch.isinf)) if bool(is_one(faulty).any())]
     return " or ".join(kinds)
 
 

@@ -34,18 +34,18 @@ def trained(session: Session) -> list[Result]:
     status = OK if session.complete else RUNNING
     results = []
     for g, group in enumerate(session.groups):
-        known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
-        known.update((name, own[g]) for name, own in counts.items())
+        fields: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
+        fields.update((name, by_group[g]) for name, by_group in counts.items())
         if g in failures or session.episodes is None:
-            known.update(status=FAILED, error=str(failures.get(g, "")))
+            fields.update(status=FAILED, error=str(failures.get(g, "")))
         else:
-            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
+            fields.update(shaped_return=None if math.isnan(returns[g]) else returns[g])
             reason = no_fitness(session.evaluation, session.episodes, g)
             if reason is None:
-                known.update(scores(session.spec, session.episodes, g))
+                fields.update(scores(session.spec, session.episodes, g))
             else:  # a later evaluation may be without a fault
-                known.update(status=FAILED if session.complete else RUNNING, error=reason)
-        results.append(Result(group.name, group.seed, **known))
+                fields.update(status=FAILED if session.complete else RUNNING, error=reason)
+        results.append(Result(group.name, group.seed, **fields))
     return results
 
 

@@ -40,8 +40,7 @@ def plan_rungs(asked: Sequence[Any] | None, iterations: int, evaluations: Iterab
 
     The first evaluation is no rung: later ones are compared with it.
 
-    Raises:
-        UserError: the rungs are not increasing whole numbers below ``iterations``.
+    Raises UserError if the rungs are not increasing whole numbers below ``iterations``.
     """
     if asked is None:
         asked = sorted({max(1, round(share * iterations)) for share in SHARES} - {iterations})

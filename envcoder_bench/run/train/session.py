@@ -100,8 +100,9 @@ def _point_steps(cfg: RunConfig, env: GroupedVecTask) -> int:
 class Session:
     """A wave in training: ``while not session.reached: session.iterate()``, as in ``train``.
 
+    It allocates what the wave needs on the config's device.
+
     Args:
-        env, evaluation: environments of the wave's groups for training and for evaluation.
         on_evaluation: called after every evaluation.
         save: saves a ``state()``, which ``restore`` accepts.
 
@@ -119,16 +120,16 @@ class Session:
         self,
         spec: RunSpec,
         wave: Wave,
-        env: GroupedVecTask,
-        evaluation: GroupedVecTask,
-        trainer: Trainer,
         shared: Shared,
         on_evaluation: Callable[[Session], None],
         save: Callable[[dict[str, Any]], None],
     ) -> None:
         self.spec, self.wave, self.groups = spec, wave, wave.groups
         self.cfg = cfg = spec.config
-        self.env, self.evaluation, self.trainer = env, evaluation, trainer
+        groups, seeds = wave.groups, [group.seed for group in wave.groups]
+        self.env = build_env(spec, [group.shaping for group in groups], seeds, cfg.num_envs_per_candidate)
+        self.evaluation = build_env(spec, [group.evaluation for group in groups], seeds, cfg.evaluation.num_envs)
+        self.trainer = make_trainer(cfg, self.env)
         self.logs, self.reporter, self.stop, self.profile = shared.logs, shared.reporter, shared.stop, shared.profile
         self.on_evaluation, self.save = on_evaluation, save
         self.iteration = 0
@@ -138,7 +139,7 @@ class Session:
         self.stats: Stats = {}
         self.obs: Tensor | None = None
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
-        self._point_steps = _point_steps(cfg, evaluation)
+        self._point_steps = _point_steps(cfg, self.evaluation)
         self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)
         self._compare_at = compared_iterations(cfg)
         self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
@@ -178,16 +179,19 @@ class Session:
 
     def iterate(self) -> None:
         """Train for one iteration, then evaluate, log and report if due."""
+        # train
         if self.obs is None:
             self.obs = self.env.reset()
         self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
         self._write_curves()  # of the iteration before, while a CUDA device still trains this one: part of training
         self.iteration += 1
         self.env.dispatch.poll()
+        # evaluate
         evaluate = self.iteration in self._evaluate_at
         if evaluate:
             with span(EVALUATION, whole=True):
                 self.evaluate()
+        # log and report, before the curves are written: a failed group has none
         with span(RESULTS):
             if self.iteration in self._log_at:
                 self._unwritten = self._take_curves(evaluate)
@@ -210,6 +214,7 @@ class Session:
 
         These are the last evaluation, which has more of them, and in a race its rungs and the first one.
         """
+        # which episodes, and how many steps of them
         final = self.iteration == self.cfg.learning_iterations
         self.trainer.set_alive(self.env.alive)
         policy = self.trainer.policy(self.evaluation.layout)
@@ -348,8 +353,8 @@ class Session:
     def _note_progress(self) -> None:
         best = self._best()
         best_text = "" if best is None else f", best {alone(best[1])} {best[0]}"
-        place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
-        note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{best_text}")
+        steps = self.iteration * self.trainer.horizon * self.env.num_envs
+        note(f"iteration {self.iteration} of {self.cfg.learning_iterations}: {steps:,} env-steps{best_text}")
 
     # checkpoints
 
@@ -413,8 +418,7 @@ class Session:
     def join(self, parts: Sequence[State], file: Path) -> None:
         """Restore the states of this session's groups in their order, which ``split`` returned, read from ``file``.
 
-        Raises:
-            UserError: they belong to other groups, or not to the same iteration.
+        Raises UserError if they belong to other groups, or not to the same iteration.
         """
         with _fits(file):
             missing = any(part["episodes"] is None for part in parts)
@@ -441,17 +445,3 @@ def _fits(file: Path) -> Iterator[None]:
         reason = str(error).strip().splitlines()[0]
         message = f"{file} does not fit the run's config.yaml ({reason}): restore both as they were"
         raise UserError(message) from error
-
-
-def open_session(
-    spec: RunSpec,
-    wave: Wave,
-    shared: Shared,
-    on_evaluation: Callable[[Session], None],
-    save: Callable[[dict[str, Any]], None],
-) -> Session:
-    """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
-    cfg, seeds = spec.config, [group.seed for group in wave.groups]
-    training = build_env(spec, [group.shaping for group in wave.groups], seeds, cfg.num_envs_per_candidate)
-    evaluation = build_env(spec, [group.evaluation for group in wave.groups], seeds, cfg.evaluation.num_envs)
-    return Session(spec, wave, training, evaluation, make_trainer(cfg, training), shared, on_evaluation, save)

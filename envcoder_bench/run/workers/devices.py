@@ -36,8 +36,7 @@ class Devices:
 def requested_devices(cfg: RunConfig) -> Devices | None:
     """Return the devices that ``devices`` and ``ray`` of a config specify, or None to train in this process.
 
-    Raises:
-        UserError: the values are malformed, contradict each other, or name GPUs that this machine does not have.
+    Raises UserError if the values are malformed, contradict each other, or name GPUs that this machine does not have.
     """
     text, address = _as_text(cfg.devices), cfg.ray
     if not text and address is None:

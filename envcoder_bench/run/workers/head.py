@@ -53,8 +53,7 @@ class Pool(ABC):
     def poll(self) -> list[tuple[int, Any]]:
         """Wait briefly for messages; return each with the number of its worker.
 
-        Raises:
-            NoWorker: none can be started.
+        Raises NoWorker if none can be started.
         """
 
     @abstractmethod
@@ -144,13 +143,13 @@ class Head:
         Returns:
             Whether all were begun.
         """
-        queue, told = JobQueue(jobs), False
+        queue, is_stopping = JobQueue(jobs), False
         self._queue, self._handler, self._pool.shared = queue, handler, shared
         try:
             while queue.running or queue.waiting:
                 if stop is not None and stop.by is not None:
-                    if not told:
-                        told = True
+                    if not is_stopping:
+                        is_stopping = True
                         self._pool.stop(stop.by)
                     queue.waiting.clear()  # also jobs of workers lost meanwhile: they are resumed with the run
                 elif self._idle and queue.waiting:
@@ -161,7 +160,7 @@ class Head:
                     self._poll()
         finally:
             self._queue, self._handler, self._pool.shared = JobQueue(), None, None
-        return not told
+        return not is_stopping
 
     def _poll(self) -> None:
         for worker, message in self._pool.poll():

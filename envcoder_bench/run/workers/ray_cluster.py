@@ -36,8 +36,7 @@ def import_ray() -> Any:
 def ray_started(devices: Devices) -> Iterator[None]:
     """Start Ray on this machine or connect to a cluster inside the block. A Ray that is already started is reused.
 
-    Raises:
-        UserError: Ray is not installed or too old, cannot be started, or the cluster does not answer.
+    Raises UserError if Ray is not installed or too old, cannot be started, or the cluster does not answer.
     """
     ray, address = import_ray(), devices.address
     if address is not None:

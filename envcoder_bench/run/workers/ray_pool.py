@@ -70,8 +70,10 @@ class RayPool(Pool):
         actor = self._ray.remote(RemoteWorker).options(
             max_restarts=0, max_task_retries=0, max_concurrency=3, **resources
         )
-        # the nodes of CPU workers are unknown in advance: assume that all share one
-        neighbours = min(count, self._most_gpus()) if on_gpus else count
+        neighbours = count  # the nodes of CPU workers are unknown in advance: assume that all share one
+        if on_gpus:
+            gpus = [int(node["Resources"].get("GPU", 0)) for node in self._ray.nodes() if node["Alive"]]
+            neighbours = min(count, max([1, *gpus]))
         self._create = lambda index: actor.remote(setup(index, 1 if on_gpus else count, neighbours))
         self._slots = [_Slot(index) for index in range(count)]
         self._num_created = 0
@@ -79,11 +81,6 @@ class RayPool(Pool):
         self._last_loss = ""
         for slot in self._slots:
             self._start(slot)
-
-    def _most_gpus(self) -> int:
-        """Return the number of GPUs of the node that has most."""
-        nodes = [node["Resources"].get("GPU", 0) for node in self._ray.nodes() if node["Alive"]]
-        return max(1, int(max(nodes, default=1)))
 
     @property
     def num_starting(self) -> int:

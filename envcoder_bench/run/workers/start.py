@@ -30,8 +30,7 @@ log = logging.getLogger(__name__)
 def workers(spec: RunSpec, limit: int) -> Iterator[Head]:
     """Start the workers of a run, at most ``limit``; they end with the block.
 
-    Raises:
-        UserError: Ray or the devices are not available, or the software of two machines differs.
+    Raises UserError if Ray or the devices are not available, or the software of two machines differs.
     """
     devices = requested_devices(spec.config)
     start = _start_local(spec) if devices is None else _start_remote(spec, devices, limit)
@@ -118,7 +117,7 @@ def check(
     widths = {name: checking.widths[name] for name in names if name in checking.widths}
     if not head.is_local:
         settle(widths)
-    groups = [GroupFacts(name, seed, own) for name, own in widths.items() for seed in run_seeds(cfg)]
+    groups = [GroupFacts(name, seed, of_one) for name, of_one in widths.items() for seed in run_seeds(cfg)]
     return groups, {name: checking.faults[name] for name in names if name in checking.faults}
 
 

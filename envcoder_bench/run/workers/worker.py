@@ -32,7 +32,7 @@ from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.parked import keys_of, rung_state
 from envcoder_bench.run.train.rows import evaluate_untrained, policies, trained
-from envcoder_bench.run.train.session import Session, Shared, Wave, open_session
+from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.run.workers.messages import (
     Check,
     Checked,
@@ -119,21 +119,9 @@ class Worker:
                 rows = evaluate_untrained(spec, untrained, logs)
                 send(UntrainedEvaluated(job, rows, logs.take()))
                 release(cfg.device)
-            session = open_session(spec, wave, shared, on_evaluation, save)
-            file = Path(request.checkpoint_file)
-            if request.from_rung:
-                session.join([self._parked.pop(key) for key in keys], file)
-            elif request.checkpoint_file:
-                saved, state = load_job(file, request.checkpoint)
-                counts.update(saved.rows)
-                if saved.parked:
-                    session.join(state["parts"], file)
-                else:
-                    session.restore(state, file)
-                del saved, state
+            session = Session(spec, wave, shared, on_evaluation, save)
+            counts.update(self._continue(session, request))
             began = session.iteration
-            if request.checkpoint_file and not request.from_rung:
-                note(f"wave {request.number} of {request.total} goes on from iteration {began}, {file.name}")
             send(Opened(job))  # only now: the checkpoint fits the config
             if cfg.device == "cpu":
                 alone.close()  # CUDA graphs are captured, which other threads must not disturb
@@ -146,17 +134,36 @@ class Worker:
                         shared.profile.time_candidates(groups, session.env)
             elif session.reached:
                 self._groups.update({group.key: group for group in groups})  # they go on from here
-                state = rung_state(session)
-                alive, kept_policies = keys_of(state), {}
-                if self._keeps_parked:
-                    kept_policies = dict(zip(alive, state["policies"]))
-                    # without the groups that were stopped at an earlier rung
-                    waiting = {key: part for key, part in self._parked.items() if part["iteration"] >= began}
-                    self._parked = {**waiting, **dict(zip(alive, state["parts"]))}
-                content = pack_job(alive, state, {})
-                send(RungReached(job, trained(session), content, logs.take(), kept_policies))
+                send(self._park(session, job, logs, began))
             else:
                 send(TrainingStopped(job, session.iteration))
+
+    def _continue(self, session: Session, request: Train) -> dict[str, int]:
+        """Restore what a wave begins with, if it does not begin anew; return the rows that its job has logged."""
+        rows, file = {}, Path(request.checkpoint_file)
+        if request.from_rung:
+            session.join([self._parked.pop(key) for key in request.groups], file)
+        elif request.checkpoint_file:
+            saved, state = load_job(file, request.checkpoint)
+            rows = saved.rows
+            if saved.parked:
+                session.join(state["parts"], file)
+            else:
+                session.restore(state, file)
+            iteration = session.iteration
+            note(f"wave {request.number} of {request.total} goes on from iteration {iteration}, {file.name}")
+        return rows
+
+    def _park(self, session: Session, job: str, logs: RunLogs, began: int) -> RungReached:
+        """Return the message on groups that wait at a rung; the worker in the run's process keeps their states."""
+        state = rung_state(session)
+        alive, policies_of_alive = keys_of(state), {}
+        if self._keeps_parked:
+            policies_of_alive = dict(zip(alive, state["policies"]))
+            # without the groups that were stopped at an earlier rung
+            waiting = {key: part for key, part in self._parked.items() if part["iteration"] >= began}
+            self._parked = {**waiting, **dict(zip(alive, state["parts"]))}
+        return RungReached(job, trained(session), pack_job(alive, state, {}), logs.take(), policies_of_alive)
 
     def _take_groups(self, request: Train) -> list[Group]:
         """Return the groups of a wave; those that another worker checked are prepared first.
@@ -189,7 +196,10 @@ class RemoteWorker:
 
     def submit(self, request: Request) -> None:
         """Start a job."""
-        self._run(lambda: self._check(request) if isinstance(request, Check) else self._train(request))
+        if isinstance(request, Check):
+            self._run(lambda: self._worker.check(request, self._outbox.put))
+        else:
+            self._run(lambda: self._train(request))
 
     def stop(self, by: int | str) -> None:
         """Stop training after the current iteration, with a checkpoint."""
@@ -205,10 +215,7 @@ class RemoteWorker:
     def _guard(self, work: Callable[[], None]) -> None:
         """Send the exceptions and log messages of a thread to the head."""
         try:
-            if self._cfg.device == "cpu":
-                torch.set_num_threads(1)  # as in a run in one process
-            elif self._cfg.deterministic:
-                use_deterministic_algorithms()
+            configure_torch(self._cfg)
             with forward_logs(self._outbox), counted_prints(self._prints):
                 work()
         except UserError as error:
@@ -227,9 +234,6 @@ class RemoteWorker:
         self._worker = Worker(spec, planner)
         self._outbox.put(Ready(planner, software(self._cfg.device), code, platform.node()))
 
-    def _check(self, request: Check) -> None:
-        self._worker.check(request, self._outbox.put)
-
     def _train(self, request: Train) -> None:
         logs = RunLogs.collect()
         try:
@@ -242,6 +246,14 @@ class RemoteWorker:
             self._outbox.put(OutOfMemory(request.job, lines[0] if lines else "memory"))
         finally:
             logs.close()
+
+
+def configure_torch(cfg: RunConfig) -> None:
+    """Set torch's threads and algorithms for a run on this process's device."""
+    if cfg.device == "cpu":
+        torch.set_num_threads(1)  # the threads are used by the simulator and the learners
+    elif cfg.deterministic:
+        use_deterministic_algorithms()
 
 
 def keeps_state(cfg: RunConfig) -> bool:
