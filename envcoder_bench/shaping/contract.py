@@ -172,5 +172,5 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[s
             raise CandidateError(message, candidate.file)
     stages = dict.fromkeys(KINDS[name].stage for name in SHAPER_TYPES)
     functions = {stage: combined[stage] for stage in stages if stage in combined}
-    patches = {section: own for section, own in candidate.patches.items() if SECTION_TYPES[section] in asked}
+    patches = {section: patch for section, patch in candidate.patches.items() if SECTION_TYPES[section] in asked}
     return Shaping(candidate.name, candidate.file, functions, patches=patches)
