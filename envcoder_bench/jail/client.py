@@ -5,12 +5,12 @@ from __future__ import annotations
 import array
 import contextlib
 import hashlib
+import io
 import json
 import os
 import selectors
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -118,12 +118,16 @@ class JailClient:
             "seed": seed,
             "sizes": list(sizes) or [next(iter(state.values())).shape[0]],
             "limits": self.limits._asdict(),
+            "state": _copies(state),
+            "constants": _copies(task.constants),
         }
+        setup = io.BytesIO()
+        torch.save(header, setup)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         try:
             with theirs:
-                self._process = _start(theirs.fileno(), _setup(header, state, task.constants))
+                self._process = _start(theirs.fileno(), setup.getvalue())
             self._wait_until_ready()
         except BaseException:
             self.close()
@@ -300,22 +304,12 @@ def _start(control: int, setup: bytes) -> subprocess.Popen:
     return process
 
 
-def _setup(header: dict[str, Any], state: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> bytes:
-    """Return the header and the tensors' bytes, as ``child._make_examiner`` reads them."""
-    blobs: list[bytes] = []
-    for section, tensors in (("state", state), ("constants", constants)):
-        header[section] = [[name, str(x.dtype).split(".")[1], list(x.shape)] for name, x in tensors.items()]
-        blobs += [_bytes_of(x) for x in tensors.values()]
-    text = json.dumps(header).encode()
-    return struct.pack("!Q", len(text)) + text + b"".join(blobs)
-
-
-def _bytes_of(x: Tensor) -> bytes:
-    return x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if x.numel() else b""
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies on the CPU, because a view would be saved with all of its storage."""
+    return {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
 
 
 # candidates from the answers
-
 
 JailResult = Candidate | CandidateError
 Source = tuple[str, str, str]  # name, file (for messages) and text

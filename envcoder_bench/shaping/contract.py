@@ -141,9 +141,6 @@ class Shaping:
         return self.widths["critic_observation"] if "critic_observation" in self.functions else 0
 
 
-__all__ = ["Shaping", "assemble"]
-
-
 def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[str] | None = None) -> Shaping:
     """Take the functions of ``shaper_types`` (None: all it defines) from the candidate, the rest from the baseline.
 

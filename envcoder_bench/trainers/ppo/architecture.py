@@ -160,7 +160,6 @@ class Workspace(NamedTuple):
 
 # memory, before anything is allocated
 
-
 WORKSPACE_BYTES = 3 << 29  # of all groups, if they learn at once on CUDA
 _FLOAT = 4
 # numbers that are neither weights, nor rollout, nor in the carved workspace; counted from the code
