@@ -158,17 +158,20 @@ class JailClient:
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             while waiting or jobs:
+                # as many files at a time as there are processors
                 while waiting and len(jobs) < self._parallel:
                     index = waiting.popleft()
                     fd, job = self._submit(index, sources[index])
                     jobs[job.number] = job
                     selector.register(fd, selectors.EVENT_READ, job)
+                # what the server and the files' processes have written
                 for key, _ in selector.select(timeout=0.2):
                     if key.data is None:
                         self._receive(jobs)
                     elif not _read(key.fd, key.data):
                         selector.unregister(key.fd)
                         os.close(key.fd)
+                # the server kills what is over a limit, and reports its end like any other
                 for job in list(jobs.values()):
                     self._enforce_limits(job)
                 finished = [job for job in jobs.values() if job.finished]

@@ -187,6 +187,7 @@ class GroupedPPO(Trainer):
         self._look(last_obs, last_critic_obs)
         if self._counts:
             self._count_seen()
+        # blocks whose groups all failed have no statistics: theirs stay NaN
         active = [(block, update) for block, update in zip(self.blocks, self._updates) if block.active]
         run = map if self._threads is None else self._threads.map
         results = list(run(lambda each: each[1](), active))
