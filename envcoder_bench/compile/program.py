@@ -193,7 +193,7 @@ class Value:
         index: positions in ``storage``, in the tensor's shape for one environment (the axis of environments has length
             1, or the number of entries per environment).
         kind: the kind of its numbers.
-        own: whether the traced call created it; tensors that outlive the call must not be written to.
+        is_new: whether the traced call created it; tensors that outlive the call must not be written to.
         unknown: why it cannot be traced, else empty; other tensors may share its storage, so that writes to it cannot
             be traced.
     """
@@ -201,7 +201,7 @@ class Value:
     storage: list[int]
     index: np.ndarray
     kind: str
-    own: bool = True
+    is_new: bool = True
     unknown: str = ""
 
     @classmethod
@@ -216,13 +216,13 @@ class Value:
 
     def view(self, index: np.ndarray) -> Value:
         """Return a tensor that shares this one's storage."""
-        return Value(self.storage, index, self.kind, self.own, self.unknown)
+        return Value(self.storage, index, self.kind, self.is_new, self.unknown)
 
     def write(self, nodes: np.ndarray) -> None:
         """Overwrite the numbers in place, as seen by all views."""
         if self.unknown:
             raise Escape(self.unknown)
-        if not self.own:
+        if not self.is_new:
             raise Escape("changes a tensor that outlives the call")
         for position, node in zip(self.index.reshape(-1), np.broadcast_to(nodes, self.index.shape).reshape(-1)):
             self.storage[position] = int(node)

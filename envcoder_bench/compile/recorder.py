@@ -150,7 +150,7 @@ class Recorder(Values, TorchDispatchMode):
             if name in CALLERS:
                 raise Untraceable(f"calls a Python function for each number (.{name}())")
             # an array shares the memory of a tensor that the call created, and may change it; a list is a copy
-            shared = name != "tolist" and self.value(tensor).own
+            shared = name != "tolist" and self.value(tensor).is_new
             if shared or not self.is_known(tensor):
                 raise Untraceable(f"takes numbers of the state out of torch (.{name}())")
 

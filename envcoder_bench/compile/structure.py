@@ -116,7 +116,7 @@ def _unbind(rec: Values, a: Arguments, result: Any) -> Result:
 def _lift(rec: Values, a: Arguments, result: Tensor) -> Result:
     """The result of torch.tensor(...), which is new, so that the call may write to it."""
     value = rec.value(a["self"])
-    value.own = True
+    value.is_new = True
     return value
 
 

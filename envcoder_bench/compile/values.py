@@ -50,14 +50,14 @@ class Values:
     def scalar(self, tensor: Tensor, op: str) -> None:
         """Declare a 0-d int64 tensor as the ``seed`` or the ``step`` of the random numbers."""
         value = Value.of(np.array(self.program.add(op, "i64")), "i64")
-        value.own = False
+        value.is_new = False
         self.store(tensor, value)
 
     def value(self, tensor: Tensor) -> Value:
         """Return the value of a tensor; one that is neither from the state nor created by the call is a constant."""
         if not self.has_value(tensor):
             value = self._loaded(tensor) if id(tensor) in self._inputs else self._constant(tensor)
-            value.own = False
+            value.is_new = False
             self.store(tensor, value)
         return self._values[id(tensor)][1]
 

@@ -3,13 +3,12 @@
 import array
 import contextlib
 import gc
+import io
 import json
-import math
 import os
 import select
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,10 +26,7 @@ def main(control_fd: int) -> None:
     """
     control = socket.socket(fileno=control_fd)
     setup = wire.read_to_end(0)
-    length = int.from_bytes(setup[:8], "big")
-    header = json.loads(setup[8 : 8 + length])
-    examiner = _make_examiner(header, setup[8 + length :])
-    limits = Limits(**header["limits"])
+    examiner, limits = _make_examiner(setup)
     if len(os.listdir("/proc/self/task")) != 1:
         raise RuntimeError("a process with threads cannot be forked safely")
     gc.collect()
@@ -39,8 +35,8 @@ def main(control_fd: int) -> None:
     _serve(control, examiner, limits)
 
 
-def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
-    """Create the examiner from the header and the concatenated bytes of the tensors."""
+def _make_examiner(setup: bytes) -> tuple[Any, Limits]:
+    """Create the examiner, and the limits of each file, from what the client has saved."""
     import logging
     import warnings
 
@@ -48,58 +44,30 @@ def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
 
     from envcoder_bench.jail.examiner import Examiner
     from envcoder_bench.jail.surroundings import replace_clocks
+    from envcoder_bench.shaping.loading import redirect_helpers
     from envcoder_bench.tasks.contract import TaskContract
     from envcoder_bench.tasks.outside import mount
-
-    with contextlib.suppress(ImportError):  # torch.load imports it, and should fail because of the file
-        import torch.utils.serialization
 
     torch.set_num_threads(1)
     torch.backends.mkldnn.set_flags(False)  # it generates machine code, which a confined process cannot execute
     torch.jit.script = _identity  # type: ignore[assignment]
     logging.disable()  # there is no output, and formatting would read a tensor's values
     warnings.simplefilter("ignore")
-    _redirect_helpers()
+    redirect_helpers(first=True)  # even if the originals are installed
     replace_clocks()
-    buffer, offset = bytearray(content), 0
-    inputs: dict[str, dict[str, Any]] = {"state": {}, "constants": {}}
-    for section, tensors in inputs.items():
-        for name, dtype_name, shape in header[section]:
-            dtype, count = getattr(torch, dtype_name), math.prod(shape)
-            flat = torch.frombuffer(buffer, dtype=dtype, count=count, offset=offset) if count else torch.empty(0)
-            tensors[name] = flat.to(dtype, copy=True).reshape(shape)
-            offset += count * tensors[name].element_size()
+    header = torch.load(io.BytesIO(setup), weights_only=True)
     for name, folder in header["folders"].items():
         mount(name, Path(folder))
-    names = ("baseline", "shaper_types", "seed", "sizes")
+    names = ("state", "constants", "baseline", "shaper_types", "seed", "sizes")
     contract = TaskContract.from_plain(header["task"])
-    examiner = Examiner(
-        contract, list(header["folders"]), inputs["state"], inputs["constants"], *(header[name] for name in names)
-    )
+    examiner = Examiner(contract, list(header["folders"]), *(header[name] for name in names))
     examiner.warm_up()
-    return examiner
+    return examiner, Limits(**header["limits"])
 
 
 def _identity(function: Any, *_: object, **__: object) -> Any:
     """Replace ``torch.jit.script``: functions are traced as they are."""
     return function
-
-
-def _redirect_helpers() -> None:
-    """Load this package's helper modules under the names of the originals, even if those are installed."""
-    import importlib
-    from types import ModuleType
-
-    from envcoder_bench.shaping.loading import HELPER_MODULES, OURS, PACKAGES
-
-    for name in PACKAGES:
-        sys.modules[name] = ModuleType(name)
-    for name in HELPER_MODULES:
-        sys.modules[name] = importlib.import_module(OURS)
-    for name in (*PACKAGES, *HELPER_MODULES):
-        parent, _, child = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], child, sys.modules[name])
 
 
 def _serve(control: socket.socket, examiner: Any, limits: Limits) -> None:

@@ -1,15 +1,16 @@
-"""The trainer's side of the jail: submit sources, enforce time limits, and receive answers."""
+"""The trainer's side of the jail: submit sources, enforce limits, and make candidates with programs of the answers."""
 
 from __future__ import annotations
 
 import array
 import contextlib
+import hashlib
+import io
 import json
 import os
 import selectors
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -17,15 +18,20 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from envcoder_bench.compile.cache import own_code, read_packed, write_packed
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
-from envcoder_bench.jail.rebuild import clean
+from envcoder_bench.jail.rebuild import Contract, clean, rebuild
+from envcoder_bench.jail.wire import MAX_CHARACTERS
+from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.text import misleading, unreadable
 from envcoder_bench.tasks.contract import AnyTask, contract_of
 from envcoder_bench.tasks.registry import outside_tasks
 from isaacgym_mujoco.process import usable_cpus
@@ -112,12 +118,16 @@ class JailClient:
             "seed": seed,
             "sizes": list(sizes) or [next(iter(state.values())).shape[0]],
             "limits": self.limits._asdict(),
+            "state": _copies(state),
+            "constants": _copies(task.constants),
         }
+        setup = io.BytesIO()
+        torch.save(header, setup)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         try:
             with theirs:
-                self._process = _start(theirs.fileno(), _setup(header, state, task.constants))
+                self._process = _start(theirs.fileno(), setup.getvalue())
             self._wait_until_ready()
         except BaseException:
             self.close()
@@ -148,17 +158,20 @@ class JailClient:
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             while waiting or jobs:
+                # as many files at a time as there are processors
                 while waiting and len(jobs) < self._parallel:
                     index = waiting.popleft()
                     fd, job = self._submit(index, sources[index])
                     jobs[job.number] = job
                     selector.register(fd, selectors.EVENT_READ, job)
+                # what the server and the files' processes have written
                 for key, _ in selector.select(timeout=0.2):
                     if key.data is None:
                         self._receive(jobs)
                     elif not _read(key.fd, key.data):
                         selector.unregister(key.fd)
                         os.close(key.fd)
+                # the server kills what is over a limit, and reports its end like any other
                 for job in list(jobs.values()):
                     self._enforce_limits(job)
                 finished = [job for job in jobs.values() if job.finished]
@@ -294,15 +307,92 @@ def _start(control: int, setup: bytes) -> subprocess.Popen:
     return process
 
 
-def _setup(header: dict[str, Any], state: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> bytes:
-    """Return the header and the tensors' bytes, as ``child._make_examiner`` reads them."""
-    blobs: list[bytes] = []
-    for section, tensors in (("state", state), ("constants", constants)):
-        header[section] = [[name, str(x.dtype).split(".")[1], list(x.shape)] for name, x in tensors.items()]
-        blobs += [_bytes_of(x) for x in tensors.values()]
-    text = json.dumps(header).encode()
-    return struct.pack("!Q", len(text)) + text + b"".join(blobs)
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies on the CPU, because a view would be saved with all of its storage."""
+    return {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
 
 
-def _bytes_of(x: Tensor) -> bytes:
-    return x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if x.numel() else b""
+# candidates from the answers
+
+JailResult = Candidate | CandidateError
+Source = tuple[str, str, str]  # name, file (for messages) and text
+
+
+def examine(
+    sources: Sequence[Source],
+    task: AnyTask,
+    state: Mapping[str, Tensor],
+    baseline: str,
+    action_dim: int,
+    shaper_types: Sequence[str] | None = None,
+    seed: int = 0,
+    limits: Limits | None = None,
+    sizes: Sequence[int] = (),
+) -> dict[str, JailResult]:
+    """Load, check and trace files in the jail.
+
+    Answers that describe candidates are cached on disk by content, and validated again whenever they are used.
+
+    Args:
+        state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
+        baseline: source of the baseline that fills in missing functions.
+        action_dim: width of the baseline's action.
+        shaper_types, seed, limits, sizes: see ``JailClient``.
+
+    Returns:
+        By name, candidates whose functions are programs, or the errors of the others.
+
+    Raises:
+        UserError: if the jail cannot be started.
+    """
+    contract = Contract.of(task, state, action_dim, shaper_types)
+    arguments = (baseline, shaper_types, seed, limits, list(sizes))
+    context = repr((own_code(), torch.__version__, _task_key(task, state), arguments))
+    results: dict[str, JailResult] = {}
+    uncached: list[Source] = []
+    for name, file, source in sources:
+        fault = _fault_of_text(file, source)
+        if fault is not None:
+            results[name] = fault
+            continue
+        try:
+            answer = read_packed(_path(context, source), wire.MAX_ANSWER + 5)
+            results[name] = rebuild(answer, name, file, source, contract)
+        except CandidateError:  # missing or damaged
+            uncached.append((name, file, source))
+    if uncached:
+        with JailClient(task, state, baseline, shaper_types, seed, limits, sizes) as jail:
+            for index, answer in jail.answers([source for _, _, source in uncached]):
+                name, file, source = uncached[index]
+                results[name] = _result(answer, name, file, source, contract)
+                if isinstance(answer, bytes) and isinstance(results[name], Candidate):
+                    write_packed(_path(context, source), answer)
+    return {name: results[name] for name, _, _ in sources}
+
+
+def _fault_of_text(file: str, source: str) -> CandidateError | None:
+    if len(source) > MAX_CHARACTERS:
+        return CandidateError(f"has more than {MAX_CHARACTERS} characters", file)
+    fault = unreadable(source) or misleading(source)
+    return None if fault is None else CandidateError(fault.message, file, fault.line)
+
+
+def _result(answer: Answer, name: str, file: str, source: str, contract: Contract) -> JailResult:
+    if isinstance(answer, Failure):
+        return CandidateError(answer.reason, file)
+    try:
+        return rebuild(answer, name, file, source, contract)
+    except CandidateError as error:  # a new one, because the traceback's frames would keep the answer in memory
+        return CandidateError(error.message, error.file, error.line, error.function)
+
+
+def _task_key(task: AnyTask, state: Mapping[str, Tensor]) -> object:
+    """Return the task's part of the cache key; without the state's values, on which the trainer checks again."""
+    properties = (task.num_dofs, task.default_action_dim, task.goal_keys, task.object_keys)
+    shapes = sorted((key, tuple(x.shape), str(x.dtype)) for key, x in state.items())
+    return properties, shapes, sorted((key, str(x.dtype), x.tolist()) for key, x in task.constants.items())
+
+
+def _path(context: str, source: str) -> Path:
+    key = hashlib.sha256(repr((context, source)).encode("utf-8", "surrogateescape")).hexdigest()
+    return cache_folder() / "jail" / f"{key}.z"

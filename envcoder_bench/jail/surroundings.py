@@ -80,7 +80,6 @@ def with_remedy(message: str) -> str:
 # Clocks are the same for every file, so that no program has the time of day among its numbers. They tick at each
 # reading. Set ahead, they show which results depend on them.
 
-
 _START, _TICK, _AHEAD = 1_700_000_000.0, 0.001, 1_234_567_891.23  # s
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _now = _START

@@ -147,6 +147,7 @@ class EvolveProposer:
         Raises UnsupportedCode if a change cannot be applied.
         """
         source, changes, names = population[parent], [], (parent,)
+        # first a function of another candidate, because what is taken may then be scaled
         if other != parent and rng.random() < TAKEN:
             change = take_function(source, population[other], other, self._types, rng)
             if change is None:

@@ -67,8 +67,8 @@ def start(
     """
     view = view or View()
     with user_input():
-        found = find_spec(task)
-    task, address = found.name, found.address
+        task_spec = find_spec(task)
+    task, address = task_spec.name, task_spec.address
     if task_description is not None and not task_description.strip():
         raise UserError("--task_description is empty: say what the policy should do, or leave it out")
     settings, words = compose_settings(overrides)
@@ -92,16 +92,26 @@ def start(
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
     expected = spec.check(run, provider)
-    path = (output_dir or stamped_folder("searches", task)).resolve()
+    folder = _new_folder((output_dir or stamped_folder("searches", task)).resolve(), spec, run, address)
+    spec.overrides.extend(_fitness_override(folder))
+    return _run(folder, spec, spec.run(), provider, True, view, {"seeds": seeds_line, **expected})
+
+
+def _new_folder(path: Path, spec: SearchSpec, run: RunSpec, task_address: str) -> SearchFolder:
+    """Create a search's folder with all that ``resume`` needs."""
     files = {f"{PROMPT}/{name}": text for name, text in spec.templates.items()}
     files.update({f"{START}/{name}.py": text for name, text in spec.starts.items()})
     if run.fitness is not None:
         files[FITNESS] = run.fitness.source
-    config = {name: getattr(spec, name) for name in ("llm", "task_description")}
-    config.update(task=address, **kept_address(base_url))
-    folder = SearchFolder.create(path, {**config, "search": settings.plain(), "overrides": list(spec.overrides)}, files)
-    spec.overrides.extend(_fitness_override(folder))
-    return _run(folder, spec, spec.run(), provider, True, view, {"seeds": seeds_line, **expected})
+    config = {
+        "llm": spec.llm,
+        "task_description": spec.task_description,
+        "task": task_address,
+        **kept_address(spec.base_url),
+        "search": spec.settings.plain(),
+        "overrides": list(spec.overrides),
+    }
+    return SearchFolder.create(path, config, files)
 
 
 def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | None = None) -> SearchResult:

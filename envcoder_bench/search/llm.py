@@ -15,21 +15,12 @@ from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all, no_answer
 from envcoder_bench.search.providers.sdk import one_line
 from envcoder_bench.search.providers.transcript import Transcript
+from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.shaping.source import reduced, without_script
 
 REPAIRED = ", repaired"
 EXCERPT = 300  # characters of a reply without a candidate
 REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Settings of requests; see cfg/auto_shape.yaml."""
-
-    temperature: float | None = None
-    max_output_tokens: int | None = None
-    concurrency: int = 8
-    replies_per_request: int = 16
 
 
 @dataclass
@@ -74,13 +65,13 @@ class LLMProposer:
         transcript: Transcript,
         budget: Budget,
         prompts: Prompts,
-        sampling: Sampling = Sampling(),
+        settings: SearchSettings,
         starts: Mapping[str, str] | None = None,
         types: Sequence[str] | None = None,
     ) -> None:
         self._types = types
         self._provider, self._transcript, self._budget = provider, transcript, budget
-        self._prompts, self._sampling, self._starts = prompts, sampling, dict(starts or {})
+        self._prompts, self._settings, self._starts = prompts, settings, dict(starts or {})
         self.usage = Usage()
         self._repairs = 0  # of this round so far
         self._sources: dict[str, str] = {}  # of this round
@@ -99,6 +90,7 @@ class LLMProposer:
         best = archive.best()
         parents = (best.name,) if best is not None else ()
         wanted = list(enumerate(names))[len(started) :]
+        # one prompt for all: they differ in their sample, so that a request can ask for several replies
         replies = self._ask([self._request(name, text, sample) for sample, name in wanted])
         if replies and all(reply.finish == ERROR for reply in replies):
             raise UserError(f"no request was answered: {replies[0].error}")  # requested again on resume
@@ -149,7 +141,7 @@ class LLMProposer:
 
     def _request(self, label: str, text: str, sample: int) -> Request:
         messages = (Message("user", text),)
-        temperature, limit = self._sampling.temperature, self._sampling.max_output_tokens
+        temperature, limit = self._settings.temperature, self._settings.max_output_tokens
         return Request(self._prompts.system, messages, temperature, limit, sample=sample, label=label)
 
     def _ask(self, requests: list[Request]) -> list[Reply]:
@@ -165,9 +157,9 @@ class LLMProposer:
                 requests,
                 self._transcript,
                 self._budget,
-                concurrency=self._sampling.concurrency,
+                concurrency=self._settings.concurrency,
                 on_reply=arrived,
-                replies_per_request=self._sampling.replies_per_request,
+                replies_per_request=self._settings.replies_per_request,
                 on_request=lambda: sent.append(None),
                 unusable=no_answer,  # other replies are repaired, because the same prompt would give the same
             )

@@ -91,6 +91,7 @@ def check_and_repair(
 
     Replies without a candidate are repaired as well; requests without a reply are not, as they were sent repeatedly.
     """
+    # what fails a check, and replies without code
     latest = {p.name: p for p in proposals}
     errors = checker.errors([p for p in proposals if p.source])
     errors.update({p.name: p.error for p in proposals if not p.source and p.reply})
@@ -105,6 +106,7 @@ def check_and_repair(
         if not repaired:
             break
         latest.update(repaired)
+        # a repaired one is checked again; one without a repair keeps its error
         again = checker.errors(list(repaired.values()))
         errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in repaired}
     ready = [p for p in latest.values() if p.source and p.name not in errors]

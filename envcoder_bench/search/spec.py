@@ -16,12 +16,12 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, multiprocessors
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import Load, most_seeds, seed_count, settle_seeds
-from envcoder_bench.run.spec import AUTO, RunSpec
+from envcoder_bench.run.spec import AUTO, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices, use_this_machine
 from envcoder_bench.search.archive import Archive, Attempt, Proposer
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.forecast import cost_line, time_line
-from envcoder_bench.search.llm import LLMProposer, Sampling
+from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.prompt.prompts import Prompts, system_prompt
 from envcoder_bench.search.providers.base import Message, Provider, Request
 from envcoder_bench.search.providers.budget import Budget
@@ -73,8 +73,7 @@ class SearchSpec:
         cfg = spec.config
         if cfg.seeds != AUTO:
             return ""
-        asked = requested_devices(cfg)
-        devices = 1 if asked is None or asked.count is None else asked.count
+        devices = _num_devices(cfg)
         here = replace(spec, config=use_this_machine(cfg))
         with contextlib.ExitStack() as stack:
             load = self._load_of_a_round(here, devices, stack)
@@ -161,8 +160,7 @@ class SearchSpec:
             probe = planner.take_probe()
             prepare(replace(spec.changed(untrusted=False), sources=()), probe)
             planner.refuse_too_large()
-            asked = requested_devices(resolve(self.task, self.overrides).config)
-            devices = 1 if asked is None or asked.count is None else asked.count
+            devices = _num_devices(resolve(self.task, self.overrides).config)
             expected["time"] = time_line(spec.config, self.settings, probe, devices)
         confinement()
         return expected
@@ -178,10 +176,11 @@ class SearchSpec:
         """Return the proposer, which continues from the transcript."""
         if provider is None:
             return self.evolve(spec)
-        search = self.settings
-        sampling = Sampling(
-            search.temperature, search.max_output_tokens, search.concurrency, search.replies_per_request
-        )
         record = Transcript(transcript, self.meta(spec))
         kinds = self.meta(spec)["shaper_types"]
-        return LLMProposer(provider, record, self.budget(), self.prompts(spec), sampling, self.starts, kinds)
+        return LLMProposer(provider, record, self.budget(), self.prompts(spec), self.settings, self.starts, kinds)
+
+
+def _num_devices(cfg: RunConfig) -> int:
+    asked = requested_devices(cfg)
+    return 1 if asked is None or asked.count is None else asked.count

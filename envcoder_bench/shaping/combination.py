@@ -234,7 +234,6 @@ def _dependent(table: np.ndarray, names: list[str]) -> list[str]:
 
 # remarks on the terms of a reward, from their values on the states of short rollouts
 
-
 SMALL = 0.01  # of the sizes of all terms together
 OPPOSED = 0.02  # what is left of two terms that cancel, of their sizes
 

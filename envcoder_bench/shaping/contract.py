@@ -141,9 +141,6 @@ class Shaping:
         return self.widths["critic_observation"] if "critic_observation" in self.functions else 0
 
 
-__all__ = ["Shaping", "assemble"]
-
-
 def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[str] | None = None) -> Shaping:
     """Take the functions of ``shaper_types`` (None: all it defines) from the candidate, the rest from the baseline.
 
@@ -172,5 +169,5 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[s
             raise CandidateError(message, candidate.file)
     stages = dict.fromkeys(KINDS[name].stage for name in SHAPER_TYPES)
     functions = {stage: combined[stage] for stage in stages if stage in combined}
-    patches = {section: own for section, own in candidate.patches.items() if SECTION_TYPES[section] in asked}
+    patches = {section: patch for section, patch in candidate.patches.items() if SECTION_TYPES[section] in asked}
     return Shaping(candidate.name, candidate.file, functions, patches=patches)

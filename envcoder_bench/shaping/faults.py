@@ -141,17 +141,17 @@ def _name_hint(error: BaseException, function: CandidateFunction | None, keys: I
     name = getattr(error, "name", None) if type(error) is NameError else script[1] if script else None
     if not name:
         return ""
-    known = [*keys]
+    state_keys = [*keys]
     parameters = [] if function is None else [parameter.name for parameter in function.parameters]
     if name in ("self", "cls"):
         return "; candidates are functions, not methods: take what self would have from the state, by parameters"
-    if name in ("state_dict", "state", "action", "actions", *known):
+    if name in ("state_dict", "state", "action", "actions", *state_keys):
         return f"; make it a parameter: {'def f' if function is None else function.type}(..., {name})"
     if name == "F":
         return "; add import torch.nn.functional as F"
     if hasattr(torch_utils, name):
         return f"; add from isaacgym.torch_utils import {name}"
-    return near_matches(name, dict.fromkeys([*parameters, *known]))
+    return near_matches(name, dict.fromkeys([*parameters, *state_keys]))
 
 
 def _device_hint(error: BaseException) -> str:

@@ -31,8 +31,8 @@ def source_of(functions: Sequence[Callable[..., Any]]) -> str:
         values: dict[str, Any] = function.__globals__
         for used in sorted(_global_names(function, text)):
             value = values.get(used)
-            given = used not in values or (used in GIVEN and value is GIVEN[used])
-            if given or used in (*above, name, *texts, *lines):
+            is_there = used not in values or (used in GIVEN and value is GIVEN[used])
+            if is_there or used in (*above, name, *texts, *lines):
                 continue
             if isinstance(value, FunctionType) and value.__globals__ is values and value.__name__ == used:
                 add(value, (*above, name))

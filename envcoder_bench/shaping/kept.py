@@ -120,7 +120,7 @@ def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
     if kind is FunctionType:
         return [vars(x), x.__defaults__, x.__kwdefaults__, *(x.__closure__ or ())] if x.__module__ == home else ()
     if kind is CellType:
-        return _cell(x)
+        return _held(lambda: x.cell_contents)
     if kind is functools.partial:
         return [x.func, x.args, x.keywords]
     if kind is MethodType:
@@ -138,7 +138,8 @@ def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
     if kind.__module__ != home and not issubclass(kind, _OPEN):
         return ()
     slots = [slot for base in kind.__mro__ for slot in vars(base).values() if type(slot) is MemberDescriptorType]
-    return [kind, *_dictionary(x), *(value for slot in slots for value in _slot(slot, x))]
+    values = [value for slot in slots for value in _held(functools.partial(slot.__get__, x))]
+    return [kind, *_held(lambda: object.__getattribute__(x, "__dict__")), *values]
 
 
 def _of_class(x: type) -> dict[str, Any]:
@@ -147,24 +148,11 @@ def _of_class(x: type) -> dict[str, Any]:
     return {name: value for name, value in named.items() if not (issubclass(x, enum.Enum) and name.startswith("_"))}
 
 
-def _cell(x: CellType) -> list[Any]:
+def _held(read: Callable[[], Any]) -> list[Any]:
+    """Return the value that a cell, a slot or an object holds; nothing if it is empty."""
     try:
-        return [x.cell_contents]
-    except ValueError:  # it is empty
-        return []
-
-
-def _dictionary(x: Any) -> list[Any]:
-    try:
-        return [object.__getattribute__(x, "__dict__")]
-    except AttributeError:
-        return []
-
-
-def _slot(slot: MemberDescriptorType, x: Any) -> list[Any]:
-    try:
-        return [slot.__get__(x)]
-    except AttributeError:  # it has no value
+        return [read()]
+    except (AttributeError, ValueError):
         return []
 
 

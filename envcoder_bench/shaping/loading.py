@@ -271,7 +271,6 @@ def _refuse_bad_sets(
 # sys.meta_path, so that an installed original takes precedence. Without one, only isaacgym.torch_utils can be imported:
 # code that tests for Isaac Gym should look for isaacgym.gymapi.
 
-
 OURS = "envcoder_bench.torch_utils"
 HELPER_MODULES = ("isaacgym.torch_utils", "isaacgymenvs.utils.torch_jit_utils")
 PACKAGES = ("isaacgym", "isaacgymenvs", "isaacgymenvs.utils")
@@ -293,10 +292,10 @@ class _Redirect(MetaPathFinder, Loader):
             sys.modules[module.__name__] = importlib.import_module(OURS)
 
 
-def redirect_helpers() -> None:
-    """Install the redirection; a second call does nothing."""
+def redirect_helpers(first: bool = False) -> None:
+    """Install the redirection, also of installed originals if ``first``; a second call does nothing."""
     if not any(isinstance(finder, _Redirect) for finder in sys.meta_path):
-        sys.meta_path.append(_Redirect())
+        sys.meta_path.insert(0 if first else len(sys.meta_path), _Redirect())
 
 
 def helper_names() -> frozenset[str]:

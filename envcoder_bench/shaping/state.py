@@ -79,7 +79,6 @@ def own_constants(constants: dict[str, Tensor], device: torch.device) -> dict[st
 
 # parameters of candidate functions are bound by name, once, because state tensors never move
 
-
 STATE_NAMES = ("state_dict", "state")
 ACTION_NAMES = ("action", "actions")
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from envcoder_bench.jail.client import JailResult, examine
 from envcoder_bench.jail.confine import Limits
-from envcoder_bench.jail.results import JailResult, examine
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.prepare.run_files import baseline_sources

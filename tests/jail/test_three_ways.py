@@ -11,7 +11,7 @@ from torch import Tensor
 from tricky import TRICKY
 
 from envcoder_bench.compile.trace import trace
-from envcoder_bench.jail.results import examine
+from envcoder_bench.jail.client import examine
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import Candidate, assemble
 

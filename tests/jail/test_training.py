@@ -158,7 +158,7 @@ def test_cached_answers_are_validated(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
     assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)
     (kept,) = (tmp_path / "cache" / "jail").glob("*.z")
-    monkeypatch.setattr("envcoder_bench.jail.results.JailClient", ask)
+    monkeypatch.setattr("envcoder_bench.jail.client.JailClient", ask)
     assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)  # from the cache
     content = kept.read_bytes()
     harmful = zlib.compress(wire.pack({"candidate": {"functions": {"compute_reward": {}}}}))

@@ -8,11 +8,12 @@ from search_fakes import random_archive, source
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.archive import Archive, Proposal
-from envcoder_bench.search.llm import LLMProposer, Sampling
+from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.prompt.prompts import Prompts, load_templates
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, ProviderError, Reply, max_input_tokens
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.transcript import Transcript
+from envcoder_bench.search.settings import SearchSettings
 
 
 class Model:
@@ -34,12 +35,13 @@ def fenced(request):
     return f"Sure.\n```python\n{source(request.label)}```\n"
 
 
-def proposer(answer, tmp_path, budget=None, starts=None, types=None, **sampling):
+def proposer(answer, tmp_path, budget=None, starts=None, types=None, **options):
     model = Model(answer)
     tmp_path.mkdir(exist_ok=True)
     prompts = Prompts(load_templates(), "the system", 4, 20_000)
     transcript = Transcript(tmp_path / "transcript.jsonl", {})
-    return LLMProposer(model, transcript, budget or Budget(), prompts, Sampling(**sampling), starts, types=types), model
+    settings = SearchSettings(**options)
+    return LLMProposer(model, transcript, budget or Budget(), prompts, settings, starts, types=types), model
 
 
 def test_samples_of_a_round_share_their_prompt(tmp_path):

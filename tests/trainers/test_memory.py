@@ -5,9 +5,9 @@ import pytest
 import torch
 from oracle import make_params
 
-from envcoder_bench.trainers.ppo import memory
+from envcoder_bench.trainers.ppo import architecture
+from envcoder_bench.trainers.ppo.architecture import learner_bytes
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
-from envcoder_bench.trainers.ppo.memory import learner_bytes
 
 CPU = torch.device("cpu")
 
@@ -47,11 +47,11 @@ def test_workspace_estimate_bounds_the_carved_memory(separate: bool, critic_dim:
 
 def test_groups_beyond_the_concurrent_ones_need_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     one = learner_bytes(48, 12, 64, params(), CPU)
-    monkeypatch.setattr(memory, "WORKSPACE_BYTES", 4 * one.workspace + 1)
+    monkeypatch.setattr(architecture, "WORKSPACE_BYTES", 4 * one.workspace + 1)
     computed = learner_bytes(48, 12, 64, params(), CPU)
     assert computed == replace(one, fitting=4)
     assert computed.total(4) == 4 * one.per_group + 4 * one.workspace
     assert computed.total(5) == 5 * one.per_group + 2 * one.workspace  # they take turns, in half of the memory
     assert computed.total(100) == 100 * one.per_group + 2 * one.workspace
-    monkeypatch.setattr(memory, "WORKSPACE_BYTES", 1)
+    monkeypatch.setattr(architecture, "WORKSPACE_BYTES", 1)
     assert learner_bytes(48, 12, 64, params(), CPU).at_once(100) == 1

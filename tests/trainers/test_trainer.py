@@ -17,11 +17,11 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import Stats, padded_widths, train_iteration
-from envcoder_bench.trainers.ppo import memory, trainer
+from envcoder_bench.trainers.ppo import architecture, trainer
+from envcoder_bench.trainers.ppo.architecture import learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equal_blocks, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.linear import product
-from envcoder_bench.trainers.ppo.memory import learner_bytes
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3, 4, 7, 2, 6, 8], [2, 5, 1, 2, 3, 1, 4, 6], [7, 8, 9, 7, 7, 8, 1, 2]
@@ -302,7 +302,7 @@ def test_graphs_on_cuda_match_eager_iterations_across_a_failure(
     fitting: int, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = learner_bytes(max(OBS_DIMS[:3]), max(ACTION_DIMS[:3]), 6, make_params(), CUDA).workspace
-    monkeypatch.setattr(memory, "WORKSPACE_BYTES", fitting * one)
+    monkeypatch.setattr(architecture, "WORKSPACE_BYTES", fitting * one)
     options: dict[str, Any] = {"device": "cuda", "matmul_precision": "highest"}
     captured, eager = (Run(make_env([0, 1, 2], fails_at={1: 35}, device="cuda"), **options) for _ in range(2))
     for function in (eager.trainer._act_next, *eager.trainer._updates):
@@ -420,7 +420,7 @@ def test_learner_memory_on_cuda_is_close_to_the_computed_estimate(
     network = {**make_params()["network"]["mlp"], "units": [256, 128, 64]}
     params = make_params(network__mlp=network, horizon_length=24, num_minibatches=3)
     computed = learner_bytes(48, 12, 256, params, CUDA)
-    monkeypatch.setattr(memory, "WORKSPACE_BYTES", 8 * computed.workspace)
+    monkeypatch.setattr(architecture, "WORKSPACE_BYTES", 8 * computed.workspace)
     env = Still(num_groups, 48, 12, 256)
     options: dict[str, Any] = {"network__mlp": network, "horizon_length": 24, "num_minibatches": 3}
     Run(Still(1, 48, 12, 256), device="cuda", **options).train(4)  # libraries take their own memory once a process

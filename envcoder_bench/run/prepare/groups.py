@@ -15,8 +15,8 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import ALONE, settings_kept
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.jail.client import examine
 from envcoder_bench.jail.probing import log_confinement
-from envcoder_bench.jail.results import examine
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.prepare.cached import CachedCheck, Tracer
 from envcoder_bench.run.prepare.environments import build_probe

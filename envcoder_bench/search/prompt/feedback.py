@@ -57,6 +57,7 @@ def feedback(archive: Archive, max_chars: int) -> str:
             begun.add(item.section)
             chosen.append((item.section, item.position, text))
             left -= len(text) + 1 + title
+    # chosen by usefulness, printed by section
     lines: list[str] = []
     last = -1
     for section, _, text in sorted(chosen):

@@ -176,14 +176,12 @@ def system_prompt(
     """Return the system prompt of a search, which does not depend on results.
 
     Args:
-        templates: the templates by name.
         run: the search's runs; their config is the source of all numbers.
         task_description, fitness_meaning: the desired behaviour, and the meaning of the fitness.
         shaper_types: the functions to write; None for all.
         show_baseline: whether to include the baseline's source and the constants of its formulas.
     """
-    spec, cfg = run.task, run.config
-    task, baseline = spec.name, cfg.baseline
+    spec, cfg, baseline = run.task, run.config, run.config.baseline
     fields, facts = spec.task_class.fields, task_contract(spec, cfg.task)
     numbers = {key: shown(value) for key, value in facts.values.items()}
     formula = spec.task_class.drive_formula
@@ -201,7 +199,7 @@ def system_prompt(
     return fill(
         templates,
         SYSTEM,
-        task=task,
+        task=spec.name,
         summary=(spec.task_class.__doc__ or "").strip().splitlines()[0],
         task_description=" ".join(task_description.split()),
         fitness_meaning=fitness_meaning,
@@ -268,7 +266,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 # robot and training in words; all numbers are from the run's config
-
 
 BASELINE_MARK = "human baseline"  # part of the description of constants that only the baseline uses
 

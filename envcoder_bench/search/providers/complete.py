@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -66,9 +66,7 @@ def complete_all(
     """
     budget = Budget() if budget is None else budget
     budget.check_price(provider)
-    asker = _Asker(
-        provider, transcript, budget, unusable, replies_per_request, threading.Event(), [], on_request or (lambda: None)
-    )
+    asker = _Asker(provider, transcript, budget, unusable, replies_per_request, on_request or (lambda: None))
     limit = provider.default_output_tokens
     complete = [r if r.max_output_tokens is not None else replace(r, max_output_tokens=limit) for r in requests]
     replies: list[Reply | None] = [None] * len(complete)
@@ -95,9 +93,8 @@ class _Asker:
     """What all requests of one ``complete_all`` share.
 
     Attributes:
-        provider, transcript, budget, unusable, replies_per_request: arguments of ``complete_all``.
+        provider, transcript, budget, unusable, replies_per_request, on_request: arguments of ``complete_all``.
         cancelled: set if the caller no longer waits.
-        on_request: argument of ``complete_all``.
         refused: reasons why a replayed search did not send a request; filled in as replies arrive.
     """
 
@@ -106,9 +103,9 @@ class _Asker:
     budget: Budget
     unusable: Callable[[Reply], str]
     replies_per_request: int
-    cancelled: threading.Event
-    refused: list[str]
     on_request: Callable[[], None]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    refused: list[str] = field(default_factory=list)
 
     def answer(self, request: Request) -> Reply:
         """Request replies until one is usable; return it with tokens and cost of all attempts."""

@@ -151,7 +151,6 @@ def _adam_in_kernel(
 
 # schedules of learning rates and of the entropy coefficient
 
-
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-6, 1e-2  # rl_games' limits of every schedule
 ROLLOUT_MIN_LEARNING_RATE = 1e-5  # rsl_rl's
 MIN_ENTROPY_COEF = 1e-4

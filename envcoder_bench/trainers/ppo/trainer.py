@@ -13,8 +13,9 @@ from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, padded_widths, widest
+from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, Widths, padded_widths, widest
 from envcoder_bench.trainers.ppo import acting
+from envcoder_bench.trainers.ppo.architecture import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.block import (
     LearnerBlock,
@@ -24,7 +25,6 @@ from envcoder_bench.trainers.ppo.block import (
 )
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
-from envcoder_bench.trainers.ppo.memory import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.policy import policy_module
 from envcoder_bench.trainers.ppo.rollout import StepIndex
 from isaacgym_mujoco.process import usable_cpus
@@ -68,23 +68,17 @@ class GroupedPPO(Trainer):
         if device.type == "cuda" and is_deterministic() and not backend.fixed_order:
             raise ValueError("deterministic training on CUDA needs Triton: pip install triton")
 
-        # blocks; on CPU a learner per group, because matrix products may round differently in a larger batch
-        groups, n = layout.num_groups, layout.envs_per_group
+        groups, n, on_cpu = layout.num_groups, layout.envs_per_group, device.type == "cpu"
         critic_dims = list(critic_dims) or [0] * groups
         widths = list(zip(obs_dims, action_dims, critic_dims))
-        keys: Sequence[object] = [critic_dim > 0 for critic_dim in critic_dims]
-        if backend.fixed_order:
-            keys = [padded_widths(*each) for each in widths]
-        on_cpu, greatest = device.type == "cpu", widest(widths)
-        obs_max, act_max, critic_max = padded_widths(*greatest) if backend.fixed_order else greatest
-        largest = 1 if on_cpu else learner_bytes(obs_max, act_max, n, params, device, critic_max).at_once(groups)
+        greatest = widest(widths)
         self._answers = torch.zeros(3, groups, n, self.horizon, device=device)  # rewards, dones, time-outs
         self.blocks = [
             LearnerBlock(
                 backend, members, obs_dims[members], action_dims[members], seeds[members], params, n, device,
                 self._answers, critic_dims[members] if any(critic_dims[members]) else (),
             )
-            for members in cut_equal_blocks(keys, largest)
+            for members in _cut_blocks(backend, widths, params, n, device)
         ]  # fmt: skip
         self._noise = new_noise(self.blocks, self.horizon)
 
@@ -193,6 +187,7 @@ class GroupedPPO(Trainer):
         self._look(last_obs, last_critic_obs)
         if self._counts:
             self._count_seen()
+        # blocks whose groups all failed have no statistics: theirs stay NaN
         active = [(block, update) for block, update in zip(self.blocks, self._updates) if block.active]
         run = map if self._threads is None else self._threads.map
         results = list(run(lambda each: each[1](), active))
@@ -306,6 +301,21 @@ class CapturedFunction:
             self._graph = graph  # only now: after a failed capture there is no graph to replay
         self._graph.replay()
         return self._result
+
+
+def _cut_blocks(
+    backend: Backend, widths: Sequence[Widths], params: Params, num_envs: int, device: torch.device
+) -> list[slice]:
+    """Divide groups of widths into blocks that learn together."""
+    keys: Sequence[object] = [critic_dim > 0 for _, _, critic_dim in widths]
+    greatest = widest(widths)
+    if backend.fixed_order:
+        keys, greatest = [padded_widths(*each) for each in widths], padded_widths(*greatest)
+    if device.type == "cpu":  # a learner per group, because matrix products may round differently in a larger batch
+        return cut_equal_blocks(keys, 1)
+    obs_max, act_max, critic_max = greatest
+    most = learner_bytes(obs_max, act_max, num_envs, params, device, critic_max).at_once(len(widths))
+    return cut_equal_blocks(keys, most)
 
 
 def _prepare_worker() -> None:
