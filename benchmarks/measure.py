@@ -22,12 +22,8 @@ MEASUREMENTS = {
     "processes": (
         "measurements.processes",
         "several processes at once, each training one candidate",
-        {
-            "--processes": ([1, 8], "numbers of processes"),
-            "--envs": SIZE["--envs"],
-            "--seconds": (8.0, "how long all train side by side"),
-            "--warmup": benchmark.TIMED["--warmup"],
-        },
+        {"--processes": ([1, 8], "numbers of processes"), "--envs": SIZE["--envs"],
+         "--seconds": (8.0, "how long all train side by side"), "--warmup": benchmark.TIMED["--warmup"]},
     ),
     "learner": (
         "measurements.learner",
@@ -42,22 +38,14 @@ MEASUREMENTS = {
     "devices": (
         "measurements.devices",
         "a run on several devices, beside one",
-        {
-            "--candidates": (1000, "candidates"),
-            "--envs": SIZE["--envs"],
-            "--devices": (["0", "0,1"], "values of eval-shapers --devices"),
-            "--iterations": (60, "iterations"),
-        },
+        {"--candidates": (1000, "candidates"), "--envs": SIZE["--envs"],
+         "--devices": (["0", "0,1"], "values of eval-shapers --devices"), "--iterations": (60, "iterations")},
     ),
     "mjlab": (
         "measurements.mjlab",
         "a task of mjlab without learning: ours, mjlab's own environment, and the simulation alone",
-        {
-            "--task": ("Mjlab-Velocity-Flat-Unitree-Go1", "a name of mjlab's registry"),
-            "--envs": SIZE["--envs"],
-            "--steps": (50, "control steps in a round"),
-            "--rounds": (3, "rounds in turn, of which the median counts"),
-        },
+        {"--task": ("Mjlab-Velocity-Flat-Unitree-Go1", "a name of mjlab's registry"), "--envs": SIZE["--envs"],
+         "--steps": (50, "control steps in a round"), "--rounds": (3, "rounds in turn, of which the median counts")},
     ),
     "certainty": (
         "measurements.certainty",
@@ -68,12 +56,9 @@ MEASUREMENTS = {
         "measurements.learning",
         "how a task's baselines learn, over env-steps and time, several seeds at once",
         {
-            "--task": ("Anymal", "task"),
-            "--candidates": (["human", "unshaped"], "baselines, or candidate files"),
-            "--seeds": (5, "policies of each"),
-            "--envs": (4096, "environments of each policy"),
-            "--seconds": (60.0, "time of training, of all policies side by side"),
-            "--points": (12, "evaluations"),
+            "--task": ("Anymal", "task"), "--candidates": (["human", "unshaped"], "baselines, or candidate files"),
+            "--seeds": (5, "policies of each"), "--envs": (4096, "environments of each policy"),
+            "--seconds": (60.0, "time of training, of all policies side by side"), "--points": (12, "evaluations"),
             "--episodes": (64, "episodes of each policy in an evaluation"),
         },
     ),

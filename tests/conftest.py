@@ -38,9 +38,11 @@ with contextlib.suppress(ImportError):
 
 # files that take longest, in this order: begun last, one would keep a core busy when the others are done
 _LONGEST = (
-    "test_every_task.py", "test_auto_shape.py", "test_ray_pool.py", "test_ray_node.py", "test_surroundings.py",
-    "test_racing.py", "test_parallel_race.py", "test_eval_policies.py", "test_parallel.py", "test_building.py",
-    "test_resume.py", "test_outside_tasks.py", "test_isaacgym_tasks.py", "test_library.py", "test_evolve.py",
+    "test_ray_pool.py", "test_auto_shape.py", "test_racing.py", "test_every_task.py", "test_ray_node.py",
+    "test_unprivileged.py", "test_triton_interpreted.py", "test_attacks.py", "test_parallel.py", "test_ordinary.py",
+    "test_wheels.py", "test_eval_policies.py", "test_outside_tasks.py", "test_isaacgym_tasks.py", "test_evolve.py",
+    "test_damaged_runs.py", "test_library.py", "test_building.py", "test_parallel_race.py", "test_resume.py",
+    "test_benchmark.py", "test_replay.py", "test_seeds.py", "test_check.py", "test_surroundings.py",
 )  # fmt: skip
 
 

@@ -51,7 +51,8 @@ def unreadable(stream, *names):
             if stream == "closed pipe":
                 reader, writer = os.pipe()
                 os.close(reader)
-            output = os.fdopen(os.open("/dev/full", os.O_WRONLY) if stream == "full disk" else writer, "w")
+            number = os.open("/dev/full", os.O_WRONLY) if stream == "full disk" else writer
+            output = os.fdopen(number, "w", buffering=1)  # as on a terminal: a line is written at once
             streams.push(lambda kind, *_: kind is None or issubclass(kind, OSError))  # of what it still holds
             streams.enter_context(output)
             patch.setattr(sys, name, output)

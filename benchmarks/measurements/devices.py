@@ -53,7 +53,7 @@ def devices(args: Namespace) -> Iterator[Record]:
         given = Path(folder) / "candidates"
         write_candidates(given, args.candidates)
         for number, names in enumerate(args.devices):
-            _reset_peak_memory()
+            Path("/proc/self/clear_refs").write_text("5")  # resets the peak of resident memory, see proc(5)
             watch, began = _Progress(), time.monotonic()
             result = evaluate(
                 "Anymal", [given], overrides=args.overrides, output_dir=Path(folder) / f"run{number}", reporter=watch,
@@ -78,11 +78,6 @@ def devices(args: Namespace) -> Iterator[Record]:
 def _count(names: str) -> int:
     """Return the number of devices in ``0,1`` or ``cpu:2``."""
     return int(names[4:]) if names.startswith("cpu:") else len(names.split(","))
-
-
-def _reset_peak_memory() -> None:
-    """Reset the peak of this process's resident memory, see proc(5)."""
-    Path("/proc/self/clear_refs").write_text("5")
 
 
 def _peak_memory_gib() -> float:

@@ -56,14 +56,9 @@ def learner(args: Namespace) -> Iterator[Record]:
     batched = _seconds(args, cfg, [args.candidates], "one batch")
     looped = _seconds(args, cfg, [1] * count, "a loop over candidates")
     yield {
-        "kind": "learner",
-        "candidates": args.candidates,
-        "envs": args.envs,
-        "batched_s": batched,
-        "loop_candidates": count,
-        "loop_s": looped * args.candidates / count,
-        **records.describe(cfg.device),
-    }
+        "kind": "learner", "candidates": args.candidates, "envs": args.envs, "batched_s": batched,
+        "loop_candidates": count, "loop_s": looped * args.candidates / count, **records.describe(cfg.device),
+    }  # fmt: skip
 
 
 def _seconds(args: Namespace, cfg: Any, sizes: list[int], what: str) -> float:

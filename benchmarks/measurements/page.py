@@ -53,17 +53,11 @@ def page(args: Namespace) -> Iterator[Record]:
         processor = time.process_time() - processor
         size_of_logs = folder.curves.stat().st_size + folder.components.stat().st_size
     yield {
-        "kind": "page",
-        "candidates": args.candidates,
-        "seeds": args.seeds,
-        "iterations": args.iterations,
-        "csv_mib": size_of_logs / 2**20,
-        "part_s": seconds,
-        "processor_s": processor,
+        "kind": "page", "candidates": args.candidates, "seeds": args.seeds, "iterations": args.iterations,
+        "csv_mib": size_of_logs / 2**20, "part_s": seconds, "processor_s": processor,
         "after_last_iteration_s": sum(seconds.values()),
-        "libraries": ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
-        **records.describe(cfg.device),
-    }
+        "libraries": ", ".join(f"{name} {version(name)}" for name in LIBRARIES), **records.describe(cfg.device),
+    }  # fmt: skip
 
 
 def write_logs(folder: RunFolder, cfg: Any, sources: list[CandidateSource]) -> list[Result]:

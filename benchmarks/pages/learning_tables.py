@@ -119,10 +119,6 @@ def _reached(row: Record) -> str:
     return f"{wanted}: after {_time(row['reached']['seconds'])}, {_steps(row['reached'])}"
 
 
-def _seeds(row: Record) -> str:
-    return f"{row['seeds']} x {row['envs']:,}"
-
-
 ROWS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
     "learning": lambda records: learning_rows([r for r in records if not is_outside(r)]),
     "outside": lambda records: learning_rows([r for r in records if is_outside(r)]),
@@ -134,7 +130,7 @@ MEASURED_WITH: Column = ("measured", lambda r: f"{place(r)}, {r['date'].split()[
 COLUMNS: dict[str, list[Column]] = {
     "learning": [
         ("task, baseline", lambda r: f"{r['task']}, {name(r)}"),
-        ("seeds x environments", _seeds),
+        ("seeds x environments", lambda r: f"{r['seeds']} x {r['envs']:,}"),
         ("time of training", lambda r: _time(r["seconds"])),
         ("env-steps of each", _steps),
         ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"], r["task"])),

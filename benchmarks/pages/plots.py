@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,8 @@ def plot_scaling(records: list[Record], path: Path) -> Path | None:
         beside = {r["processes"]: r["total"] for r in alone}
         for x, y, row in zip(counts, training, own):
             below = y > 0.6 * row["physics"] or beside.get(x, 0.0) > y  # where no other curve is near
-            place: Any = {
-                "xytext": (0, -16 if below else 9),
-                "textcoords": "offset points",
-                "ha": "center",
-                "zorder": 5,
-            }
-            axes.annotate(f"{y / row['physics']:.0%}", (x, y), color=TOOL, fontsize=9, **place)
+            place: Any = {"xytext": (0, -16 if below else 9), "textcoords": "offset points", "ha": "center"}
+            axes.annotate(f"{y / row['physics']:.0%}", (x, y), color=TOOL, fontsize=9, zorder=5, **place)
         rates = [row["physics"] for row in own] + training + [r["total"] for r in alone]
         if alone:
             xs, ys = [r["processes"] for r in alone], [r["total"] for r in alone]
@@ -101,12 +97,9 @@ def pictures(records: Sequence[Record]) -> dict[str, list[Points]]:
     for task, own in by_task.items():
         own = [points for points in own if points[0]["device"] == "cuda"] or own
         own = sorted(own, key=lambda points: points[-1]["env_steps"])
-        by_task[task] = list({_training(points[0]): points for points in own}.values())
+        facts = [(name(points[0]), *itemgetter("seeds", "envs", "policies")(points[0])) for points in own]
+        by_task[task] = list(dict(zip(facts, own)).values())
     return by_task
-
-
-def _training(first: Record) -> tuple[Any, ...]:
-    return name(first), first["seeds"], first["envs"], first["policies"]
 
 
 def file_name(task: str) -> str:
@@ -162,7 +155,7 @@ def _looks(own: list[Points]) -> list[dict[str, Any]]:
     looks = []
     for first in (points[0] for points in own):
         key = name(first)
-        label = f"{key}, {seeds_text(first)} x {first['envs']:,}"
+        label = f"{key}, {first['seeds']} seed{'s' * (first['seeds'] != 1)} x {first['envs']:,}"
         label += f" ({first['policies']} policies at once)" if key in several else ""
         looks.append({"color": colors[key], "linestyle": next(lines[key]), "label": label})
     return looks
@@ -175,8 +168,3 @@ def draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any]
     if points[0]["seeds"] > 2:  # with two seeds the interval is wider than the plot
         low, high = [own[1] for own in intervals], [own[2] for own in intervals]
         axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
-
-
-def seeds_text(record: Record) -> str:
-    """Return such as ``1 seed`` or ``5 seeds``."""
-    return f"{record['seeds']} seed{'s' * (record['seeds'] != 1)}"

@@ -1,6 +1,7 @@
 """Sentences of the README with numbers of the records, for ``<!-- quote NAME --> ... <!-- end -->``."""
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from bench.records import Record, latest, place
 from studies import analysis
@@ -8,6 +9,7 @@ from studies import analysis
 from .tables import select
 
 BEST = 20  # of the candidates of the study of ranks
+_date = itemgetter("date")
 
 
 def whole_run(records: Sequence[Record]) -> str:
@@ -55,9 +57,8 @@ def ranks(records: Sequence[Record], study: Sequence[Record]) -> str:
         own = [r for r in runs if r["task"] == task and r["complete"]]
         defaults = [r for r in own if (r["role"], r["envs"], r["iterations"]) == ("cheap", 256, 500)]
         cheap = max(defaults, key=_date)
-        reference = max(
-            (r for r in own if r["role"] == "reference" and r["candidates"] == cheap["candidates"]), key=_date
-        )
+        references = [r for r in own if r["role"] == "reference" and r["candidates"] == cheap["candidates"]]
+        reference = max(references, key=_date)
         every, first = agreement(cheap, reference, None), agreement(cheap, reference, BEST)
         parts.append(
             f"on {task} {every[0]:.2f} over all {cheap['candidates']} and {first[0]:.2f} among the best {BEST}"
@@ -91,14 +92,8 @@ def agreement(cheap: Record, reference: Record, best: int | None) -> tuple[float
     return analysis.spearman({name: own[name] for name in kept}, true), analysis.reliability(few)
 
 
-def _date(record: Record) -> str:
-    return record["date"]
-
-
-def speed(records: Sequence[Record], study: Sequence[Record]) -> str:
-    return " ".join((whole_run(records), processes(records), processor(records)))
-
-
 QUOTES: dict[str, Callable[[Sequence[Record], Sequence[Record]], str]] = {
-    "speed": speed, "ranks": ranks, "certainty": certainty,
-}  # fmt: skip
+    "speed": lambda records, _: " ".join((whole_run(records), processes(records), processor(records))),
+    "ranks": ranks,
+    "certainty": certainty,
+}

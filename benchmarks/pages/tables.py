@@ -27,10 +27,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("processes x environments", lambda r: f"{r['processes']} x {r['envs']:,}"),
         ("each, env-steps/s", lambda r: f"{mean(r['each']):,.0f}"),
         ("all together", lambda r: f"{r['total']:,.0f}"),
-        (
-            "one process with all candidates",
-            lambda r: f"{r['tool']:,.0f} ({r['tool_candidates']:,} candidates)" if "tool" in r else "",
-        ),
+        ("one process with all candidates",
+         lambda r: f"{r['tool']:,.0f} ({r['tool_candidates']:,} candidates)" if "tool" in r else ""),
         ("times as fast", lambda r: f"{r['tool'] / r['total']:.1f}" if "tool" in r else ""),
     ],
     "learner": [

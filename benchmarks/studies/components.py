@@ -3,17 +3,8 @@
 After Park, Margolis and Agrawal, "Automatic Environment Shaping is the Next Frontier in RL" (ICML 2024), table 1.
 """
 
-from envcoder_bench.shaping.kinds import (
-    ACTION_TYPES,
-    DOF_TARGET,
-    GOAL,
-    INITIAL_STATE,
-    OBSERVATION,
-    REWARD,
-    SHAPER_TYPES,
-    TERMINAL,
-    TORQUE,
-)
+from envcoder_bench.shaping import kinds
+from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.source import ACTION_DIM, Source, shaping_source
 from envcoder_bench.tasks.base import HUMAN, SPARSE, UNSHAPED
 from envcoder_bench.tasks.registry import get_spec
@@ -21,12 +12,12 @@ from envcoder_bench.tasks.registry import get_spec
 from .training import Study
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
-    "reward": (REWARD,),
-    "observation": (OBSERVATION,),
-    "action": (TORQUE, DOF_TARGET),
-    "initial_state": (INITIAL_STATE,),
-    "termination": (TERMINAL,),
-    "goal": (GOAL,),
+    "reward": (kinds.REWARD,),
+    "observation": (kinds.OBSERVATION,),
+    "action": (kinds.TORQUE, kinds.DOF_TARGET),
+    "initial_state": (kinds.INITIAL_STATE,),
+    "termination": (kinds.TERMINAL,),
+    "goal": (kinds.GOAL,),
 }
 NOTHING = "nothing"
 TASKS = ("Anymal", "Humanoid", "AllegroHand", "FrankaCubeStack")

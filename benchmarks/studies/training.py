@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,12 +83,7 @@ class Study:
         return result
 
     def run(self, task: str, candidates: Mapping[str, str], folder: Path, **settings: Any) -> RunResult:
-        """Train candidates in a new folder, resume a training that was stopped, or read the result of a complete one.
-
-        Args:
-            candidates: texts by name.
-            settings: keys of cfg/config.yaml.
-        """
+        """Train in a new folder, resume a training that was stopped, or read the result of a complete one."""
         if folder.is_dir() and not (folder / "config.yaml").is_file():
             shutil.rmtree(folder)  # its creation was interrupted
         if folder.is_dir():
@@ -163,10 +158,4 @@ def _number(value: float | None) -> float | None:
 
 
 def _word(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ",".join(map(str, value)) + "]"
-    return str(value)
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

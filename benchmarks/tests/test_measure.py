@@ -10,6 +10,7 @@ import pytest
 import torch
 from bench import records
 from bench.session import Session
+from helpers import ANYMAL_QUICK as QUICK
 from measurements import learning
 from measurements.devices import _Progress
 from pages import render
@@ -17,10 +18,6 @@ from pages import render
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.tasks.registry import get_spec
 
-QUICK = [
-    "--sim", "mujoco_cpu", "--device", "cpu",
-    "task.env.learn.episodeLength_s=0.4", "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1",
-]  # fmt: skip
 PAGES = sorted((measure.ROOT / "benchmarks").glob("*.md"))
 
 

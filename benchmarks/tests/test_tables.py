@@ -9,14 +9,9 @@ def shown(kind, rows):
 
 
 def point(task, candidate, k, fitness, run="2026-01-02 03:04:05", together="human and unshaped", **more):
-    about = {
-        "label": "box",
-        "machine": "a box",
-        "date": "2026-01-02 03:04",
-        "command": f"train {task}",
-        "device": "cuda",
-    }
+    about = {"label": "box", "machine": "a box", "date": "2026-01-02 03:04", "command": f"train {task}"}
     own = {"kind": "learning", "what": f"{task}: {together}", "run": run, "task": task, "candidate": candidate}
+    own["device"] = "cuda"
     size = {"envs": 8, "seeds": len(fitness), "policies": 4, "episodes": 4, "iteration": k, "env_steps": k * 10**6}
     return {**own, **size, "point": k, "seconds": 10.0 * k, "fitness": fitness, "length": fitness, **about, **more}
 

@@ -47,3 +47,10 @@ def test_texts_with_dollar_signs_are_read_as_they_were_written(tmp_path):
     tree = {"a": texts, "b": {"c": texts[0]}}
     (file := tmp_path / "config.yaml").write_text(to_yaml(tree))
     assert plain(read_yaml(file)) == plain(parse_yaml(to_yaml(tree))) == tree
+
+
+def test_text_is_parsed_once_unless_it_refers_to_something(monkeypatch):
+    assert parse_yaml("a: {b: 1}") is parse_yaml("a: {b: 1}")  # settings cannot be changed
+    for value in ("1", "2"):
+        monkeypatch.setenv("OF_THIS_TEST", value)
+        assert parse_yaml("a: ${oc.env:OF_THIS_TEST}").a == value

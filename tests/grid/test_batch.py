@@ -60,6 +60,7 @@ def test_episodes_are_independent_of_other_episodes(inputs, complete, tmp_path) 
         assert (folder / EPISODES).read_bytes().strip() in lines, spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at", [1, 3])
 def test_stopped_part_resumes_bitwise(inputs, complete, tmp_path, stop_at) -> None:
     calls = []
@@ -122,6 +123,7 @@ def test_compacted_batch_continues_bitwise() -> None:
     assert small.running == 3
 
 
+@pytest.mark.slow
 def test_starts_are_seeded_spread_and_paired_between_policies() -> None:
     first = batch(grid(_two(), ["friction"], "episodes=4"))
     root = first.sim.root_states

@@ -113,6 +113,7 @@ def test_source_is_highlighted():
         assert f'<span class="{kind}">{word}</span>' in shown
 
 
+@pytest.mark.slow
 def test_long_sources_are_cut_and_highlighted_in_seconds():
     assert "2 more lines in the file" in code("x = 1\n" * 3002)
     for unit in ("(", "a.", '"{', "f'{x", "'%("):  # what takes Python's lexer longest
@@ -125,6 +126,7 @@ def test_intervals_stay_within_the_bounds(page):
     assert titles and all(float(low) >= 0 and float(high) <= 1 for _, low, high in titles)
 
 
+@pytest.mark.slow
 def test_page_of_fifty_candidates_is_small():
     """Long sources, 200 points, 8 components, and five videos of 400 kB."""
     names = [f"candidate_{k:03d}" for k in range(50)]

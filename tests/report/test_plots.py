@@ -176,6 +176,7 @@ def test_untrained_policy_is_a_dotted_line_in_both_pictures(figures):
     assert "untrained (baseline)" in [label.get_text() for label in axes.get_yticklabels()]
 
 
+@pytest.mark.slow
 @NO_WARNINGS
 def test_plots_with_one_point_or_none_are_drawn(tmp_path):
     ranked, curves = run(["a"], 1)

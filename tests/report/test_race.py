@@ -20,6 +20,7 @@ def test_race_summary_has_candidates_alive_and_env_steps_share():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [0, 300])
 def test_race_plot_is_written(tmp_path, more):
     own = rows(more)

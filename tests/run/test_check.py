@@ -99,8 +99,8 @@ def test_check_in_several_parts_gives_the_same_rows(checked, monkeypatch):
 
 @pytest.mark.parametrize("task", task_names())
 def test_every_task_has_candidates_that_pass_the_check(task):
-    result = check_candidates(task, [*SMALL, "num_envs_per_candidate=3"], candidate_idx="0,1")
-    assert result.passed and len(result.rows) == 4
+    result = check_candidates(task, [*SMALL, "num_envs_per_candidate=3"], candidate_idx="0")
+    assert result.passed and len(result.rows) == 3
     assert all(row.reward is not None and row.obs_dim and row.action_dim for row in result.rows)
     assert not any(row.not_compiled for row in result.rows if row.baseline)
     assert build_task(RunSpec.of(resolve(task, SMALL).config), 1).num_dofs  # nothing of it stays behind

@@ -27,7 +27,7 @@ SETTINGS = {
     "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2,
     "checkpoint_minutes": 0, "compile_shapers": False,
     "overrides": {
-        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 3, "task.env.episodeLength": 40,
+        "evaluation.num_envs": 3, "evaluation.final_episodes": 3, "evaluation.points": 3, "task.env.episodeLength": 40,
     },
 }  # fmt: skip
 MEASURED = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and wide

@@ -50,7 +50,8 @@ def compute_observation(state_dict):
 }
 WORDS = [
     *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
-    "evaluation.points=4", "evaluation.num_envs=4", "task.env.episodeLength=40", "compile_shapers=false",
+    "evaluation.points=4", "evaluation.num_envs=4", "evaluation.final_episodes=4",
+    "task.env.episodeLength=40", "compile_shapers=false",
     "checkpoint_minutes=0", f"race.rungs={RUNGS}".replace(" ", ""),
 ]  # fmt: skip
 RACE = ["--race", "race.keep=0.6"]

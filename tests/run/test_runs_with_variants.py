@@ -99,6 +99,7 @@ def test_human_baseline_without_candidates(cartpole):
         made(cartpole.changed(baselines=False), {}, terms=True)
 
 
+@pytest.mark.slow
 def test_terms_of_human_baselines_are_those_of_their_rewards():
     spec = resolve("Anymal", SMALL)
     sources = made(spec, {}, terms=True)
@@ -107,6 +108,7 @@ def test_terms_of_human_baselines_are_those_of_their_rewards():
     assert "torch.clamp(" in sources[0].source.partition("TERM_FACTORS")[2], "the sum is never below 0"
 
 
+@pytest.mark.slow
 def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
     sources = made(cartpole, {"mine": MINE}, sweep=["swing=0,0.1,1", "upright=1,2"])
     assert names(sources) == [
@@ -119,6 +121,7 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
     assert not prepare(with_candidates(cartpole, sources))[1]
 
 
+@pytest.mark.slow
 def test_latin_hypercube_has_each_value_equally_often(cartpole):
     sweep = {"swing": [0.2, 0.3, 0.4, 0.5], "upright": [2, 3], "LIMIT": range(2, 22)}
     sources = made(cartpole, {"mine": MINE}, sweep=sweep, points=4)[1:]
@@ -132,6 +135,7 @@ def test_latin_hypercube_has_each_value_equally_often(cartpole):
     assert any(one["swing"] != one["LIMIT"] for one in points), "the values are combined at random"
 
 
+@pytest.mark.slow
 def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
     texts = {"mine": MINE, "broken": "def compute_reward(pole_angel):\n    return pole_angel\n", "plain": PLAIN}
     with caplog.at_level("WARNING", logger="envcoder_bench"):

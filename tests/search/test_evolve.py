@@ -195,6 +195,7 @@ def test_new_term_is_added_to_the_reward(text):
         assert any(torch.allclose(term, form, atol=1e-2) for form in forms), after.text
 
 
+@pytest.mark.slow
 def test_every_term_has_the_value_computed_by_hand():
     keys = {
         "speed": Key((), "float32", "m/s"),

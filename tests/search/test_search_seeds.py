@@ -79,19 +79,3 @@ def test_search_on_a_cpu_takes_one_seed_and_says_so(tmp_path, capsys, monkeypatc
     assert shown.count("1 seed for each candidate (seeds=auto on a CPU): it says nothing about the spread") == 1
     assert ", 1 seed, on cpu" in shown
     assert all(own == [0] for own in used(tmp_path / "search" / "rounds" / "1" / "run").values())
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--seeds", "-1"], "seeds must be a whole number of at least 1, or auto, got -1"),
-        (["--seeds", "two"], "argument --seeds: it must be a whole number of at least 1, or auto, got two"),
-        (["seeds=1.5"], "seeds must be a whole number of at least 1, or auto, got 1.5"),
-        (["--seeds", "auto", "--race"], "seeds=auto with a race: how long a race takes cannot be predicted"),
-    ],
-)
-def test_bad_numbers_are_refused(words, message, tmp_path, capsys):
-    search(*WORDS, *words, "--output_dir", tmp_path / "search", expect=2)
-    err = capsys.readouterr().err
-    assert message in err and err.count("\n") == 1
-    assert not (tmp_path / "search").exists()

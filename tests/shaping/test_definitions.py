@@ -66,6 +66,7 @@ def test_text_that_is_not_python_has_what_precedes_the_fault(text):
     assert defined_types(f"def compute_reward(a):\n    return a\n\n\n{text}") == ["compute_reward"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["a;", "a=", "b,", "if a:b=c;", "(", "'a"])
 def test_work_is_linear_in_the_length(text):
     short, long = (instructions(defined_types, text * count) for count in (500, 2000))

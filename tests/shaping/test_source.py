@@ -294,6 +294,7 @@ def test_statements_in_one_line_stay_together():
 CALLS = "def compute_reward(x):\n    return compute_goal(x) + a\ndef compute_goal(x):\n    return 1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["a=a\n", "a=a,a,a,a\n", "[a,b,c]=a,b,c\n", "compute_goal(a)\n", "a=1;"])
 def test_work_to_reduce_is_linear(line):
     """A text of 100,000 characters takes about 2 s; with work that grows as the square it took 35 s."""

@@ -249,6 +249,7 @@ def test_ant_and_humanoid_joint_axes_match_the_source_files() -> None:
         np.testing.assert_allclose(mujoco.MjModel.from_xml_path(str(path)).jnt_axis[1:], unit, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_humanoid_legs_collide_only_with_each_other() -> None:
     model = mujoco.MjModel.from_xml_path(str(HUMANOID))
     data = mujoco.MjData(model)

@@ -72,6 +72,7 @@ def test_registry_in_a_folder_of_another_name_and_a_config_without_clips(tmp_pat
     assert get_spec(WALKER).task_class.default_action_dim == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [(2.5, 0.5), ()])
 def test_reward_with_a_column_for_each_critic_is_summed_by_its_weights(tmp_path, monkeypatch, weights):
     """As HoST's."""
@@ -116,6 +117,7 @@ def test_activation_of_rsl_rl_has_the_name_of_rl_games(theirs, ours):
     assert train["params"]["network"]["mlp"] == {"units": [8], "activation": ours}
 
 
+@pytest.mark.slow
 def test_config_values_keep_their_types_unless_overridden(fork):
     own = build_task(RunSpec.of(config(WALKER)), 3).isaac.cfg.init_state
     assert isinstance(own.spread, np.ndarray) and own.signs == (1, -1)
@@ -132,6 +134,7 @@ def test_lists_of_a_config_can_get_another_length(fork):
         check_task(find_spec(WALKER), config(WALKER, "task.init_state.signs=5").task)
 
 
+@pytest.mark.slow
 def test_reset_does_not_change_histories_of_other_environments(fork):
     env = environment(WALKER)
     env.reset()
@@ -246,6 +249,7 @@ def test_simulating_reset_does_not_advance_other_environments(fork):
     assert torch.equal(after[~mask], task.dof_state[~mask]) and not torch.equal(after[mask], task.dof_state[mask])
 
 
+@pytest.mark.slow
 def test_groups_of_one_seed_get_equal_delays_frictions_and_centres_of_mass(fork):
     env = environment(WALKER, groups=2)
     env.reset()
@@ -318,6 +322,7 @@ def test_controller_called_between_simulation_steps_is_applied():
     assert (env.task.state["dof_pos"] - 0.4).abs().max() < 0.05
 
 
+@pytest.mark.slow
 def test_task_without_joints_or_fitness_is_described():
     told = describe(f"{FOLDER}/flyer.py:Flyer")
     assert "fitness: none: give --fitness FILE" in told and "this task has no joints" in told
@@ -435,6 +440,7 @@ class Old(Base):
 """
 
 
+@pytest.mark.slow
 def test_task_from_before_isaacgymenvs_is_built_by_its_constructor(tmp_path):
     """As in Bi-DexHands: ``reset(env_ids, goal_env_ids)`` begins episodes."""
     tasks = tmp_path / "old" / "env" / "tasks"  # "env" has no __init__.py

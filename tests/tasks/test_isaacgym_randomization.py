@@ -81,6 +81,7 @@ def mass(env, index, actor=0):
     return [body.mass for body in isaac.gym.get_actor_rigid_body_properties(isaac.envs[index], actor)]
 
 
+@pytest.mark.slow
 def test_groups_of_one_seed_get_equal_randomization_independent_of_terminations(config):
     cfg = config("task.env.episodeLength=15")
     human, falls = groups(cfg, falls=FALLS)

@@ -116,6 +116,7 @@ def test_candidate_trains_identically_alone_and_with_others():
     assert measured.clean and measured.episodes >= 16, str(measured)
 
 
+@pytest.mark.slow
 def test_draws_for_some_environments_are_independent_of_other_groups():
     cfg = config(f"{FOLDER}/pendulum.py:Pushed@{FOLDER}/pendulum.yaml", "num_envs_per_candidate=16")
     (human,) = groups(cfg)[0]
@@ -129,6 +130,7 @@ def test_draws_for_some_environments_are_independent_of_other_groups():
     assert 4 < int((first != 0).sum()) < 16 and not env.task._draws.shared
 
 
+@pytest.mark.slow
 def test_draws_for_some_rows_of_a_reset_are_independent_of_other_groups():
     cfg = config(f"{FOLDER}/pendulum.py:Apart@{FOLDER}/pendulum.yaml", "num_envs_per_candidate=16")
     (human,) = groups(cfg)[0]
@@ -291,6 +293,7 @@ def test_candidates_may_command_or_replace_position_drives(tmp_path):
     assert bool((motor.abs() > 2.0 * start.abs()).all())  # without a torque it falls, whatever the drive was
 
 
+@pytest.mark.slow
 def test_initial_states_and_goals_override_those_of_the_task():
     cfg = config()
     text = """
@@ -399,6 +402,7 @@ def test_override_can_repair_a_config_that_the_task_refuses(task, tmp_path, caps
     assert "last_angle" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_override_that_the_task_refuses_is_reported_in_one_line(task, capsys):
     for more in (["--describe"], ["--check", *SETTINGS]):
         assert main(["--task", task, *more, "task.env.asset=absent.urdf"]) == 2
@@ -417,6 +421,7 @@ def test_tasks_of_two_configs_have_their_own_states(task):
     assert get_spec(task).task_class is get_spec(task, with_ball.task).task_class  # the last one asked for
 
 
+@pytest.mark.slow
 def test_task_probe_takes_overrides(task):
     probe = TaskCheck(task, "mujoco_cpu", "cpu", ["task.env.ball=true"])
     assert probe.spec.task_class.object_keys == ("ball_state",)

@@ -236,6 +236,7 @@ def test_unshaped_reward_and_observation_are_raw(name):
 # with the physics
 
 
+@pytest.mark.slow
 @BOTH
 def test_ant_stands_on_its_feet_and_humanoid_falls(name):
     """With position drives the Ant stands on four feet; the Humanoid cannot balance, and its fall is detected."""
@@ -263,6 +264,7 @@ def test_ant_stands_on_its_feet_and_humanoid_falls(name):
         assert task.state["root_states"][:, 7:].abs().max() < 0.05 and task.fitness(task.state).abs().max() < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "spin"), [("Ant", 60.0), ("Humanoid", 20.0)])
 def test_tumbling_robot_does_not_gain_angular_velocity(name, spin):
     """Gyroscopic forces do no work: a limp robot tumbling in free flight can only slow down."""

@@ -48,6 +48,7 @@ def test_candidates_weigh_the_terms_of_functions(compiled):
     assert float(reward[3].abs().max()) < 1e-6
 
 
+@pytest.mark.slow
 def test_terms_that_a_task_only_sums_are_in_the_state_and_their_sums_are_unchanged():
     cfg = config("legged_gym:summer")
     made, faults = groups(cfg, own="def compute_reward(reward_terms):\n    return sum(reward_terms.values())\n")
@@ -95,6 +96,7 @@ def test_terms_are_described_with_their_place():
     assert "with its scale, from walker.py" in summer
 
 
+@pytest.mark.slow
 def test_a_task_without_terms_has_no_such_names():
     _, faults = groups(config(), mine="def compute_reward(reward_terms):\n    return reward_terms['upright']\n")
     assert "'reward_terms' is not a key of the state" in str(faults)

@@ -225,6 +225,7 @@ def test_nan_in_one_critic_leaves_other_groups_bitwise_unchanged() -> None:
     assert torch.equal(broken.network.flat[[0, 2]], clean.network.flat[[0, 2]])
 
 
+@pytest.mark.slow
 def test_groups_train_bitwise_equal_alone_and_beside_groups_with_and_without_critic_observations() -> None:
     among = Run([0, 1, 2, 0], [4, 0, 7, 0]).train(3)
     for place, (group, dim) in enumerate([(0, 4), (1, 0), (2, 7), (0, 0)]):

@@ -22,5 +22,6 @@ def test_a_script_runs_from_the_wheel_alone(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT + CHECK)
     out = run_in(programs, tmp_path, "python", "-m", "isaacgym_mujoco", "train.py", "task=Ant", "-x")
     assert_script_ran(out)
+    assert "not NVIDIA's" in out
     assert f"from {tmp_path}" in out and "others []" in out
     assert not list(tmp_path.glob("venv/lib/*/site-packages/isaacgym_mujoco/tests"))

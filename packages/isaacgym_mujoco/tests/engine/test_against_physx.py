@@ -122,6 +122,7 @@ def test_arm_moves_as_in_physx(tmp_path, name):
     assert mass_matrix == pytest.approx(physx(name, "mass_matrix"), abs=3e-4)  # without armature
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTLED)
 def test_drive_settles_as_in_physx(tmp_path, name):
     states, _ = simulate_arm(SCENES[name], tmp_path)

@@ -43,6 +43,7 @@ def test_inertia_of_a_joint_is_that_with_the_others_free():
     )  # the balls have a small inertia of their own
 
 
+@pytest.mark.slow
 def test_pendulum_period_matches_the_closed_form(tmp_path):
     asset = load(tmp_path, PENDULUM, fix_base_link=True)
     scene = Scene((asset, pose(0, 0, 2)), dt=0.001)
