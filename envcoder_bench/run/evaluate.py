@@ -18,7 +18,15 @@ from envcoder_bench.run.folder.checkpoint import Checkpoint
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, stoppable
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, resolve, with_candidates
+from envcoder_bench.run.inputs import (
+    Candidates,
+    checked_arguments,
+    override_words,
+    pick_device,
+    read_candidates,
+    resolve,
+    with_candidates,
+)
 from envcoder_bench.run.prepare.remaining import plan_remaining
 from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.result import RunResult, finished
@@ -78,6 +86,7 @@ def evaluate(
             return Executor(folder, spec, saved, head, reporter, stop).run(plan)
 
 
+@checked_arguments
 def resume(
     folder: str | Path,
     *,

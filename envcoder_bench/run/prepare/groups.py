@@ -220,7 +220,8 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     seed, device = spec.config.seed, torch.device(spec.config.device)
     contract = TaskContract.of(task)
     params = spec.config.params
-    refusal = trainer_class(params).critic_refusal(params)
+    with user_input():
+        refusal = trainer_class(params).critic_refusal(params)
     if refusal is not None:
         contract = replace(contract, refusals={**contract.refusals, kinds.CRITIC_OBSERVATION: refusal})
     tracer.begin(task)
