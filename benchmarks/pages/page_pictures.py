@@ -16,7 +16,7 @@ from playwright.sync_api import sync_playwright
 
 WIDTH = 1100
 FRAMES, STEP = 30, 0.1  # of a GIF; s of the episode between two of them, which are shown for 1.5 times as long
-GIF_SCALE, COLOURS = 0.7, 96
+GIF_SCALE, COLOURS = 0.7, 192
 
 
 def pictures(run: Path, count: int, seconds: float, height: int) -> list[Image.Image]:
