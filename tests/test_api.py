@@ -323,6 +323,9 @@ def test_stop_on_the_terrains_is_not_taken_for_an_end(code, monkeypatch, tmp_pat
         ("task", 5, "a task's name, its folder or module:Class"),
         ("candidates", 5, "files or folders, or texts or functions by name"),
         ("candidates", [None], "files or folders, or texts or functions by name"),
+        ("candidates", b"mine.py", "files or folders, or texts or functions by name"),
+        ("sweep", 5, r"values by name, \{'effort': \[0, 1\]\}"),
+        ("terms", "yes", "True or False"),
         ("num_envs", "10", "a whole number"),
         ("num_envs", True, "a whole number"),
         ("shaper_types", 5, r"names of functions, such as \['compute_reward'\]"),
@@ -344,6 +347,12 @@ def test_argument_of_another_type_is_named(tmp_path, name, value, words):
     with pytest.raises(UserError, match=rf"^{re.escape(name)} must be {words}, got "):
         evaluate(**arguments)
     assert not list(tmp_path.iterdir())
+
+
+def test_argument_of_another_name_is_answered_with_the_names():
+    for call, name in ((resume, "seeds"), (extend, "iterations")):
+        with pytest.raises(UserError, match=rf"^{call.__name__}: got an unexpected keyword argument '{name}'; "):
+            call("runs/none", **{name: 3})
 
 
 @pytest.mark.parametrize("call", [resume, extend, evaluate, check, describe, make_env])

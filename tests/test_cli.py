@@ -129,6 +129,13 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     assert not list(work.iterdir())
 
 
+def test_too_many_environments_are_one_line(tmp_path, capsys):
+    (tmp_path / "a.py").write_text("def compute_reward(pole_angle):\n    return pole_angle\n")
+    words = f"--task Cartpole --candidates {tmp_path}/a.py --check --device cpu --num_envs_per_candidate 100000000000"
+    assert main(words.split()) == 2
+    assert "out of memory; give fewer environments" in capsys.readouterr().err
+
+
 def test_existing_run_folder_is_refused_and_unchanged(tmp_path, capsys):
     taken = tmp_path / "taken"
     taken.mkdir()

@@ -305,16 +305,16 @@ def test_invalid_terrain_options_of_eval_shapers_are_refused(capsys, tmp_path, m
 
 @pytest.mark.slow
 def test_candidates_are_ranked_on_terrains(tmp_path, capsys) -> None:
-    """The human baseline and a reward are evaluated; unshaped, with its own action function, is left out."""
-    (tmp_path / "a.py").write_text('def compute_reward(state_dict):\n    return state_dict["root_states"][:, 7]\n')
-    words = f"--task SpotTerrain --candidates {tmp_path}/a.py --learning_iterations 1 --num_envs_per_candidate 8"
+    """The human baseline and a variant are evaluated; unshaped, with its own action function, is left out."""
+    (tmp_path / "a=5.py").write_text('def compute_reward(state_dict):\n    return state_dict["root_states"][:, 7]\n')
+    words = f"--task SpotTerrain --candidates {tmp_path}/a=5.py --learning_iterations 1 --num_envs_per_candidate 8"
     words += f" --output_dir {tmp_path}/run --video 0 --device cpu evaluation.final_episodes=1 evaluation.num_envs=1"
     words += " task.env.learn.episodeLength_s=0.4 --terrains boulder --terrain_episodes 1 --terrain_seconds 0.4"
     assert eval_shapers.main(words.split()) == 0
     said = capsys.readouterr()
     assert "left out: policy unshaped" in said.err
     with open(tmp_path / "run" / "terrains" / "ranking.csv", newline="") as file:
-        assert sorted(row["policy"] for row in csv.DictReader(file)) == ["a", "human"]
+        assert sorted(row["policy"] for row in csv.DictReader(file)) == ["a=5", "human"]
 
 
 @pytest.mark.slow

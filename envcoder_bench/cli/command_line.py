@@ -102,6 +102,10 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
             message, code = f"error: {disk_trouble(error)}", 2
             if not disk_trouble(error):
                 raise
+        except (MemoryError, RuntimeError) as error:  # torch's have no class of their own on a CPU
+            message, code = "error: out of memory; give fewer environments", 2
+            if "allocate" not in f"{error}" and not isinstance(error, MemoryError):
+                raise
         except KeyboardInterrupt as stop:
             message, code = str(stop) or "stopped; nothing was written", 130
         print(f"{name}: {message}", file=sys.stderr)

@@ -76,7 +76,7 @@ def check_inputs(
     cfg = compose_settings(overrides)
     chosen = find_robot(robot)
     files, skippable = expand_runs(policies)
-    wanted = _pairs("--layouts", layouts)
+    wanted = _unique("--layouts", [_pair("--layouts", word) for word in layouts])
     for name in wanted:
         if name not in files:
             raise UserError(f"--layouts {name}: no such policy{near_matches(name, files)}; {', '.join(files)}")
@@ -93,7 +93,7 @@ def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
     Raises:
         UserError: a word is neither, or a name is given twice.
     """
-    pairs: list[str] = []
+    pairs: list[tuple[str, str]] = []
     expanded: set[str] = set()
     for word in words:
         folder = Path(word) / "candidates"
@@ -101,14 +101,14 @@ def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
         if other is not None:
             raise UserError(f"--policies {word}: {other}")
         if not folder.is_dir():
-            pairs.append(word)
+            pairs.append(_pair("--policies", word))
             continue
         policies = _policies_of(Path(word))
         if not policies:
             raise UserError(f"--policies {word}: no candidate of this run has a policy")
-        pairs += [f"{name}={path}" for name, path in sorted(policies.items())]
+        pairs += [(name, str(path)) for name, path in sorted(policies.items())]
         expanded |= set(policies)
-    return _pairs("--policies", pairs), expanded
+    return _unique("--policies", pairs), expanded
 
 
 def _policies_of(folder: Path) -> dict[str, Path]:
@@ -167,16 +167,20 @@ def _centred(length: float, spacing: float) -> list[float]:
     return [(k - 0.5 * count) * spacing for k in range(count + 1)]
 
 
-def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:
+def _pair(flag: str, word: str) -> tuple[str, str]:
+    name, separator, value = word.partition("=")
+    if not (separator and name and value):
+        raise UserError(f"{flag} takes NAME={'FILE' if flag == '--policies' else 'LAYOUT'}, got '{word}'")
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        raise UserError(f"{flag}: a name has letters, digits, '-', '_' and '.', got '{name}'")
+    return name, value
+
+
+def _unique(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     values: dict[str, str] = {}
-    for word in words:
-        name, separator, value = word.partition("=")
-        if not (separator and name and value):
-            raise UserError(f"{flag} takes NAME={'FILE' if flag == '--policies' else 'LAYOUT'}, got '{word}'")
+    for name, value in pairs:
         if name in values:
             raise UserError(f"{flag}: '{name}' is given twice")
-        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-            raise UserError(f"{flag}: a name has letters, digits, '-', '_' and '.', got '{name}'")
         values[name] = value
     return values
 

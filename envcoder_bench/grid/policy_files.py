@@ -2,10 +2,8 @@
 
 import io
 import math
-import pickle
 import re
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,13 +45,15 @@ def read_policy(name: str, path: Path) -> tuple[str, nn.Module, bool]:
         if module is not None:
             return "torchscript", module, True
         saved = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        if isinstance(saved, Mapping) and ("model_state_dict" in saved or "actor_state_dict" in saved):
+            return "rsl_rl", _rsl_rl(name, path, saved), True
+    except UserError:
+        raise
+    except Exception as error:  # an unpickler can raise anything
         raise UserError(
             f"policy {name}: {path} cannot be read: it must be TorchScript, ONNX (.onnx), a policy.pth of a run, or a"
             " checkpoint of rsl_rl"
         ) from error
-    if isinstance(saved, Mapping) and ("model_state_dict" in saved or "actor_state_dict" in saved):
-        return "rsl_rl", _rsl_rl(name, path, saved), True
     return "envcoder_bench", _own(name, path), True
 
 
@@ -134,14 +134,11 @@ def _onnx(name: str, path: Path) -> tuple[nn.Module, bool]:
         raise UserError(f"policy {name}: an .onnx file needs the package onnx: {INSTALL}") from error
     try:
         model = onnx.load(str(path))
-    except Exception as error:  # protobuf's errors have no common class
-        raise UserError(f"policy {name}: {path} cannot be read: it is damaged, or not ONNX") from error
-    if supported(model):
-        return OnnxGraph(model), True
-    try:
-        return OnnxSession(path), False
+        return (OnnxGraph(model), True) if supported(model) else (OnnxSession(path), False)
     except ImportError as error:
         raise UserError(f"policy {name}: {path} needs the package onnxruntime: {INSTALL}") from error
+    except Exception as error:  # protobuf's and onnxruntime's errors have no common class
+        raise UserError(f"policy {name}: {path} cannot be read: it is damaged, or not ONNX") from error
 
 
 # ONNX graphs of plain operators as PyTorch modules, so that they run on every device and in CUDA graphs

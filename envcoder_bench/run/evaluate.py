@@ -18,7 +18,13 @@ from envcoder_bench.run.folder.checkpoint import Checkpoint
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, stoppable
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, pick_device, read_candidates, resolve, with_candidates
+from envcoder_bench.run.inputs import (
+    Candidates,
+    pick_device,
+    read_candidates,
+    resolve,
+    with_candidates,
+)
 from envcoder_bench.run.prepare.plan import Plan
 from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.result import RunResult, finished

@@ -19,7 +19,7 @@ from envcoder_bench.run.evaluate import go_on
 from envcoder_bench.run.folder.checkpoint import Checkpoint, SavedJob, load_job, pack_job
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work, digest
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, read_candidates
+from envcoder_bench.run.inputs import Candidates, checked_arguments, read_candidates
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
@@ -31,6 +31,7 @@ FLAG = "--extend"
 log = logging.getLogger(__name__)
 
 
+@checked_arguments
 def extend(
     folder: str | Path,
     candidates: Candidates = None,

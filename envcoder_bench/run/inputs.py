@@ -55,20 +55,20 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
 def _check_types(arguments: Mapping[str, Any]) -> None:
     """Raise UserError for an argument of another type than its own.
 
-    None is the default of all but ``task``, ``folder`` and ``no_baselines``. Other names are those of keys, which the
+    None is the default of all but ``_NEEDED``. Other names are those of keys, which the
     config checks.
     """
     for name, value in arguments.items():
         types, words = _ARGUMENTS.get(name, (object, ""))
         allowed = isinstance(value, types) and not (isinstance(value, bool) and types is Integral)
-        if isinstance(value, (list, tuple)) and name in _OF_TEXTS:
+        if isinstance(value, (list, tuple, bytes)) and name in _OF_TEXTS:
             allowed = all(isinstance(each, (str, os.PathLike)) for each in value)
         if not (allowed or (value is None and name not in _NEEDED)):
             raise UserError(f"{name} must be {words}, got {value!r}")
 
 
 _PATH = (str, os.PathLike)
-_NEEDED, _OF_TEXTS = ("task", "folder", "no_baselines"), ("candidates", "overrides", "terrains")
+_NEEDED, _OF_TEXTS = ("task", "folder", "no_baselines", "terms"), ("candidates", "overrides", "terrains", "sweep")
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "task": (_PATH, "a task's name, its folder or module:Class"),
     "folder": (_PATH, "the folder of a run"),
@@ -86,6 +86,8 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "train_config": (_PATH, "the path of a YAML file"),
     "task_config": (_PATH, "the path of a YAML file"),
     "no_baselines": (bool, "True or False"),
+    "terms": (bool, "True or False"),
+    "sweep": (Iterable, "values by name, {'effort': [0, 1]}"),
 }
 
 

@@ -270,9 +270,10 @@ def short(value: float) -> str:
 # sweeps
 
 
-def parse_values(name: str, text: str | Iterable[Any]) -> list[str]:
+def parse_values(name: str, text: Any) -> list[str]:
     """Return the values of ``--sweep NAME=VALUES`` as text. Raises UserError for one that is not a finite number."""
-    words = [word.strip() for word in text.split(",")] if isinstance(text, str) else [str(x) for x in text]
+    values = text.split(",") if isinstance(text, str) else text if isinstance(text, Iterable) else [text]
+    words = [str(value).strip() for value in values]
     for word in words:
         try:
             valid = math.isfinite(float(word))

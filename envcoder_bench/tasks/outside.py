@@ -50,6 +50,8 @@ def from_module(source: str) -> TaskSpec:
         ValueError: as ``from_folder``.
     """
     path, _, class_name = source.partition(":")
+    if not all(part.isidentifier() for part in path.split(".")):
+        raise ValueError(f"--task {source}: {path} is not the name of a module, such as my_robots.pendulum")
     importable = os.getcwd() in sys.path
     if not importable:
         sys.path.insert(0, os.getcwd())
@@ -60,7 +62,7 @@ def from_module(source: str) -> TaskSpec:
         if not importable:
             sys.path.remove(os.getcwd())
     if not hasattr(module, class_name):
-        raise ValueError(f"--task {source}: {module.__file__} has no class {class_name}")
+        raise ValueError(f"--task {source}: {path} has no class {class_name}")
     if module.__file__ is None:
         raise ValueError(f"--task {source}: {path} is not a file: give the module that defines the class")
     folder = Path(module.__file__).resolve().parent
@@ -160,7 +162,7 @@ def _loading(folder: Path, module: str, where: str = "") -> Iterator[None]:
     try:
         with task_code(folder, where):
             yield
-    except Exception:
+    except BaseException:
         for name in set(sys.modules) - before:
             if name == module or name.startswith(f"{module}."):
                 del sys.modules[name]

@@ -29,7 +29,7 @@ def task_code(folder: Path, where: str = "") -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         passed = traceback.extract_tb(error.__traceback__)
         inside = [frame for frame in passed if folder in Path(frame.filename).parents]
         where_raised = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""

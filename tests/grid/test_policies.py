@@ -114,6 +114,12 @@ class _Memory(torch.nn.Module):
         (lambda path: _torchscript(network(47), path), None, "takes 47 observations, and no layout has as many"),
         (lambda path: _torchscript(network(48), path), "rough", "takes 48 observations, and the layout rough has 235"),
         (lambda path: path.write_bytes(b"no policy"), None, "cannot be read: it must be TorchScript, ONNX"),
+        (lambda path: path.write_text("hello\n"), None, "cannot be read: it must be TorchScript, ONNX"),
+        (
+            lambda path: torch.save({"model_state_dict": {"actor.0.weight": torch.ones(3, 3)}}, path),
+            None,
+            "cannot be read: it must be TorchScript, ONNX",
+        ),
         (lambda path: torch.save({"model_state_dict": {"critic.0.weight": torch.ones(2, 2)}}, path), None, "an actor"),
         (lambda path: _torchscript(torch.nn.Sequential(torch.nn.Linear(48, 11)), path), None, "robot has 12 joints"),
         (
@@ -129,6 +135,12 @@ def test_invalid_policy_is_refused_by_name(tmp_path, make, layout, message) -> N
     with pytest.raises(UserError) as error:
         _load(tmp_path / "policy.pt", layout)
     assert str(error.value).startswith("policy mine: ") and message in str(error.value)
+
+
+def test_empty_onnx_file_is_refused_by_name(tmp_path) -> None:
+    (tmp_path / "policy.onnx").write_bytes(b"")
+    with pytest.raises(UserError, match=r"policy mine: .* it is damaged, or not ONNX"):
+        _load(tmp_path / "policy.onnx", None)
 
 
 def _of_run(task="SpotTerrain", width=235, observes=False, **control):

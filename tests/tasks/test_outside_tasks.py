@@ -138,6 +138,9 @@ def test_task_is_loaded_from_a_class(folder):
     assert spec.folder == folder and compose_config("pendulum.task:Pendulum").task_source == "pendulum.task:Pendulum"
     assert "has no class Pendulm" in refusal("pendulum.task:Pendulm")
     assert refusal("no_such_module:Pendulum").startswith("--task no_such_module:Pendulum: ModuleNotFoundError")
+    assert "./task is not the name of a module" in refusal("./task:Pendulum")
+    (folder / "task.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
+    assert refusal("pendulum").endswith("task.py:1: SystemExit: 3")
 
 
 def test_task_is_loaded_from_an_entry_point(folder, tmp_path, monkeypatch):

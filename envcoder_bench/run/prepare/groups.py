@@ -230,7 +230,8 @@ def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tup
     # the contract
     contract = TaskContract.of(task)
     params = spec.config.params
-    refusal = trainer_class(params).critic_refusal(params)
+    with user_input():
+        refusal = trainer_class(params).critic_refusal(params)
     if refusal is not None:
         contract = replace(contract, refusals={**contract.refusals, kinds.CRITIC_OBSERVATION: refusal})
     tracer.begin(task)
