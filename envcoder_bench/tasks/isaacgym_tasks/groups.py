@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.isaacgym_tasks import tensors
@@ -15,6 +16,40 @@ from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Row, Slot
 
 _NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # tensors of indices of actors and bodies in the whole simulation
+
+
+# operators whose result in a row is the same wherever the row is in a longer tensor: copies, comparisons, arithmetic
+# that IEEE 754 rounds exactly, draws by row; a vectorized exponential may round otherwise at the end of a tensor
+_BY_ROW = set(
+    """
+    abs add alias arange as_strided bitwise_and bitwise_not bitwise_or bitwise_xor __and__ __or__ __xor__
+    __rshift__ __lshift__ cat ceil clamp clamp_max clamp_min clone copy detach div empty empty_like
+    empty_strided eq expand fill floor floor_divide full full_like ge gt index _index_put_impl index_put
+    index_select gather le lift_fresh logical_and logical_not logical_or lt masked_fill maximum minimum mul ne
+    neg new_empty new_ones new_zeros nonzero ones ones_like permute rand rand_like randint reciprocal remainder
+    repeat _reshape_alias round rsub scalar_tensor scatter select sign slice split sqrt squeeze stack sub t
+    _to_copy transpose unbind uniform _unsafe_view unsqueeze view where zero zeros zeros_like
+    """.split()  # noqa: SIM905
+)
+
+
+class ByRow(TorchDispatchMode):
+    """Notes the other operators, by name, in ``others``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = func._schema.name.partition("::")[2]
+        short = name if name.endswith("__") else name.removesuffix("_")
+        if short not in _BY_ROW and not (
+            name == "linalg_vector_norm" and args[0].shape[-1] <= 4 and args[2:3] == ([-1],)
+        ):
+            self.others.add(name)
+        return func(*args, **(kwargs or {}))
 
 
 def one_group(num_envs: int, num_actions: int, device: torch.device) -> EnvGroups:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.checkpoint import Checkpoint
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
-from envcoder_bench.tasks.isaacgym_tasks.groups import make_groups_alike, one_group, tell_unequal_beginnings
+from envcoder_bench.tasks.isaacgym_tasks.groups import ByRow, make_groups_alike, one_group, tell_unequal_beginnings
 from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer, make_randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from isaacgym_mujoco.physics.live_tensors import PoseSource
 
 SOLVED = "solved_before"  # key of the state for fitness functions that count once per episode
+_WATCHED = 16  # calls of a reset, before it is known which operators it has
 ENV_BYTES = 160 * 1024  # approximate memory of one environment in the physics engine, without the task's tensors
 
 
@@ -197,6 +199,7 @@ class IsaacTask(Task):
 
     def prepare_reset(self, mask: Tensor) -> None:
         """Begin episodes as the task does where ``mask`` is True, and set their rows of ``default_state``."""
+        self._resets.foresee()
         env_ids = mask.nonzero().flatten()
         self._begun = mask.clone()
         if not len(env_ids):
@@ -320,13 +323,21 @@ class Resets:
     ) -> None:
         self._source, self._driver, self._scene, self._draws = source, driver, scene, draws
         self._unmasked, self._randomizer = unmasked, randomizer
+        self._by_row, self._watched = ByRow(), 0
+        self._foresees = randomizer is None and driver.device.type == "cuda"
+
+    def foresee(self) -> None:
+        """Save rows before it is known whether any are reset, while a device still simulates."""
+        if self._foresees:
+            self._unmasked.save()
 
     def begin(self, mask: Tensor, env_ids: Tensor, step: int) -> None:
         """Begin episodes in the environments ``env_ids``, where ``mask`` is True, and observe their first states."""
         self.randomize(mask, env_ids, step)
-        self._unmasked.save()
+        if not self._foresees:
+            self._unmasked.save()
         with self._source.errors_of_code(), self._draws.generators_kept():
-            for group in self._by_group(mask, env_ids):
+            for group in [env_ids] if self._rows_alone else self._by_group(mask, env_ids):
                 self._reset(group, step)
             self._draws.begin_step(-1 - step)
             with self._draws.call("observe", None, True):
@@ -357,11 +368,17 @@ class Resets:
         self._unmasked.restore(mask)
         return True
 
+    @property
+    def _rows_alone(self) -> bool:
+        """Whether a call for the environments of all groups has the bits of a call for each group."""
+        mixes = self._by_row.others or self._draws.shared or self._draws.everything or self._driver.advances
+        return self._watched >= _WATCHED and not mixes
+
     def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
         """Return the environments to reset in each call of the task's code.
 
-        On a CPU a call has environments of one group, so that the code mixes no groups. On CUDA it has all: results
-        are not bitwise reproducible there, and each call costs time.
+        On a CPU a call has environments of one group, so that the code mixes no groups, until it is known not to. On
+        CUDA it has all: results are not bitwise reproducible there, and each call costs time.
         """
         if mask.device.type != "cpu":
             return [env_ids]
@@ -372,8 +389,10 @@ class Resets:
     def _reset(self, env_ids: Tensor, step: int) -> None:
         self._draws.begin_step(-1 - step)  # negative, so that draws differ from those of the step
         before = self._scene.get_state() if self._driver.advances and env_ids.device.type == "cpu" else None
-        with self._draws.call("reset", env_ids, True), self._scene.own_properties.watched():
+        watched = self._by_row if env_ids.device.type == "cpu" else contextlib.nullcontext()
+        with self._draws.call("reset", env_ids, True), self._scene.own_properties.watched(), watched:
             self._driver.reset(env_ids)
+        self._watched += 1
         if before is not None:
             self._scene.undo_others(env_ids, before)
             self._driver.gym.changed()
