@@ -12,13 +12,14 @@ LIFT = "Mjlab-Lift-Cube-Yam"
 class Driven:
     """A task whose steps and resets are those of its own terminations, as ``GroupedVecTask`` does with ``human``."""
 
-    def __init__(self, name, size, groups=1, backend="mujoco", patches=(), limit=10**9, begin=True):
+    def __init__(self, name, size, groups=1, backend="mujoco", patches=(), limit=10**9, begin=True, device="cpu"):
         spec = find_spec(f"mjlab:{name}")
         n = size * groups
-        self.task = make_task(spec, {"name": spec.name, "sim": {"backend": backend}}, n, "mujoco_cpu", "cpu")
-        self.actions, self.limit, nowhere = torch.zeros(n, self.task.num_dofs), limit, torch.zeros(n, dtype=torch.bool)
-        lanes = torch.arange(size).repeat(groups)
-        seeds = torch.zeros(n, dtype=torch.int64)
+        self.task = make_task(spec, {"name": spec.name, "sim": {"backend": backend}}, n, "mujoco_cpu", device)
+        self.actions, self.limit = torch.zeros(n, self.task.num_dofs, device=device), limit
+        nowhere = torch.zeros(n, dtype=torch.bool, device=device)
+        lanes = torch.arange(size, device=device).repeat(groups)
+        seeds = torch.zeros(n, dtype=torch.int64, device=device)
         self.task.attach(EnvGroups(seeds, lanes, self.actions, nowhere, nowhere, nowhere, patches, keys=()))
         self.size, self.steps = size, 0
         if not begin:
