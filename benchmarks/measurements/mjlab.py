@@ -3,6 +3,7 @@
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from bench import records
@@ -21,7 +22,7 @@ def mjlab(args: Namespace) -> Iterator[Record]:
     sim, device = pick_simulator(args.sim, args.device)
     spec, n = find_spec(f"mjlab:{args.task}"), args.envs
     task = make_task(spec, {"name": spec.name, "sim": {"backend": "auto"}}, n, sim, device)
-    groups = one_group(n, task.num_dofs, torch.device(device))
+    groups = replace(one_group(n, task.num_dofs, torch.device(device)), keys=frozenset())
     task.attach(groups)
     task.step_count = 0
     task.prepare_reset(torch.ones(n, dtype=torch.bool, device=device))
@@ -36,7 +37,9 @@ def mjlab(args: Namespace) -> Iterator[Record]:
         groups.actions.normal_().mul_(0.3)
         task.step_count += 1
         task.step(groups.actions)
-        task.prepare_reset(task.state["reset_buf"] | task.timed_out)
+        ended = task.state["reset_buf"] | task.timed_out
+        if device != "cpu" or bool(ended.any()):  # as in a run
+            task.prepare_reset(ended)
         task.settle()
 
     def physics() -> None:

@@ -58,10 +58,11 @@ def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
 
 
 @SLOW
-def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys):
+def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys, monkeypatch):
     """Of tasks that differ in kind on a CPU; tests/run/test_check.py compiles the baselines of all."""
     if (sim, device) == ("mujoco_cpu", "cpu") and name not in (*ON_WARP, "AllegroHand"):
         pytest.skip("one of each kind")
+    monkeypatch.setenv("COLUMNS", "160")  # else long numbers shorten the names
     candidate = tmp_path / "joints.py"
     candidate.write_text("def compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos, dof_vel], 1)\n")
     where = ["--sim", sim, "--device", device, "--output_dir", str(tmp_path / "run")]

@@ -105,6 +105,7 @@ class Draws:
         seeds: ``(num_envs,)`` int64, the seed of each environment's group.
         lanes: ``(num_envs,)`` int64, the index of each environment in its group.
         step: the environment's counter of steps.
+        everything: whether any method draws from numpy's or Python's generator.
         shared: methods that drew numbers in shapes that are not rows of environments.
         inside: names of the calls in progress.
     """
@@ -112,7 +113,7 @@ class Draws:
     def __init__(self, num_envs: int, device: torch.device) -> None:
         self.seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.lanes = torch.arange(num_envs, device=device)
-        self.step = 0
+        self.step, self.everything = 0, False
         self.shared: set[str] = set()
         self.inside: list[str] = []
         self._counts: list[dict[str, int]] = [{}]
@@ -164,6 +165,7 @@ class Draws:
         """Wrap the methods of a task that draw; return their names."""
         methods = drawing_methods(type(task))
         for name, (rows_at, everything) in methods.items():
+            self.everything = self.everything or everything
             setattr(task, name, self._wrapped(name, getattr(task, name), rows_at, everything))
         return list(methods)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
@@ -382,6 +383,49 @@ class RewardTerms:
         return shapes == {(self._task.num_envs,)}
 
 
+# operators whose result in a row is the same wherever the row is in a longer tensor: copies, comparisons, arithmetic
+# that IEEE 754 rounds exactly, draws by row; a vectorized exponential may round otherwise at the end of a tensor
+_BY_ROW = set(
+    """
+    abs add alias arange as_strided bitwise_and bitwise_not bitwise_or bitwise_xor __and__ __or__ __xor__
+    __rshift__ __lshift__ cat ceil clamp clamp_max clamp_min clone copy detach div empty empty_like
+    empty_strided eq expand fill floor floor_divide full full_like ge gt index _index_put_impl index_put
+    index_select gather le lift_fresh logical_and logical_not logical_or lt masked_fill maximum minimum mul ne
+    neg new_empty new_ones new_zeros nonzero ones ones_like permute rand rand_like randint reciprocal remainder
+    repeat _reshape_alias round rsub scalar_tensor scatter select sign slice split sqrt squeeze stack sub t
+    _to_copy transpose unbind uniform _unsafe_view unsqueeze view where zero zeros zeros_like
+    """.split()  # noqa: SIM905
+)
+_WATCHED = 16  # calls of a reset, before it is known which operators it has
+
+
+class _Mixes(BaseException):  # no task's own "except Exception" may take it
+    """An operator may mix rows."""
+
+
+class ByRow(TorchDispatchMode):
+    """Watches whether code has only operators that treat each row by itself.
+
+    Attributes:
+        mixes: whether it had another one.
+        strict: whether another one raises before it runs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixes = self.strict = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        name = func._schema.name.partition("::")[2]
+        short = name if name.endswith("__") else name.removesuffix("_")
+        is_short_norm = name == "linalg_vector_norm" and args[0].shape[-1] <= 4 and args[2:3] == ([-1],)
+        if short not in _BY_ROW and not is_short_norm:
+            self.mixes = True
+            if self.strict:
+                raise _Mixes
+        return func(*args, **(kwargs or {}))
+
+
 class Resets:
     """Resets of some environments, with random numbers of their own; rows of other environments are restored.
 
@@ -403,14 +447,23 @@ class Resets:
     ) -> None:
         self._source, self._driver, self._scene, self._draws = source, driver, scene, draws
         self._unmasked, self._randomizer = unmasked, randomizer
+        self._by_row, self._watched = ByRow(), 0
+        self._foresees = randomizer is None and driver.device.type == "cuda"
+
+    def foresee(self) -> None:
+        """Save rows before it is known whether any are reset, while a device still simulates."""
+        if self._foresees:
+            self._unmasked.save()
 
     def begin(self, mask: Tensor, env_ids: Tensor, step: int) -> None:
         """Begin episodes in the environments ``env_ids``, where ``mask`` is True, and observe their first states."""
         self.randomize(mask, env_ids, step)
-        self._unmasked.save()
+        if not self._foresees:
+            self._unmasked.save()
         with self._source.errors_of_code(), self._draws.generators_kept():
-            for group in self._by_group(mask, env_ids):
-                self._reset(group, step)
+            if not (self._rows_alone and self._reset_together(mask, env_ids, step)):
+                for group in self._by_group(mask, env_ids):
+                    self._reset(group, step)
             self._draws.begin_step(-1 - step)
             with self._draws.call("observe", None, True):
                 self._driver.observe()
@@ -440,11 +493,33 @@ class Resets:
         self._unmasked.restore(mask)
         return True
 
+    @property
+    def _rows_alone(self) -> bool:
+        """Whether a call for the environments of all groups had the bits of a call for each group so far."""
+        mixes = self._by_row.mixes or self._draws.shared or self._draws.everything or self._driver.advances
+        return self._watched >= _WATCHED and not mixes
+
+    def _reset_together(self, mask: Tensor, env_ids: Tensor, step: int) -> bool:
+        """Reset the environments of all groups in one call; undo it where the code begins to mix rows.
+
+        Returns:
+            Whether they are reset.
+        """
+        self._by_row.strict = True
+        try:
+            self._reset(env_ids, step)
+        except _Mixes:
+            self._unmasked.restore(torch.zeros_like(mask))
+            return False
+        finally:
+            self._by_row.strict = False
+        return True
+
     def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
         """Return the environments to reset in each call of the task's code.
 
-        On a CPU a call has environments of one group, so that the code mixes no groups. On CUDA it has all: results
-        are not bitwise reproducible there, and each call costs time.
+        On a CPU a call has environments of one group, so that the code mixes no groups, until it is known not to. On
+        CUDA it has all: results are not bitwise reproducible there, and each call costs time.
         """
         if mask.device.type != "cpu":
             return [env_ids]
@@ -455,8 +530,10 @@ class Resets:
     def _reset(self, env_ids: Tensor, step: int) -> None:
         self._draws.begin_step(-1 - step)  # negative, so that draws differ from those of the step
         before = self._scene.get_state() if self._driver.advances and env_ids.device.type == "cpu" else None
-        with self._draws.call("reset", env_ids, True), self._scene.own_properties.watched():
+        watched = self._by_row if env_ids.device.type == "cpu" else contextlib.nullcontext()
+        with self._draws.call("reset", env_ids, True), self._scene.own_properties.watched(), watched:
             self._driver.reset(env_ids)
+        self._watched += 1
         if before is not None:
             self._scene.undo_others(env_ids, before)
             self._driver.gym.changed()

@@ -205,6 +205,7 @@ class IsaacTask(Task):
 
     def prepare_reset(self, mask: Tensor) -> None:
         """Begin episodes as the task does where ``mask`` is True, and set their rows of ``default_state``."""
+        self._resets.foresee()
         env_ids = mask.nonzero().flatten()
         self._begun = mask.clone()
         if not len(env_ids):

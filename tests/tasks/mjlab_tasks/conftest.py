@@ -20,3 +20,23 @@ def mjlab_or_small():
         ours = "envcoder_bench.tasks.mjlab_tasks."
         for name in [name for name in sys.modules if name.split(".")[0] == "mjlab" or name.startswith(ours)]:
             del sys.modules[name]
+
+
+@pytest.fixture
+def short_episodes(monkeypatch):
+    """Episodes of 0.6 s, pushes and new commands every 0.1 to 0.3 s, so that there are resets and events."""
+    from envcoder_bench.tasks.mjlab_tasks.source import Source
+
+    registered = Source.env_cfg
+
+    def env_cfg(self):
+        cfg = registered(self)
+        cfg.episode_length_s = 0.6
+        for event in cfg.events.values():
+            if event.mode == "interval":
+                event.interval_range_s = (0.1, 0.3)
+        for command in cfg.commands.values():
+            command.resampling_time_range = (0.1, 0.3)
+        return cfg
+
+    monkeypatch.setattr(Source, "env_cfg", env_cfg)
