@@ -114,6 +114,7 @@ class PhysXParams(Params):
             "num_threads",
             "default_buffer_size_multiplier",
             "max_gpu_contact_pairs",
+            "max_depenetration_velocity",
             "always_use_articulations",
         }
     )
