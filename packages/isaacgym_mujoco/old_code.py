@@ -1,7 +1,7 @@
-"""Support for task code of 2021 to 2023: ``gym``, names removed from numpy, placeholders for optional modules."""
+"""Support for task code of 2021 to 2023: ``gym``, names removed from numpy, TorchScript, placeholders for modules."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from isaacgym_mujoco.compat.torch_fuser import integer_conditions
 from isaacgym_mujoco.import_hook import Redirect
 
 NUMPY_NAMES = {
@@ -109,6 +110,16 @@ class _OldRlGames(MetaPathFinder):
         return spec
 
 
+def _wrapping(new_init: Callable[..., None], any_env: type) -> Callable[..., None]:
+    """Return ``Wrapper.__init__`` for environments of any class, such as IsaacGymEnvs' VecTask, as in gym 0.x."""
+
+    def init(wrapper: Any, env: Any, *args: Any, **kwargs: Any) -> None:
+        new_init(wrapper, any_env(), *args, **kwargs)
+        wrapper.env = env
+
+    return init
+
+
 def _forwarded(wrapper: Any, name: str) -> Any:
     """Return an attribute of the wrapped environment; added to ``Wrapper``, because gym 0.x had it."""
     if name == "env" or name.startswith("_"):
@@ -121,6 +132,18 @@ def _reset(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
     return wrapper.env.reset(*args, **kwargs)
 
 
+def _reset_observation(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+    """Reset, as ``ObservationWrapper`` of gym 0.x, an environment that returns an observation alone."""
+    result = wrapper.env.reset(*args, **kwargs)
+    return (wrapper.observation(result[0]), *result[1:]) if isinstance(result, tuple) else wrapper.observation(result)
+
+
+def _step_observation(wrapper: Any, action: Any) -> Any:
+    """Step an environment that returns four or five values."""
+    observation, *rest = wrapper.env.step(action)
+    return (wrapper.observation(observation), *rest)
+
+
 @contextmanager
 def old_code() -> Iterator[None]:
     """Provide, inside the block, what old task code needs and is not installed.
@@ -129,15 +152,22 @@ def old_code() -> Iterator[None]:
     """
     added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
     finders: list[MetaPathFinder] = [_OldRlGames()]
-    wrapper: Any = None
-    new_reset: Any = None
+    replaced: list[tuple[Any, str, Any]] = []  # attributes of gymnasium's classes, and their values outside the block
     if find_spec("gym") is None and find_spec("gymnasium") is not None:
         finders.append(Redirect("gym", "gymnasium"))
-        wrapper = import_module("gymnasium").Wrapper
-        if "__getattr__" in vars(wrapper):  # in a block inside another
-            wrapper = None
-        else:
-            new_reset, wrapper.__getattr__, wrapper.reset = wrapper.reset, _forwarded, _reset
+        gymnasium = import_module("gymnasium")
+        wrapper, observer = gymnasium.Wrapper, gymnasium.ObservationWrapper
+        if "__getattr__" not in vars(wrapper):  # else in a block inside another
+            wrapper.__getattr__ = _forwarded
+            old = (
+                (wrapper, "__init__", _wrapping(wrapper.__init__, gymnasium.Env)),
+                (wrapper, "reset", _reset),
+                (observer, "reset", _reset_observation),
+                (observer, "step", _step_observation),
+            )
+            for cls, name, function in old:
+                replaced.append((cls, name, getattr(cls, name)))
+                setattr(cls, name, function)
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
     finders.append(Placeholders(stubs))
     for name, value in added.items():
@@ -146,14 +176,16 @@ def old_code() -> Iterator[None]:
     np.array = _array
     sys.meta_path[:0] = finders  # first: Python may have tkinter without its library
     try:
-        yield
+        with integer_conditions():
+            yield
     finally:
         for name in added:
             delattr(np, name)
         np.array = array
-        if wrapper is not None:
-            del wrapper.__getattr__
-            wrapper.reset = new_reset
+        for cls, name, value in replaced:
+            setattr(cls, name, value)
+        if replaced:
+            del import_module("gymnasium").Wrapper.__getattr__
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
         gone = {*stubs, *(["gym"] if any(isinstance(f, Redirect) for f in finders) else [])}
         for name in [n for n in sys.modules if n.split(".")[0] in gone]:

@@ -14,7 +14,7 @@ from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tasks.isaacgym_tasks import importing, isaac_task
+from envcoder_bench.tasks.isaacgym_tasks import importing, isaac_task, with_task_config
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.legged_source import rsl_rl_train
@@ -70,6 +70,29 @@ def test_registry_in_a_folder_of_another_name_and_a_config_without_clips(tmp_pat
     source = find_source(WALKER)
     assert source.task_class.__module__ == "strider_gym.envs.walker"
     assert get_spec(WALKER).task_class.default_action_dim == 1
+
+
+def test_yaml_adds_the_keys_that_a_script_of_the_fork_sets(tmp_path, fork, caplog):
+    """AirGym's and human2humanoid's scripts do."""
+    text = "task: walker\nenv: {mode: rate}\nmotion: {speed: {x: 2}}\ninit_state: {signs: [1, 1]}\n"
+    (tmp_path / "mine.yaml").write_text(text)
+    address, config_file = with_task_config(WALKER, str(tmp_path / "mine.yaml"))
+    assert config_file is None
+    source = find_source(address)
+    assert source.config["env"]["mode"] == "rate" and source.config["init_state"]["signs"] == [1, 1]
+    assert "env.mode, motion.speed.x" in caplog.text and "signs" not in caplog.text
+    assert "mode" not in find_source(WALKER).config["env"]
+    cfg = source.make(source.config, 2, "cpu").cfg
+    assert (cfg.env.mode, cfg.motion.speed.x) == ("rate", 2)
+
+
+def test_heights_at_places_that_the_task_chooses_are_left_to_it(tmp_path, monkeypatch):
+    """As human2humanoid's, along a motion."""
+    scan = "def _get_heights(self, position=None, env_ids=None):\n        return position.clone()\n\n    def step("
+    renamed_fork(tmp_path, monkeypatch, lambda text: text.replace("def step(", scan, 1))
+    env = environment(WALKER)
+    assert env.task.isaac.cfg.terrain.measure_heights
+    env.reset()
 
 
 @pytest.mark.slow
@@ -329,11 +352,14 @@ def test_task_without_joints_or_fitness_is_described():
     assert "1 actions are applied by the task itself" in told
 
 
-def test_file_of_a_package_is_imported_with_its_package(tmp_path):
+@pytest.mark.parametrize("marked", [True, False])
+def test_file_of_a_package_is_imported_with_its_package(tmp_path, marked):
+    """A folder without ``__init__.py`` in a package is a part of it, as in human2humanoid."""
     inside = tmp_path / "hands" / "tasks"
     inside.mkdir(parents=True)
     (tmp_path / "hands" / "__init__.py").touch()
-    (inside / "__init__.py").touch()
+    if marked:
+        (inside / "__init__.py").touch()
     (tmp_path / "hands_tools.py").write_text("LENGTH = 60\n")
     (inside / "base.py").write_text((FOLDER / "vec_task.py").read_text())
     text = (FOLDER / "pendulum.py").read_text().replace("from vec_task import", "from .base import")

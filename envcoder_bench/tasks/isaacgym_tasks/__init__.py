@@ -11,7 +11,7 @@ This file imports neither torch nor a simulator: the command line asks it which 
 import re
 
 ISAACGYMENVS, LEGGED_GYM = PREFIXES = ("isaacgymenvs:", "legged_gym:")
-CONFIG_MARK = "@"  # between a file's class and its YAML: my_task.py:MyTask@my.yaml
+CONFIG_MARK = "@"  # between a task and its YAML: my_task.py:MyTask@my.yaml, legged_gym:go2@my.yaml
 FILE = re.compile(r"(?P<file>[^:@]+\.py):(?P<name>\w+)(@(?P<config>.+))?")
 
 
@@ -21,8 +21,8 @@ def is_isaac_address(task: str) -> bool:
 
 
 def with_task_config(task: str, config: str | None) -> tuple[str, str | None]:
-    """Return a task's address and ``--task_config``, which the address of a Python file without a YAML takes up."""
-    match = FILE.fullmatch(task)
-    if match and not match["config"] and config is not None:
+    """Return a task's address and ``--task_config``, which addresses of files and of legged_gym take up."""
+    takes_config = FILE.fullmatch(task) or task.startswith(LEGGED_GYM)
+    if takes_config and CONFIG_MARK not in task and config is not None:
         return f"{task}{CONFIG_MARK}{config}", None
     return task, config

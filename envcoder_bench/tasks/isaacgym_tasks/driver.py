@@ -294,6 +294,8 @@ class LeggedDriver(StepDriver):
         self.refresh()
         self._refresh_base()
         scan = getattr(self.task, "_get_heights", None)  # forks without terrain keep the setting, not the method
+        if scan is not None and not {*inspect.signature(scan).parameters} <= {"env_ids"}:
+            scan = None  # heights at places that the task chooses, as human2humanoid's motions
         if scan is not None and getattr(self.task.cfg.terrain, "measure_heights", False):
             self.task.measured_heights = scan()
         self.task.compute_observations()

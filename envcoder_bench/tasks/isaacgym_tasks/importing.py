@@ -201,10 +201,11 @@ def one_line(error: BaseException, folder: Path | None = None) -> str:
 def package_folders(path: Path) -> tuple[Path, ...]:
     """Return the folders from which a file and its package may import: its own and those above, up to the package's.
 
-    Repositories import by the package's name, and, as scripts do, from a folder within the package.
+    Repositories import by the package's name, and, as scripts do, from a folder within the package. A folder without
+    ``__init__.py`` in a package is a part of it, as for Python.
     """
     folders = [path.parent]
-    while (folders[-1] / "__init__.py").is_file():
+    while any((folder / "__init__.py").is_file() for folder in (folders[-1], folders[-1].parent)):
         folders.append(folders[-1].parent)
     return tuple(folders)
 

@@ -3,6 +3,7 @@
 import copy
 import importlib
 import inspect
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,15 @@ from envcoder_bench.tasks.isaacgym_tasks.importing import (
 )
 from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source, config_file, read_yaml
 
+log = logging.getLogger(__name__)
+
 
 def legged_gym_source(address: str, name: str) -> Source:
-    """Return a task that legged_gym, or a fork of it, registers; a fork's package may have another name."""
+    """Return a task that legged_gym, or a fork of it, registers; a fork's package may have another name.
+
+    A YAML after the name sets values of its config, and adds those that a script of the fork sets.
+    """
+    name, _, yaml = name.partition(CONFIG_MARK)
     path = os.environ.get("LEGGED_GYM_PATH", "")
     fork = fork_package(Path(path)) if path and folder_with(Path(path), "legged_gym") is None else None
     package = fork or "legged_gym"
@@ -44,6 +51,14 @@ def legged_gym_source(address: str, name: str) -> Source:
             raise ValueError(f"--task {address}: {package} cannot be imported: {one_line(error)}{hint}") from error
         task_class = pick(registry.task_classes, name, package)
         defaults = registry.env_cfgs[name]
+        if yaml:
+            defaults = _instance(type(defaults), defaults)
+            values = read_yaml(config_file(Path(package), name, yaml))
+            values.pop("task", None)  # the task's name, in forks that use Hydra
+            added = _update(defaults, values)
+            if added:
+                text = ", ".join(added[:5]) + (f" and {len(added) - 5} more" if len(added) > 5 else "")
+                log.warning("%s: keys that the config of %s does not have were added: %s", yaml, name, text)
         config = _plain(helpers.class_to_dict(defaults))
         learning = getattr(registry, "train_cfgs", {}).get(name)  # some forks register none
         train = _plain(helpers.class_to_dict(learning)) if learning is not None else {}
@@ -137,14 +152,28 @@ def _instance(cls: type, defaults: Any) -> Any:
     return config
 
 
-def _update(target: Any, config: Config) -> None:
-    """Set the values of a config in nested objects, except those that are equal, which keep their types."""
+def _update(target: Any, config: Config) -> list[str]:
+    """Set the values of a config in nested objects, except those that are equal, which keep their types.
+
+    Returns:
+        The keys that the objects do not have, which are added.
+    """
+    added: list[str] = []
     for key, value in config.items():
         node = getattr(target, key, None)
-        if isinstance(value, dict) and hasattr(node, "__dict__"):
-            _update(node, value)
+        if isinstance(value, dict) and (hasattr(node, "__dict__") or not hasattr(target, key)):
+            if node is None:
+                node = _Section()
+                setattr(target, key, node)
+            added += [f"{key}.{name}" for name in _update(node, value)]
         elif key != "name" and not (hasattr(target, key) and _plain(node) == value):
+            added += [] if hasattr(target, key) else [key]
             setattr(target, key, value)
+    return added
+
+
+class _Section:
+    """A part of a config that its class does not have."""
 
 
 def _plain(value: Any) -> Any:

@@ -108,6 +108,7 @@ class PhysXParams(Params):
     HONOURED = frozenset(
         (
             *("use_gpu", "num_subscenes", "num_threads", "default_buffer_size_multiplier", "max_gpu_contact_pairs"),
+            "max_depenetration_velocity",
             "always_use_articulations",
         )
     )

@@ -36,6 +36,7 @@ class Asset:
         spec: the specification without a root joint; its first body is the root.
         model: the compiled asset, with a free or a fixed root.
         body_names, dof_names: depth first, in the order of the tensors.
+        model_names: the bodies' names in the model, which differ for a link "world".
         joint_names: for each body but the root, the joint that connects it to its parent, fixed joints included.
         dof_properties: structured array, a row for each DOF.
         shapes: properties of the collision shapes, in the order of their bodies.
@@ -54,7 +55,8 @@ class Asset:
         except ValueError as error:
             raise AssetError(f"{name}: {error}") from error
         model = self.model
-        self.body_names = [model.body(b).name for b in range(1, model.nbody)]
+        self.model_names = [model.body(b).name for b in range(1, model.nbody)]
+        self.body_names = ["world" if name == urdf_spec.WORLD else name for name in self.model_names]
         self._joints = [j for j in range(model.njnt) if model.jnt_type[j] != _FREE]
         for j in self._joints:
             if model.jnt_type[j] not in (_HINGE, _SLIDE):

@@ -126,15 +126,38 @@ def touching(classes: list[list[ShapeClass]], grounds: int) -> list[tuple[int, i
     return pairs
 
 
+def contact_parameters(max_velocity: float) -> dict[str, list[float]]:
+    """Return MuJoCo's ``solref`` and ``solimp`` that bound the speed, m/s, at which contacts push bodies apart.
+
+    Stiffness and damping at the surface are those of MuJoCo's default. The impedance falls to ``_DEEP`` over a width in
+    proportion to the bound, and the stiffness with it; the damping does not. It begins above the default, so that feet
+    sink no deeper, and falls linearly, because MuJoCo Warp clamps other curves as if they rose. A bound that the
+    default hardly reaches gives the default.
+    """
+    if not 0 < max_velocity < _FREE_VELOCITY:
+        return {}
+    stiffness, damping = _DEFAULT / _NEAR * (_DEEP / (_DEFAULT * _TIME)) ** 2, 2 * _DEEP / (_DEFAULT * _TIME)
+    return {"solref": [-stiffness, -damping], "solimp": [_NEAR, _DEEP, _WIDTH * max_velocity, 0.5, 1.0]}
+
+
+_DEFAULT, _TIME = 0.95, 0.02  # MuJoCo's impedance, and its time constant, s
+_NEAR, _DEEP = 0.99, 0.2  # impedance at the surface, and of deep contacts
+_WIDTH = 0.14  # between them, for a bound of 1 m/s, m
+_FREE_VELOCITY = 5.0  # m/s, of a body that is 0.3 m in another one, by MuJoCo's default
+
+
 def add_pairs(
-    spec: mujoco.MjSpec, names: list[str], pairs: list[tuple[int, int]], friction: Sequence[float]
+    spec: mujoco.MjSpec,
+    names: list[str],
+    pairs: list[tuple[int, int]],
+    friction: Sequence[float],
+    max_velocity: float,
 ) -> list[str]:
-    """Add pairs of the surfaces ``names`` to a specification; return the names of the pairs."""
-    added = []
+    """Add pairs of the surfaces ``names``, pushed apart at most at ``max_velocity``; return the names of the pairs."""
+    added, parameters = [], contact_parameters(max_velocity)
     for a, b in pairs:
         name, mean = f"pair {a} {b}", max(0.5 * (friction[a] + friction[b]), MIN_FRICTION)
-        spec.add_pair(
-            name=name, geomname1=names[a], geomname2=names[b], condim=3, friction=[mean, mean, SPIN, ROLL, ROLL]
-        )
+        coefficients = [mean, mean, SPIN, ROLL, ROLL]
+        spec.add_pair(name=name, geomname1=names[a], geomname2=names[b], condim=3, friction=coefficients, **parameters)
         added.append(name)
     return added

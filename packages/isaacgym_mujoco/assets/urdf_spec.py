@@ -21,6 +21,7 @@ _GEOMS = {
     "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
     "mesh": mujoco.mjtGeom.mjGEOM_MESH,
 }
+WORLD = "world (link)"  # the name of a link "world", which MuJoCo reserves for the body that all others are on
 _HINGE, _SLIDE = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
 
 
@@ -86,7 +87,8 @@ def weigh(root: Link, options: AssetOptions) -> None:
 
 
 def add_shape(spec: mujoco.MjSpec, body: mujoco.MjsBody, shape: Shape, density: float) -> None:
-    """Add a collision shape to a body; a mesh collides as its convex hull."""
+    """Add a collision shape to a body; a mesh collides as its convex hull. A negative density is the default one."""
+    density = density if density >= 0 else AssetOptions().density
     geom = body.add_geom(type=_GEOMS[shape.kind], pos=shape.frame[:3, 3], quat=_quat(shape.frame), density=density)
     if shape.mesh is None:
         geom.size = shape.size
@@ -107,10 +109,11 @@ def _add_link(
     spec: mujoco.MjSpec, parent: mujoco.MjsBody, link: Link, joint: Joint | None, joints: dict[str, Joint]
 ) -> None:
     frame = np.eye(4) if joint is None else joint.frame
-    body = parent.add_body(name=link.name, pos=frame[:3, 3], quat=_quat(frame))
+    name = WORLD if link.name == "world" else link.name
+    body = parent.add_body(name=name, pos=frame[:3, 3], quat=_quat(frame))
     if joint is not None and joint.kind == "fixed":
         # MuJoCo has no fixed joints that could store the name
-        spec.add_text(name=f"fixed joint {joint.name}", data=link.name)
+        spec.add_text(name=f"fixed joint {joint.name}", data=name)
     elif joint is not None:
         joints[joint.name] = joint
         kind = _SLIDE if joint.kind == "prismatic" else _HINGE

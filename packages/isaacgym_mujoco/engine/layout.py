@@ -154,9 +154,10 @@ def build_layout(
         surfaces.append(_add_terrain(spec, number, terrain))
         friction.append(terrain.friction)
     touching = contacts.touching(classes, len(surfaces) - first_ground)
-    pair_names = contacts.add_pairs(spec, surfaces, touching, friction)
+    speed = params.physx.max_depenetration_velocity
+    pair_names = contacts.add_pairs(spec, surfaces, touching, friction, speed)
     # sensors and attractors, by the names of bodies
-    names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.body_names]
+    names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.model_names]
     sensors = [*_asset_sensors(actors), *force_sensors]
     _add_sensors(spec, names, sensors)
     for attractor in attractors:
@@ -312,7 +313,7 @@ def _describe(
     for k, actor in enumerate(actors):
         asset = actor.asset
         first, dof = len(bodies), len(joints)
-        bodies += [model.body(f"{k}/{name}").id for name in asset.body_names]
+        bodies += [model.body(f"{k}/{name}").id for name in asset.model_names]
         joints += [model.joint(f"{k}/{name}").id for name in asset.dof_names]
         root = bodies[first]
         parts = ActorPlace(asset.fixed, slice(first, len(bodies)), slice(dof, len(joints)), root)

@@ -161,6 +161,44 @@ def test_wrappers_of_old_gym_forward_attributes(alone):
         wrapped.num_obs  # noqa: B018
 
 
+def test_wrappers_of_old_gym_take_any_environment_and_observations_alone(alone):
+    """As SoloParkour's, around IsaacGymEnvs' VecTask."""
+
+    class VecTask:
+        def reset(self):
+            return {"obs": 1}
+
+        def step(self, action):
+            return {"obs": action}, 0.5, True, {}
+
+    with old_code.old_code():
+
+        class Extract(importlib.import_module("gym").ObservationWrapper):
+            def observation(self, observation):
+                return observation["obs"]
+
+        wrapped = Extract(VecTask())
+        assert wrapped.reset() == 1 and wrapped.step(2) == (2, 0.5, True, {})
+    with pytest.raises(TypeError):
+        Extract(VecTask())
+
+
+@pytest.mark.parametrize("condition", [[0, 2, 0], [False, True, False]])
+def test_scripted_functions_take_integer_conditions_as_the_fuser_for_cuda_did(condition):
+    """As UniDexGrasp's reward; torch itself has refused them ever since."""
+
+    def score(x: torch.Tensor, done: torch.Tensor) -> torch.Tensor:
+        return torch.where(done, x, -x) + torch.where(x > 2.0, 1.0, 0.0)
+
+    script = torch.jit.script
+    with old_code.old_code():
+        scripted = torch.jit.script(score)
+
+    assert torch.jit.script is script
+    x = torch.tensor([1.0, 2.0, 3.0])
+    assert scripted(x, torch.tensor(condition)).tolist() == [-1.0, 2.0, -2.0]
+
+
 CUDA_SCRIPT = """
 from typing import List
 import torch

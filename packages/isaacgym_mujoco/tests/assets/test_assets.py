@@ -99,6 +99,20 @@ def test_collision_without_a_shape_is_skipped(tmp_path):
     assert len(load(tmp_path, text).shapes) == 1
 
 
+def test_link_named_world_keeps_its_name(tmp_path):
+    """MuJoCo reserves it; the arms of dynamic_handover have one."""
+    asset = load(tmp_path, TREE.replace('"base"', '"world"'), fix_base_link=True)
+    assert gym.get_asset_rigid_body_names(asset)[0] == "world"
+    scene = Scene((asset, pose()), (asset, pose(x=5.0)))
+    scene.step()
+    assert gym.find_actor_rigid_body_handle(scene.envs[0], 1, "world") == 5
+
+
+def test_negative_density_is_the_default(tmp_path):
+    """As in AirGym."""
+    assert masses(load(tmp_path, TREE, density=-1.0)) == masses(load(tmp_path, TREE))
+
+
 def test_invalid_inertia_is_rebuilt(tmp_path):
     text = LOPSIDED.replace('ixx="0.01"', 'ixx="-0.01"')
     moments = load(tmp_path, text).body_properties()[0].inertia

@@ -3,6 +3,8 @@
 import pytest
 from isaacgym_scene import ENGINES, Scene, ball, box, gym, load, pose
 
+from isaacgym_mujoco.assets.collisions import contact_parameters
+
 G = 9.81
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[::2], indirect=True)]
 
@@ -102,3 +104,22 @@ def test_fixed_actor_stays_in_place_and_blocks_others():
     assert scene.root[0, :3].tolist() == [5.0, 0.0, 1.0]
     assert scene.root[1, 2].item() < 0.2  # the ball fell in the first environment alone
     assert scene.root[3, 2].item() == pytest.approx(1.2, abs=2e-3)
+
+
+@pytest.mark.parametrize("bound, depth", [(0.5, 0.1), (1.0, 0.2), (2.0, 0.2)])
+def test_bodies_leave_the_ground_at_most_at_the_depenetration_velocity(bound, depth):
+    """Unbounded, the speed is 16 m/s per metre of depth."""
+    deep = Scene((box(density=1000.0), pose(z=0.1 - depth)), ground=True, dt=0.005, depenetration=bound)
+    speeds, heights = [], []
+    for _ in range(200):
+        deep.step()
+        speeds.append(deep.root[0, 9].item())
+        heights.append(deep.root[0, 2].item())
+    assert 0.9 * bound < max(speeds) < 1.1 * bound
+    assert heights[-1] == pytest.approx(0.1, abs=2e-4) and abs(speeds[-1]) < 0.05  # at rest as without a bound
+    assert deep.contacts[0, 2].item() == pytest.approx(8.0 * 9.81, rel=0.02)
+
+
+def test_depenetration_velocities_that_are_not_reached_leave_the_contacts_as_they_are():
+    assert contact_parameters(100.0) == contact_parameters(5.0) == contact_parameters(0.0) == {}
+    assert contact_parameters(1.0)["solimp"][:2] == [0.99, 0.2]

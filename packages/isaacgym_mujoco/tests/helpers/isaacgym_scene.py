@@ -134,9 +134,11 @@ class Scene:
         ground=False,
         friction=1.0,
         props=None,
+        depenetration=100.0,
         before=lambda env: None,
     ):
         params = gymapi.SimParams()
+        params.physx.max_depenetration_velocity = depenetration
         params.dt, params.substeps, params.gravity = dt, substeps, gymapi.Vec3(0, 0, gravity)
         params.use_gpu_pipeline = self.device != "cpu"
         self.sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
