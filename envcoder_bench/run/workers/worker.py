@@ -21,7 +21,7 @@ import torch
 
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.run_log import LOGGERS, Prints, counted_prints, is_muted, note
+from envcoder_bench.core.run_log import LOGGERS, Prints, counted_prints, is_muted
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.folder.checkpoint import GroupKey, load_job, pack_job
@@ -132,8 +132,6 @@ class Worker:
                     session.restore(state, file)
                 del saved, state
             began = session.iteration
-            if request.checkpoint_file and not request.from_rung:
-                note(f"wave {request.number} of {request.total} goes on from iteration {began}, {file.name}")
             send(Opened(job))  # only now: the checkpoint fits the config
             if cfg.device == "cpu":
                 alone.close()  # CUDA graphs are captured, which other threads must not disturb
