@@ -19,7 +19,7 @@ Lanes = int | Tensor
 
 PURPOSES = 16  # number of purposes; two different purposes never share random numbers
 # exploration; commands and draws while functions are loaded and checked. The others: shaping/kinds.py has 1 to 6, 8 and
-# 12, tasks/isaacgym_tasks/ 7 and 9, tasks/terrain_locomotion.py 10 and 11, tasks/mjlab_tasks/ 13
+# 12, tasks/isaacgym_tasks/ 7 and 9, tasks/terrain_locomotion.py 10 and 11, tasks/mjlab_tasks/ 13; 14 and 15 are free
 ACTION, CONTROL = 0, 6
 
 EVALUATION_STEP = 1 << 40  # first step counter of evaluations, beyond those of any training

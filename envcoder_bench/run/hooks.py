@@ -50,6 +50,10 @@ class StopRequest:
             signal.signal(number, self._handlers[signal.Signals(number)])
         self(number)
 
+    def __str__(self) -> str:
+        """The source of the request in words: ``SIGINT``."""
+        return signal.Signals(self.by).name if isinstance(self.by, int) else str(self.by)
+
     def __call__(self, by: int | str = "request") -> None:
         """Request the stop; ``by`` becomes the result's ``stopped_by``."""
         if self.by is None:

@@ -2,8 +2,8 @@
 
 Loading, checking, tracing, dispatch, evaluation, the jail, prompts, profiles and ``--describe`` all read this table. To
 add a kind, add a row to ``_ROWS`` and a call of ``Dispatcher.run(stage, step)`` in ``env/grouped_vec_task.py``; without
-the call, functions of the kind are loaded and checked, but never used. ``tests/shaping/test_kinds.py`` prints the table
-that docs/candidates.md needs.
+the call, functions of the kind are loaded and checked, but never used. ``tests/test_new_kind.py`` does this to a copy
+of the package, and ``CONTRIBUTING.md`` lists what else to change.
 
 This module does not import torch, so that ``--help`` and ``--describe`` start quickly.
 """

@@ -1,6 +1,7 @@
 """The interface of simulators.
 
-Both MuJoCo backends implement the interface, and one conformance suite tests it.
+Both MuJoCo backends implement the interface, and one conformance suite tests it, ``tests/sim/test_conformance.py``.
+``CONTRIBUTING.md`` lists where a new one is registered.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +17,8 @@ class Simulator(ABC):
     """``num_envs`` copies of one robot and its free objects, stepped together.
 
     State tensors are float32, live and fixed in memory: views of them stay valid for the simulator's lifetime, and
-    ``step``, ``write`` and ``set_state`` refresh them in place. World frame, SI units, quaternions xyzw.
+    ``step``, ``write`` and ``set_state`` refresh them in place. World frame, SI units, quaternions xyzw. A simulator
+    with a MuJoCo model can also have ``pose_source``, for pictures and videos, as ``MujocoCpu`` has.
 
     Attributes:
         num_envs, device, dt: environments; torch device; seconds per ``step`` (all its substeps).

@@ -398,7 +398,7 @@ def _set_surface(geom: Any, like: dict[str, Any], priority: int, friction: float
 class MujocoTensors(Simulator):
     """A simulator of a ``RobotModel``, with its state tensors in the default state, but not the physics.
 
-    A subclass adds ``site_states``, ``jacobian``, ``mass_matrix`` and ``engine_warnings``.
+    A subclass adds ``site_states``, ``jacobian``, ``mass_matrix``, ``engine_warnings``, and for videos ``pose_source``.
     """
 
     def __init__(self, robot: RobotModel, num_envs: int, device: str) -> None:

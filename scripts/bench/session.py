@@ -73,7 +73,7 @@ class Session:
         groups, failed = prepare(replace(spec, sources=tuple(candidates), fitness=fitness))
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
-        release(spec.config.device)  # as remaining.py: memory of the checks
+        release(spec.config.device)  # the memory of the checks, as in a run
         env = build_env(spec, [group.shaping for group in groups], [group.seed for group in groups], envs)
         return cls(spec, groups, env, make_trainer(spec.config, env), env.reset())
 

@@ -89,7 +89,9 @@ def test_ctrl_c_saves_a_checkpoint_that_resumes_to_the_same_result(tmp_path, uni
     assert _stop_at(words, output, 2, signal.SIGINT) == 130
     assert (output / "checkpoint.pth").exists()
     _assert_ended_alike(output, uninterrupted)
-    assert "wave 1 of 1 goes on from iteration" in (output / "run.log").read_text(encoding="utf-8")
+    log = (output / "run.log").read_text(encoding="utf-8")
+    assert ", by SIGINT\n" in log and "goes on: rows done: 1, groups left: 4\n" in log
+    assert "wave 1 of 1 goes on from iteration" in log
 
 
 def test_resume_of_a_complete_run_shows_it_and_changes_no_file(uninterrupted, capsys):

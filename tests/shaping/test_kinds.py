@@ -32,6 +32,7 @@ from envcoder_bench.shaping.kinds import (
     of_stage,
 )
 from envcoder_bench.tasks.isaacgym_tasks import draws, random_params
+from envcoder_bench.tasks.mjlab_tasks import draws as mjlab_draws
 from envcoder_bench.tasks.terrain_locomotion import LEVEL, PROGRESS_OF_FIRST
 
 DOCS = Path(__file__).parents[2] / "docs" / "candidates.md"
@@ -48,7 +49,7 @@ def test_random_purposes_are_unchanged():
 
 
 def test_stages_and_tasks_have_distinct_random_purposes():
-    of_tasks = (draws.PURPOSE, random_params.PURPOSE, LEVEL, PROGRESS_OF_FIRST)
+    of_tasks = (draws.PURPOSE, random_params.PURPOSE, mjlab_draws.PURPOSE, LEVEL, PROGRESS_OF_FIRST)
     purposes = [noise.ACTION, *(kind.purpose for kind in STAGES.values()), *of_tasks]
     assert len(set(purposes)) == len(purposes) and all(0 <= x < noise.PURPOSES for x in purposes)
 

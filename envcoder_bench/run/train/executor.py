@@ -106,6 +106,8 @@ class Executor(JobHandler):
 
     def _run(self, plan: Plan) -> RunResult:
         saved = self._saved
+        if self._resumed:
+            note(f"goes on: rows done: {len(saved.done)}, groups left: {sum(map(len, plan.waves))}")
         stopped_at = None
         if plan.waves:
             for line in filter(None, (str(plan), *plan.wide, plan.seeds)):
@@ -125,7 +127,7 @@ class Executor(JobHandler):
             result = finished(self._folder, self._cfg, True, breakdown)
             note("the ranking\n" + result.table())
             return result
-        note(f"stopped {stopped_at}")
+        note(f"stopped {stopped_at}, by {self._stop}")
         stopped = unfinished(self._folder, self._spec, saved.results, self._stop.by, stopped_at)
         return replace(stopped, breakdown=breakdown)
 
@@ -286,15 +288,21 @@ class Executor(JobHandler):
         # a wave begins where its last checkpoint, else its rung, left it, else anew
         checkpoint = self._checkpoint(job)
         if checkpoint is not None:
+            self._note_begin(request, f"iteration {checkpoint.iteration}, {checkpoint.file.name}")
             # a worker in this process reads the file itself: a request stays in memory while its wave trains
             content = None if self._head.is_local else checkpoint.file.read_bytes()
             return replace(request, checkpoint=content, checkpoint_file=str(checkpoint.file))
         if self._parked.kept.issuperset(job.items):  # the worker in this process still has the states of the rung
             return replace(request, checkpoint_file=str(self._folder.jobs), from_rung=True)
-        if self._parked.iteration(job.items[0]):
+        rung = self._parked.iteration(job.items[0])
+        if rung:
+            self._note_begin(request, f"the rung at iteration {rung}")
             content = self._parked.pack(job.items)
             return replace(request, checkpoint=content, checkpoint_file=str(self._folder.jobs))
         return request
+
+    def _note_begin(self, request: Train, place: str) -> None:
+        note(f"wave {request.number} of {request.total} goes on from {place}")
 
     def handle(self, job: Job, message: Any) -> bool:
         if isinstance(message, Opened):

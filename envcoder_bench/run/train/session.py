@@ -37,7 +37,7 @@ from envcoder_bench.trainers.registry import trainer_class
 log = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
-CURVES = ("kl", "learning_rate", "entropy", "value_loss")  # statistics of a trainer, if it has them
+TRAINER_SCALARS = ("kl", "learning_rate", "entropy", "value_loss")  # of report.logs.SCALARS; if the trainer has them
 State = Mapping[str, Any]  # of a session or of one of its groups: CPU tensors and plain Python data
 
 
@@ -284,7 +284,7 @@ class Session:
         """
         logs, iteration = self.logs, self.iteration
         returns = self.env.stats.shaped_return().tolist()
-        stats = {name: self.stats[name].tolist() for name in CURVES if name in self.stats}
+        stats = {name: self.stats[name].tolist() for name in TRAINER_SCALARS if name in self.stats}
         components, failed = self.env.dispatch.components(), self.failures()
         fitness = [float(x.mean()) for x in self.point.fitness] if evaluated and self.point is not None else None
         alive = [(g, group, self.env_steps(g)) for g, group in enumerate(self.groups) if g not in failed]

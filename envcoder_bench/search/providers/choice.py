@@ -1,4 +1,4 @@
-"""The choice of the proposer or model by ``--llm``."""
+"""The choice of the proposer or model by ``--llm``, and the two protocols of servers."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ OPENAI = "openai"
 ANTHROPIC = "anthropic"
 REPLAY = "replay"
 
-# a new kind needs a branch in make_provider, too: what no branch takes there is Anthropic's
+# a new kind needs a branch in make_provider, too: what no branch takes there is Anthropic's; kind_of's error names it
 _PATTERNS = (
     (OPENAI, re.compile(r"(?i:(chat)?gpt-.+|o\d.*)|openai:.+")),
     (ANTHROPIC, re.compile(r"(?i:claude-.+)|anthropic:.+")),
@@ -64,13 +64,11 @@ def make_provider(
             raise UserError(f"--base_url cannot be used with --llm {llm}, which uses no server")
         return ReplayProvider(Path(llm.split(":", 1)[1]))
     model = llm[len(kind) + 1 :] if llm.startswith(f"{kind}:") else llm.lower()  # GPT-4o; a NAME stays as it is
-    if kind == OPENAI:
-        from envcoder_bench.search.providers.choice import OpenAIChat
+    chat = OpenAIChat if kind == OPENAI else AnthropicMessages
+    return chat(model, base_url, timeout, notify)
 
-        return OpenAIChat(model, base_url, timeout, notify)
-    from envcoder_bench.search.providers.choice import AnthropicMessages
 
-    return AnthropicMessages(model, base_url, timeout, notify)
+# the two protocols of servers
 
 
 _REASONING = re.compile(r"o\d|gpt-([5-9]|\d\d)")  # no temperature; reasoning counts as output

@@ -26,7 +26,7 @@ class WarpState:
     Attributes:
         motion: the state.
         first: the state at the start; only positions are set.
-        places: ``(num_actors, 5)`` addresses of the actors' roots, with the columns of ``warp_state_kernels``.
+        places: ``(num_actors, 5)`` addresses of the actors' roots, with the columns ``FIXED`` to ``ROOT``.
         position_limits: ``numerics.position_limits``, ``(nq,)``.
         dof_qvel: ``(num_dofs,)`` addresses of the DOFs in qvel.
     """
