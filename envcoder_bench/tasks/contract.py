@@ -14,6 +14,11 @@ from envcoder_bench.tasks.registry import make_task
 from envcoder_bench.tasks.spec import TaskSpec
 
 Names = tuple[str, ...]
+_LIMITS = ("dof_limits_lower", "dof_limits_upper", "effort_limits")
+_OF_TASK = (
+    "name", "num_dofs", "dt", "max_episode_length", "goal_keys", "object_keys", "default_action_dim", "clip_actions",
+    "clip_observations", "fitness_meaning", "fitness_reduction", "bytes_per_env",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -87,32 +92,19 @@ class TaskContract:
 
         control = getattr(task, "cfg", {}).get("env", {}).get("control", {})
         return cls(
-            name=task.name,
-            num_dofs=task.num_dofs,
-            dt=task.dt,
             substeps=getattr(task, "substeps", 1),
-            max_episode_length=task.max_episode_length,
             state={name: key(name, x, 1) for name, x in task.state.items()},
             constants={name: key(name, x, 0) for name, x in task.constants.items()},
             values={name: x.tolist() for name, x in task.constants.items()},
             default_state={name: x[0].tolist() for name, x in task.default_state.items()},
-            goal_keys=task.goal_keys,
-            object_keys=task.object_keys,
-            default_action_dim=task.default_action_dim,
-            clip_actions=task.clip_actions,
-            clip_observations=task.clip_observations,
-            fitness_meaning=task.fitness_meaning,
-            fitness_reduction=task.fitness_reduction,
             joints=names("dof_names"),
             bodies=names("body_names"),
             sensors=names("sensor_names"),
             sites=names("site_names"),
-            dof_limits_lower=limits("dof_limits_lower"),
-            dof_limits_upper=limits("dof_limits_upper"),
-            effort_limits=limits("effort_limits"),
             drives={name: control[name] for name in ("stiffness", "damping") if name in control},
-            bytes_per_env=task.bytes_per_env,
             refusals=dict(task.refusals),
+            **{kind: limits(kind) for kind in _LIMITS},
+            **{name: getattr(task, name) for name in _OF_TASK},
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -132,6 +124,10 @@ class TaskContract:
         return cls(**values)
 
 
+def _of_contract(name: str) -> Any:
+    return property(lambda snapshot: getattr(snapshot.contract, name))
+
+
 @dataclass(frozen=True)
 class TaskSnapshot:
     """A task on which functions are checked: its contract, a real state of some environments, constants and drives.
@@ -148,33 +144,14 @@ class TaskSnapshot:
     device: torch.device
     default_dof_target: Callable[[Tensor, dict[str, Tensor]], Tensor]
 
-    @property
-    def name(self) -> str:
-        return self.contract.name
-
-    @property
-    def num_dofs(self) -> int:
-        return self.contract.num_dofs
-
-    @property
-    def default_action_dim(self) -> int | None:
-        return self.contract.default_action_dim
-
-    @property
-    def goal_keys(self) -> Names:
-        return self.contract.goal_keys
-
-    @property
-    def object_keys(self) -> Names:
-        return self.contract.object_keys
-
-    @property
-    def default_state(self) -> Mapping[str, Any]:
-        return self.contract.default_state
-
-    @property
-    def refusals(self) -> Mapping[str, str]:
-        return self.contract.refusals
+    # as a task has them
+    name = _of_contract("name")
+    num_dofs = _of_contract("num_dofs")
+    default_action_dim = _of_contract("default_action_dim")
+    goal_keys = _of_contract("goal_keys")
+    object_keys = _of_contract("object_keys")
+    default_state = _of_contract("default_state")
+    refusals = _of_contract("refusals")
 
 
 AnyTask = Task | TaskSnapshot
