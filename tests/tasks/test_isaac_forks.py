@@ -81,7 +81,7 @@ def test_yaml_adds_the_keys_that_a_script_of_the_fork_sets(tmp_path, fork, caplo
     source = find_source(address)
     assert source.config["env"]["mode"] == "rate" and source.config["init_state"]["signs"] == [1, 1]
     assert "env.mode, motion.speed.x" in caplog.text and "signs" not in caplog.text
-    assert "mode" not in find_source(WALKER).config["env"]
+    assert "task" not in source.config and "mode" not in find_source(WALKER).config["env"]
     cfg = source.make(source.config, 2, "cpu").cfg
     assert (cfg.env.mode, cfg.motion.speed.x) == ("rate", 2)
 
