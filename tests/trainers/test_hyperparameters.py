@@ -5,7 +5,7 @@ import pytest
 from oracle import make_params
 
 from envcoder_bench.trainers.ppo import hyperparameters
-from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters, check_supported
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters, check_ranges, check_supported
 
 
 def count(num_envs: int, **overrides: Any) -> int:
@@ -106,7 +106,9 @@ def test_other_models_are_refused() -> None:
 
 def test_disabled_features_and_unknown_keys_are_accepted() -> None:
     off = {"mixed_precision": False, "multi_gpu": False, "central_value_config": None, "score_to_win": 20000}
-    check_supported(make_params(network__normalization=None, network__value_activation="None", **off))
+    params = make_params(network__normalization=None, network__value_activation="None", reward_shaper=None, **off)
+    check_supported(params)
+    check_ranges(params)
 
 
 OUT_OF_RANGE = [
@@ -120,6 +122,7 @@ OUT_OF_RANGE = [
     ({"critic_coef": None}, "params.config.critic_coef: must be a number of at least 0, got null"),
     ({"entropy_coef": float("inf")}, "params.config.entropy_coef: must be a number, got inf"),
     ({"grad_norm": 0}, "params.config.grad_norm: must be a number above 0"),
+    ({"grad_norm": None}, "params.config.grad_norm: must be a number above 0 where truncate_grads is True, got null"),
     ({"horizon_length": 0}, "params.config.horizon_length: must be a whole number of at least 1"),
     ({"mini_epochs": 2.5}, "params.config.mini_epochs: must be a whole number"),
     ({"normalize_input": "maybe"}, "params.config.normalize_input: must be True or False, got maybe"),

@@ -187,7 +187,10 @@ def check_ranges(params: Mapping[str, Any]) -> None:
     if config.get("num_minibatches") is None:
         config.pop("num_minibatches", None)  # it follows from the size
     _check(Hyperparameters, {**config, "lr_schedule": schedule}, "config")
-    _check(RewardShaper, config.get("reward_shaper") or {}, "config.reward_shaper")
+    if config.get("truncate_grads") and config.get("grad_norm", 1.0) is None:
+        raise ValueError("params.config.grad_norm: must be a number above 0 where truncate_grads is True, got null")
+    rewards = config.get("reward_shaper")
+    _check(RewardShaper, rewards if isinstance(rewards, Mapping) else {}, "config.reward_shaper")
     _check(ContinuousSpace, continuous, "network.space.continuous")
     for key, node in (
         ("mlp.initializer", network["mlp"].get("initializer")),
@@ -209,7 +212,7 @@ def check_ranges(params: Mapping[str, Any]) -> None:
 def _check(section: type[_Section], values: Mapping[str, Any], section_key: str) -> None:
     """Raise ValueError for the first value that is wrong, and not just absent; ``section_key`` is its key."""
     try:
-        section.model_validate(values)
+        section.model_validate(dict(values))
     except ValidationError as error:
         for key in [str(one["loc"][0]) for one in error.errors() if one["type"] != "missing"]:
             expected = words_for(section.model_fields[key])
