@@ -13,6 +13,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import entrants
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.prepare.environments import brings_its_simulation, build_task, probe_envs
+from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.seeds import MULTIPROCESSORS, Load, seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.sim import in_background
@@ -46,6 +47,9 @@ class GroupFacts(NamedTuple):
     @property
     def key(self) -> GroupKey:
         return self.name, self.seed
+
+
+Planned = Group | GroupFacts
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ class MemoryPlanner:
                 f" on {self._cfg.device}{remedy}"
             )
 
-    def plan(self, groups: Sequence[GroupFacts], begun: Sequence[Sequence[GroupFacts]] = (), devices: int = 1) -> Plan:
+    def plan(self, groups: Sequence[Planned], begun: Sequence[Sequence[Planned]] = (), devices: int = 1) -> Plan:
         """Divide groups, in their order, into as few equal waves as fit, after the waves that have ``begun``, if any.
 
         In deterministic runs they are sorted by their padded widths; in others, those with critic observations are
@@ -222,7 +226,7 @@ class MemoryPlanner:
         waves = self.plan(groups, devices=devices).waves
         return Load(max(map(len, waves), default=0), -(-len(waves) // devices))
 
-    def _wide(self, groups: Sequence[GroupFacts]) -> Iterator[str]:
+    def _wide(self, groups: Sequence[Planned]) -> Iterator[str]:
         """Name the candidates with the widest observations and actions, if the padding of the others costs much."""
         widths = {group.name: (*group.widths, 0)[:3] for group in groups}
         needed = self._needed(groups) if groups else 0
@@ -240,7 +244,7 @@ class MemoryPlanner:
                     f" widest, which costs {_size(cost)} of the {_size(needed)}"
                 )
 
-    def _needed(self, groups: Sequence[GroupFacts]) -> int:
+    def _needed(self, groups: Sequence[Planned]) -> int:
         return self.bytes([group.widths for group in groups])
 
 
