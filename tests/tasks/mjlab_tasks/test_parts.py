@@ -53,6 +53,7 @@ def test_captured_parts_have_the_bits_of_mjlabs_code(name, steps, eager, monkeyp
 
 
 @pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", [CARTPOLE, GO1])
 def test_graphs_wait_for_nothing_and_have_the_numbers_of_parts_that_are_called(name, monkeypatch, short_episodes):
     graphs = Driven(name, 64, 2, "warp", device="cuda:0")
