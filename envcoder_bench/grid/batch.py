@@ -75,6 +75,7 @@ class Batch:
         self._decide()
 
     def _build(self, specs: list[Spec]) -> None:
+        # simulation, and where each robot's arena is
         scene, cfg = self.scene, self.scene.settings
         self.specs = specs
         self.sim = scene.make(len(specs))
@@ -87,15 +88,18 @@ class Batch:
         widths = torch.tensor([arena.width for arena in arenas], dtype=torch.float32, device=device)
         self._offset, self._middle = offsets[self._arena], 0.5 * widths[self._arena]
         self._lookup = ArenaLookup(scene.arenas, device)
+        # what the zones need
         self._drags = any(zone.drag for arena in arenas for zone in arena.zones)
         self._masses = self.sim.body_masses.to(device).view(1, -1, 1)
         self.episodes = Episodes(cfg, lengths[self._arena], self._middle, self._lookup.most)
+        # actions, targets and forces of the robots
         stance = torch.tensor([angle for leg in scene.robot.stance for angle in leg], device=device)
         self._stance = stance.unsqueeze(0)
         self._actions = torch.zeros(len(specs), len(stance), device=device)
         self._target = self._stance.repeat(len(specs), 1)
         self._forces = torch.zeros(len(specs), len(self.sim.body_names), 3, device=device)
         self._around = torch.tensor(_AROUND, device=device)
+        # policies; the robots of each are adjacent
         self._slices = list(_slices([spec.policy for spec in specs]))
         scanned = {policy.layout.points for policy in scene.policies if policy.layout.scans}
         self._points = {points: torch.tensor(points, dtype=torch.float32, device=device) for points in scanned}

@@ -142,6 +142,7 @@ def _plan(
     iterations: int | None,
 ) -> Extension:
     """Check what is to be added, and return the state from which the extended run continues."""
+    # what is asked for must be more than the run has
     cfg, sources = spec.config, spec.sources
     if cfg.race.enabled:
         raise UserError(
@@ -161,6 +162,7 @@ def _plan(
             f"{FLAG} {run.path}: there is nothing to add: give --candidates with new files, or --seeds or"
             f" --learning_iterations with more than {cfg.seeds} and {cfg.learning_iterations}"
         )
+    # the state to go on from; with more iterations all that train go on
     rows = _rows(run, cfg, sources)
     summary = _summary(run)
     longer = "learning_iterations" in more
@@ -168,6 +170,7 @@ def _plan(
     done = [row for row in rows if not longer or not _trains(row)]
     saved = Checkpoint(done, 0 if longer else summary["waves"], summary["seconds"], jobs=jobs)
     saved.needed, saved.peak = summary["needed"], summary["peak"]
+    # the config of the larger run, and what is added in words
     listed = [*sources, *new]
     larger = {**cfg.plain(), **more, "candidates": [{"name": own.name, "file": own.file} for own in listed]}
     parts = [f"candidates {', '.join(own.name for own in new)}"] if new else []

@@ -31,7 +31,8 @@ from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.registry import full_name
 
 Source = str | Callable[..., Any] | Sequence[Callable[..., Any]]  # a text, or functions
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 Candidates = None | str | Path | Sequence[str | Path] | Mapping[str, Source]
 
 

@@ -88,12 +88,14 @@ def settle_seeds(
     most, why = most_seeds(cfg, shared_total), _why_one(cfg, shared_total)
     if why:
         return 1, _sentence(1, f" {why}")
+    # the most seeds with which an iteration takes little longer
     loads = {count: load(count) for count in range(1, most + 1)}
     if not loads[1].groups:
         return 1, ""
     num_envs = cfg.num_envs_per_candidate
     times = {count: slowdown(own, loads[1], num_envs, multiprocessors) for count, own in loads.items()}
     chosen = max(count for count, time in times.items() if count == 1 or time < SLOWER)
+    # the reason, by the chosen number or by the next one
     reasons = []
     shown = chosen if chosen > 1 else min(2, most)
     if math.isfinite(times[shown]):

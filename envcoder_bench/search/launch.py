@@ -65,6 +65,7 @@ def start(
     Raises:
         UserError: for bad input, before anything is written or any request is sent; or as ``Search.run``.
     """
+    # inputs
     view = view or View()
     with user_input():
         found = find_spec(task)
@@ -86,12 +87,14 @@ def start(
         spec.run()
     except UserError as error:
         raise explain_unknown(error) from error
+    # the model, the number of seeds, and what the search may cost
     provider = spec.provider(view)
     seeds_line = spec.settle_seeds()
     run = spec.run()
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
     expected = spec.check(run, provider)
+    # the folder, with copies of all inputs
     path = (output_dir or stamped_folder("searches", task)).resolve()
     files = {f"{PROMPT}/{name}": text for name, text in spec.templates.items()}
     files.update({f"{START}/{name}.py": text for name, text in spec.starts.items()})

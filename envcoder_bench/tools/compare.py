@@ -85,6 +85,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         UserError: there are less than two runs, one cannot be read, has no results or is given twice, or they are of
             different tasks or measure different fitness.
     """
+    # the runs, which must be of one task and one fitness
     opened = [open_run(folder) for folder in folders]
     paths = [run.folder.path.resolve() for run in opened]
     if len(set(paths)) < len(paths):
@@ -105,6 +106,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
     for run in opened:
         if not any(row.measured for row in run.rows):
             raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
+    # differences to the first run, by candidate, and correlations of the rankings
     runs = dict(zip(_labels(paths), opened))
     ranked = {label: run.ranked for label, run in runs.items()}
     label = next(iter(runs))
