@@ -173,10 +173,12 @@ def _whole(op: str, kind: str, x: list[str]) -> str:
     """
     c_type, unsigned = C_TYPES[kind], "unsigned long long"
     bits = {"i64": 64, "i32": 32}.get(kind, 8)
+    # parts of several operations; ``here``: a shift by fewer bits than there are
     minus = f"({c_type})(0ULL - ({unsigned}){x[0]})"
     by_minus_one = f"{x[-1]} == ({c_type})-1 && ({c_type})-1 < 0"
     here = f"{x[-1]} >= 0 && {x[-1]} < {bits}"
     rest = f"{x[0]} % {x[-1]}"
+    # written on demand, because an operation of one operand has no x[1]
     wrapping: dict[str, Callable[[], str]] = {
         "add": lambda: f"({c_type})(({unsigned}){x[0]} + ({unsigned}){x[1]})",
         "sub": lambda: f"({c_type})(({unsigned}){x[0]} - ({unsigned}){x[1]})",

@@ -134,6 +134,7 @@ def _index_put(rec: Values, a: Arguments, result: Tensor) -> Result:
     """``x[mask] = number``, ``x[:, [1, 2]] = y`` and ``x[torch.arange(n), index] = y``."""
     kind, indices = kind_of(result.dtype), list(a["indices"])
     nodes, new = rec.nodes(a["self"], kind).copy(), rec.nodes(a["values"], kind)
+    # by a mask: a choice between old and new for every number
     mask = indices[0] if len(indices) == 1 else None
     if mask is not None and rec.value(mask).kind == "b":
         rest = result.dim() - mask.dim()
@@ -143,6 +144,7 @@ def _index_put(rec: Values, a: Arguments, result: Tensor) -> Result:
         chosen = rec.nodes(mask).reshape(rec.shape(mask) + (1,) * rest)
         arrays = [chosen, new.reshape(()) if new.size == 1 else new, nodes]
         return rec.elementwise(arrays, kind, lambda *x: rec.program.add("select", kind, *x), result)
+    # by indices, within each environment or in a tensor without environments
     if a.get("accumulate"):
         raise Untraceable("adds to places of an index")
     if rec.axis(a["self"]) is not None and _is_within(rec, a["self"], indices):

@@ -75,6 +75,7 @@ class Batch:
         self._decide()
 
     def _build(self, specs: list[Spec]) -> None:
+        # simulation, and where each robot's arena is
         scene, cfg = self.scene, self.scene.settings
         self.specs = specs
         self.sim = scene.make(len(specs))
@@ -88,6 +89,7 @@ class Batch:
         widths = torch.tensor([arena.width for arena in arenas], dtype=torch.float32, device=device)
         self._offset, self._middle = offsets[self._arena], 0.5 * widths[self._arena]
         self._lookup = ArenaLookup(scene.arenas, device)
+        # what the zones need
         self._drags = any(zone.drag for arena in arenas for zone in arena.zones)
         self._masses = self.sim.body_masses.to(device).view(1, -1, 1)
         self.episodes = Episodes(cfg, lengths[self._arena], self._middle, self._lookup.most)

@@ -137,6 +137,7 @@ def _run_workers(
     stop: Callable[[], bool],
 ) -> bool:
     """Run a process for each worker and join their episodes; return whether all have ended."""
+    # a process for each worker, in a session of its own: Ctrl-C reaches only this one
     total, running = len(inputs.specs), []
     for k, (sim, device) in enumerate(workers):
         part = folder / PARTS / str(k)
@@ -144,6 +145,7 @@ def _run_workers(
         command = [sys.executable, "-m", "envcoder_bench.grid.run", str(folder), str(k), str(len(workers))]
         running.append(subprocess.Popen([*command, sim, device], start_new_session=True))
     files = [folder / PARTS / str(k) / EPISODES for k in range(len(workers))]
+    # wait; a stop lets each worker save what it has
     asked = False
     try:
         while any(process.poll() is None for process in running):
@@ -159,6 +161,7 @@ def _run_workers(
             if process.poll() is None:
                 process.kill()
                 process.wait()
+    # the episodes of all workers, or which of them failed
     codes = [process.returncode for process in running]
     if not asked and any(codes):
         failed = next(k for k, code in enumerate(codes) if code)

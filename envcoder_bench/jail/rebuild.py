@@ -184,6 +184,7 @@ def _nodes(entries: list[Any], reads: Mapping[str, tuple[str, int]]) -> list[Nod
     nodes: list[Node] = []
     for entry in entries:
         _require(isinstance(entry, list) and len(entry) == 6, "incomplete node")
+        # nothing of an entry is believed: its types, that it reads only earlier nodes, and its operation
         op, kind, args, value, name, column = entry
         _require(isinstance(op, str) and kind in _KINDS and isinstance(args, list), "invalid node")
         _require(all(_is_int(arg, 0, len(nodes) - 1) for arg in args), "a node depends on a later one")
@@ -191,6 +192,7 @@ def _nodes(entries: list[Any], reads: Mapping[str, tuple[str, int]]) -> list[Nod
         _require(_accepts(op, kind, kinds), f"{clean(op, 20)!r} does not take these kinds")
         _require(op == "const" or value == 0, f"{op} has a value")
         _require(op == "load" or (name == "" and column == 0), f"{op} has a name")
+        # numbers and names of the state
         if op == "const":
             value = _number(value, kind)
         elif op == "load":

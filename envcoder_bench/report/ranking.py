@@ -208,11 +208,13 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
     measured = [r for r in rows if r.measured]
     name = rows[0].candidate
     stopped_at = max(r.stopped_at for r in rows)
+    # fitness: over seeds by the model, of one seed over its episodes
     fitness, low, high = _mean([r.fitness for r in measured]), NAN, NAN
     if len(measured) == 1 and not model.has_spread:
         low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
     elif whole[name]:
         fitness, low, high = model.interval(name)
+    # difference to the baseline, over the seeds that both have
     versus, human = Difference(), whole.get(HUMAN, {})
     shared = set(whole[name]) & set(human) if name != HUMAN else set()
     if shared and HUMAN in model.names:

@@ -286,10 +286,12 @@ class FitnessModel:
         total = self._total_episodes
         if self._episodes is None:
             return self._scale / total if self._bounded else np.zeros(len(self.names))
+        # deviations of episodes from their seed's mean, without what all candidates share
         rest = self._episodes - _known_mean(self._episodes, 2)[:, :, None]
         count = int(self._complete.sum())
         if shared and count > 1:
             rest = (rest - _known_mean(rest[self._complete], 0)) * math.sqrt(count / (count - 1))
+        # variance of one episode, with the two more of ``_inner``
         squares = np.nansum(rest**2, axis=(1, 2))
         variance = squares / np.maximum(total - self._count, 1)
         if self._bounded:
@@ -379,6 +381,7 @@ def _proportion_interval(
     """
     from scipy.special import betaincinv, ndtri  # slow to import, and --check does not need it
 
+    # fewer episodes where the variance itself is uncertain, then Clopper and Pearson's beta quantiles
     count = np.maximum(effective, least) * (ndtri(1 - LEVEL / 2) / quantile) ** 2
     some, rest = np.maximum(mean * count, 1e-12), np.maximum((1 - mean) * count, 1e-12)
     low = np.where(mean > 1e-12, betaincinv(some, rest + 1, LEVEL / 2), 0.0)
@@ -393,18 +396,21 @@ def _shares_of_best(mean: np.ndarray, variance: np.ndarray, freedom: float) -> n
         mean, variance: ``(n,)`` observed means and their variances.
         freedom: degrees of freedom of the variances.
     """
+    # likelihood of the observed mean on a grid of true values, Student's t
     deviation = np.sqrt(variance)
     near = mean[:, None] + deviation[:, None] * np.linspace(-5.0, 5.0, 31)  # fine where each candidate may be
     grid = np.unique(np.concatenate((near.ravel(), np.linspace(near.min(), near.max(), 101))))
     distance = (mean[:, None] - grid) / deviation[:, None]
     log_likelihood = -0.5 * (freedom + 1) * np.log1p(distance**2 / freedom)
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    # the common distribution, moved towards the posteriors a few times
     prior = _normal_prior(mean, variance, grid) * np.gradient(grid)  # of each cell of the grid
     for _ in range(ROUGHENING):
         posterior = likelihood * prior
         prior = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
     posterior = likelihood * prior
     posterior /= posterior.sum(axis=1, keepdims=True)
+    # the best: all others are below; their probabilities multiply
     below = np.log(np.maximum(np.cumsum(posterior, axis=1) - 0.5 * posterior, 1e-300))
     best = (posterior * np.exp(below.sum(axis=0) - below)).sum(axis=1)
     return best / best.sum()
@@ -418,11 +424,13 @@ def _normal_prior(mean: np.ndarray, variance: np.ndarray, grid: np.ndarray) -> n
     noise = np.exp(np.linspace(-25.0, 0.0, 201)[:-1])  # log-spaced: the candidates may differ by far more than noise
     width = np.exp(np.log(variance).mean()) * (1 - noise) / noise  # variances of the true fitness
     total = variance + width[:, None]
+    # for each width, the middle with the greatest likelihood, integrated out
     weight = 1 / total
     middle = (weight * mean).sum(axis=1) / weight.sum(axis=1)
     spread = ((mean - middle[:, None]) ** 2 * weight).sum(axis=1)
     log_likelihood = -0.5 * (np.log(total).sum(axis=1) + np.log(weight.sum(axis=1)) + spread)
     likelihood = noise * np.exp(log_likelihood - log_likelihood.max()) / np.sqrt(width)
+    # mixture of the normal densities
     density = (likelihood[:, None] * np.exp(-0.5 * (grid - middle[:, None]) ** 2 / width[:, None])).sum(axis=0)
     return np.maximum(density, 1e-300)
 

@@ -140,6 +140,7 @@ def _plan(
     iterations: int | None,
 ) -> Extension:
     """Check what is to be added, and return the state from which the extended run continues."""
+    # what is asked for must be more than the run has
     cfg, sources = spec.config, spec.sources
     if cfg.race.enabled:
         raise UserError(

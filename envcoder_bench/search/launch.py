@@ -65,6 +65,7 @@ def start(
     Raises:
         UserError: for bad input, before anything is written or any request is sent; or as ``Search.run``.
     """
+    # inputs
     view = view or View()
     with user_input():
         task_spec = find_spec(task)
@@ -86,6 +87,7 @@ def start(
         spec.run()
     except UserError as error:
         raise explain_unknown(error) from error
+    # the model, the number of seeds, and what the search may cost
     provider = spec.provider(view)
     seeds_line = spec.settle_seeds()
     run = spec.run()

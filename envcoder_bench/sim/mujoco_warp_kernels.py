@@ -199,11 +199,13 @@ def add_sensor_forces_in_order(
     for row in range(wp.min(nefc[env], kind.shape[1])):
         if kind[env, row] >= CONTACT:
             contact = ident[env, row]
+            # a contact has several rows and counts at its first one
             if address[contact, 0] == row:
                 for side in range(2):
                     body = geom_bodyid[geom[contact][side]]
                     sensor = sensor_of_body[body]
                     if sensor >= 0:
+                        # the wrench is that on the second body
                         sign = 2.0 * float(side) - 1.0
                         force = sign * wp.spatial_top(wrench[contact])
                         arm = pos[contact] - xpos[env, body]

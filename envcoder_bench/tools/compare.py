@@ -83,6 +83,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
     Raises UserError if there are less than two runs, one cannot be read, has no results or is given twice, or they are
     of different tasks or measure different fitness.
     """
+    # the runs, which must be of one task and one fitness
     opened = [open_run(folder) for folder in folders]
     paths = [run.folder.path.resolve() for run in opened]
     if len(set(paths)) < len(paths):

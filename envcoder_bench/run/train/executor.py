@@ -301,8 +301,10 @@ class Executor(JobHandler):
             return replace(request, checkpoint=content, checkpoint_file=str(self._folder.jobs))
         return request
 
-    def _note_begin(self, request: Train, place: str) -> None:
-        note(f"wave {request.number} of {request.total} goes on from {place}")
+    def _note_begin(self, request: Train, state: str) -> None:
+        """Write where a wave goes on to run.log; several workers train waves in no order."""
+        number = f"wave {request.number} of {request.total}"
+        note(f"{number if self._head.is_local else f'a wave of {len(request.groups)} groups'} goes on from {state}")
 
     def handle(self, job: Job, message: Any) -> bool:
         if isinstance(message, Opened):

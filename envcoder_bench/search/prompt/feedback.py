@@ -72,6 +72,7 @@ def _title(section: int) -> str:
 
 def _items(archive: Archive) -> list[Item]:
     """Return all items, the most useful first."""
+    # the best, the best of the last round, and what failed in it
     ranked, rounds = archive.ranked(), {attempt.round for attempt in archive.attempts}
     left_out = left_out_text(archive)
     last = archive.of_round(max(rounds)) if rounds else []
@@ -86,12 +87,14 @@ def _items(archive: Archive) -> list[Item]:
     failed = [attempt for attempt in last if attempt.status != OK]
     items += [Item(FAILURES, position, failure(attempt)) for position, attempt in enumerate(failed)]
 
+    # sources of others; the file of a failure comes before the last of the first ones
     others, ranks = _others(ranked, of_last, included), {a.name: k for k, a in enumerate(ranked)}
     stopped = next((a for a in failed if a.status == FAILED), None)
     sources = [Item(OTHERS, 2 * ranks[a.name], f"{summary(a, archive)}\n{_block(a)}") for a in others]
     if stopped is not None:
         sources.insert(FIRST_OTHERS - 1, Item(FAILURES, len(failed), f"The file of {stopped.name}:\n{_block(stopped)}"))
     items += sources[:FIRST_OTHERS]
+    # then one line for every candidate, the newest round first, and the rest of the sources
     order = {attempt.name: position for position, attempt in enumerate(archive.attempts)}
     for number in sorted(rounds, reverse=True):
         attempts = archive.of_round(number)

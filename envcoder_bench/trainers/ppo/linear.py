@@ -151,6 +151,7 @@ def _product(
     a, b, out, num_rows, num_columns, num_inner, a_k, a_n, a_i, b_k, b_i, b_o, out_k, out_n,
     PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
+    # one tile of the result of one group
     k = tl.program_id(2).to(tl.int64)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -158,6 +159,7 @@ def _product(
     a += k * a_k + rows[:, None] * a_n + inner[None, :] * a_i
     b += k * b_k + inner[:, None] * b_i + columns[None, :] * b_o
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    # zeros beyond the ends add nothing
     for start in range(0, num_inner, INNER):
         left = num_inner - start
         x = tl.load(a, mask=(rows[:, None] < num_rows) & (inner[None, :] < left), other=0.0)

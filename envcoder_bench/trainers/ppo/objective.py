@@ -217,6 +217,7 @@ def _samples(
     if PPO:
         ratio = tl.exp(tl.load(old_neglogp + sample, mask=in_group, other=0.0) - neglogp)
         surrogate = advantage * ratio
+        # clamps let NaN through, as torch's, so that a group that diverged is noticed
         if SMOOTH:
             step = tl.sigmoid((4.0 / (high - low)) * (ratio - low) - 2.0)
             clipped = advantage * (step * (high - low) + low)
@@ -259,6 +260,7 @@ def _samples(
     tl.store(d_mu + k * mu_k + at, d_m, mask=both)
 
     # sums over the rows of this program
+    # policy, value and bound loss, d_neglogp; then for each action squares and moved means
     partial += (k * tl.num_programs(0) + block) * (4 + 2 * ACTIONS)
     tl.store(partial, tl.sum(policy_loss, axis=0))
     tl.store(partial + 1, tl.sum(value_loss, axis=0))
@@ -273,6 +275,7 @@ def _totals(
     partial, log_sigma, old_sigma, action_dims, terms, d_log_sigma, sigma, num_blocks, num_rows, num_actions,
     num_groups, KEEP: tl.constexpr, ACTIONS: tl.constexpr,
 ):  # fmt: skip
+    # sums over the programs of a group, in fixed order
     k = tl.program_id(0).to(tl.int64)
     columns, each = tl.arange(0, ACTIONS), tl.arange(0, 4)
     scalars = tl.zeros((4,), dtype=tl.float32)
@@ -292,6 +295,7 @@ def _totals(
     else:
         kl = tl.log(old / new + 1e-5) + (new * new + moved / num_rows) / (2.0 * (old * old + 1e-5)) - 0.5
     kl = tl.where(columns < tl.load(action_dims + k), kl, 0.0)
+    # in the order of Terms: kl, then the three losses
     d_neglogp = tl.sum(tl.where(each == 3, scalars, 0.0), axis=0)
     tl.store(terms + k, tl.sum(kl, axis=0))
     tl.store(terms + (each + 1) * num_groups + k, scalars / num_rows, mask=each < 3)

@@ -205,6 +205,7 @@ def read_accelerations(
     env, sensor = wp.tid()
     body = sensor_bodies[sensor]
     h = timestep[env % timestep.shape[0]]
+    # sum of what each joint up to the root adds; the velocity is that at the beginning of the substep
     total = wp.spatial_vector()
     link = body
     while link > 0:
@@ -212,6 +213,7 @@ def read_accelerations(
             dof = body_dofadr[link] + k
             total += cdof_dot[env, dof] * (qvel[env, dof] - h * qacc[env, dof]) + cdof[env, dof] * qacc[env, dof]
         link = body_parentid[link]
+    # from the centre of mass of the tree, where cdof is, to that of the body
     arm = xipos[env, body] - subtree_com[env, body_rootid[body]]
     spin = wp.spatial_top(cvel[env, body])
     linear = velocity_at(total, arm) + wp.cross(spin, velocity_at(cvel[env, body], arm))

@@ -68,6 +68,7 @@ def load_commands(
     """
     env = wp.tid()
     good = wp.bool(True)
+    # commands of the drives: efforts, or the forces of springs and dampers
     for dof in range(efforts.shape[1]):
         row = env % drives.mode.shape[0]
         mode = drives.mode[row, dof]
@@ -80,6 +81,7 @@ def load_commands(
         good = good and wp.isfinite(command)
         ctrl[env, dof] = wp.clamp(command, -MAX_RATE, MAX_RATE)
         efforts[env, dof] = 0.0
+    # forces and torques that a task applies for one step
     for body in range(bodies.shape[0]):
         wrench = wp.spatial_vector()
         for i in range(6):
@@ -87,6 +89,7 @@ def load_commands(
             good = good and wp.isfinite(wrench[i])
             forces[env, 6 * body + i] = 0.0
         xfrc[env, bodies[body]] = wrench
+    # moved kinematic actors, and the state itself
     for i in range(motion.mocap_pos.shape[1]):
         for k in range(3):
             good = good and is_within(motion.mocap_pos[env, i][k], MAX_POSITION)
@@ -130,15 +133,18 @@ def steady(
     most, limit = effort[env, dof], max_velocity[env, dof]
     weight = 1.0 / wp.clamp(invweight0[env % invweight0.shape[0], column], 1.0e-12, 1.0e9)
     extra = wp.float32(0.0)
+    # the same names and order as in ``numerics.steadying``, which has the reasons
     pulled, reach, firm = stiffness * error, wp.abs(error) / step, damping + step * stiffness
     wanted = pulled + damping * target
     size, push = wp.abs(pulled), wanted - damping * velocity
     pull = wp.min(size, most)
     spring = (velocity + step * wanted / weight) / (1.0 + step * firm / weight)
+    # a drive that the clamp weakens now and not at the end of the step follows the implicit spring
     if wp.abs(push) > most and wp.abs(wanted - firm * spring) <= most:
         free = velocity + step * wp.clamp(push, -most, most) / weight
         slowed = weight / step * (wp.abs(free) / wp.max(wp.abs(spring), 1.0e-9) - 1.0)
         extra = wp.clamp(slowed, 0.0, firm)
+    # a drive that alone would be much faster than the limit is slowed down
     speed = pull * step / weight
     if size <= most:
         speed = wp.min(speed, reach)
@@ -229,6 +235,7 @@ def limit_velocities(
             moved = timestep[env % timestep.shape[0]] * (speed - limited)
             qpos[env, dof_qpos[dof]] = qpos[env, dof_qpos[dof]] - moved
             qvel[env, at] = limited
+    # the first three velocities of a free joint are linear, the others angular
     for actor in range(places.shape[0]):
         if places[actor, FIXED] == 0:
             for part in range(2):

@@ -94,15 +94,18 @@ def depth_in_column(s: Surface, p: wp.vec3) -> float:
 @wp.func
 def nearest_on_triangle(p: wp.vec3, a: wp.vec3, b: wp.vec3, c: wp.vec3):
     """Return the nearest point of a triangle and whether it lies inside, by regions of vertices, edges and face."""
+    # beyond vertex a
     ab, ac = b - a, c - a
     ap = p - a
     d1, d2 = wp.dot(ab, ap), wp.dot(ac, ap)
     if d1 <= 0.0 and d2 <= 0.0:
         return a, False
+    # beyond vertex b
     bp = p - b
     d3, d4 = wp.dot(ab, bp), wp.dot(ac, bp)
     if d3 >= 0.0 and d4 <= d3:
         return b, False
+    # beyond edge ab, then vertex c and the other edges
     vc = d1 * d4 - d3 * d2
     if vc <= 0.0 and d1 >= 0.0 and d3 <= 0.0:
         return a + ab * (d1 / (d1 - d3)), False
@@ -116,6 +119,7 @@ def nearest_on_triangle(p: wp.vec3, a: wp.vec3, b: wp.vec3, c: wp.vec3):
     va = d3 * d6 - d5 * d4
     if va <= 0.0 and d4 - d3 >= 0.0 and d5 - d6 >= 0.0:
         return b + (c - b) * ((d4 - d3) / ((d4 - d3) + (d5 - d6))), False
+    # above or below the face: barycentric coordinates
     inverse = 1.0 / (va + vb + vc)
     return a + ab * (vb * inverse) + ac * (vc * inverse), True
 
