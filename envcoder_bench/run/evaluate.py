@@ -20,6 +20,7 @@ from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import (
     Candidates,
+    checked_arguments,
     pick_device,
     read_candidates,
     resolve,
@@ -81,6 +82,7 @@ def evaluate(
             return Executor(folder, spec, saved, head, reporter, stop).run(plan)
 
 
+@checked_arguments  # its flags come as keywords
 def resume(
     folder: str | Path,
     *,

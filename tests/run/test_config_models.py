@@ -104,7 +104,7 @@ def test_override_sets_the_value(override, wanted):
         ("gamma=1", r"did you mean train\.params\.config\.gamma"),
         ("seeds=[", "cannot read the override"),
         ("seed@x=3", "keys have no @package"),
-        ("evaluation={pints: 1}", r"unknown key 'evaluation\.pints' \(did you mean evaluation\.points"),
+        ("evaluation={pints: 1}", "cannot read the override.*pints"),
     ],
 )
 def test_bad_override_is_refused(override, words):

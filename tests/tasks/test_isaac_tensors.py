@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from envcoder_bench.tasks.isaacgym_tasks import tensors
+from envcoder_bench.tasks.isaacgym_tasks.driver import NoResets
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
 
 N = 4
@@ -149,3 +150,24 @@ def test_tensor_on_another_device_is_copied_only_after_a_change():
     assert copies(2) == 1
     own.friction = torch.zeros(4, 1)
     assert copies(2) == 1
+
+
+def test_zeros_know_that_none_is_to_be_reset_until_they_are_written(monkeypatch):
+    asked = []
+    plain = torch.Tensor.nonzero
+    monkeypatch.setattr(torch.Tensor, "nonzero", lambda self, **options: (asked.append(1), plain(self, **options))[1])
+    x = NoResets.like(torch.ones(4, dtype=torch.int64))
+    assert x.nonzero(as_tuple=False).squeeze(-1).tolist() == [] and len(x.nonzero(as_tuple=True)[0]) == 0
+    assert not asked and torch.equal(x, torch.zeros(4, dtype=torch.int64)) and type(x + 1) is torch.Tensor
+    x[2] = 1
+    assert x.nonzero(as_tuple=False).flatten().tolist() == [2] and asked
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_the_norm_of_a_short_row_has_the_same_bits_in_any_tensor(width):
+    x = torch.randn(67, width, generator=torch.Generator().manual_seed(width))
+    whole = torch.norm(x, p=2, dim=-1)
+    for first in (0, 1, 13, 60):
+        for rows in (1, 2, 5, 16, 33):
+            part = slice(first, first + rows)
+            assert torch.equal(torch.norm(x[part].clone(), p=2, dim=-1), whole[part])

@@ -14,12 +14,14 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.isaacgym_tasks import driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tools.describe import describe
 from envcoder_bench.tools.isolation import measure_isolation
 from envcoder_bench.tools.task_check import TaskCheck
 
+CALM = "def compute_reward(dof_pos):\n    return -dof_pos[:, 0].abs()\n"
 COUPLED = f"{FOLDER}/pendulum.py:Coupled"
 
 
@@ -95,6 +97,25 @@ def test_reset_leaves_other_environments_unchanged():
         assert torch.equal(x[~mask], before[key][~mask]), key
     assert not torch.equal(env.task.state["commands"][mask], before["commands"][mask])
     assert env.task.state["last_angle"][mask].abs().max() < 1.0
+
+
+@pytest.mark.parametrize("mixes, together", [(1000, True), (0, False)])
+def test_one_reset_for_all_groups_has_the_bits_of_a_reset_for_each(mixes, together, monkeypatch):
+    def results(watched):
+        monkeypatch.setattr(driver, "_WATCHED", watched)
+        cfg = config(f"{FOLDER}/pendulum.py:Spun", "task.env.episodeLength=5")
+        made = groups(cfg, a=CALM, b=CALM)[0]
+        env = environment(cfg, made, seeds=[3, 3, 4])
+        env.task.isaac.mixes = mixes
+        env.reset()
+        calls = [env.task._resets._watched]
+        steps = [torch.cat([step.obs, step.reward.unsqueeze(1)], dim=1) for step in played(env, 16)]
+        calls.append(env.task._resets._watched)
+        assert env.task._resets._rows_alone == (together and watched < 100)
+        return torch.stack(steps), calls[1] - calls[0]
+
+    (alone, calls), (batched, fewer) = results(10**9), results(1)
+    assert torch.equal(alone, batched) and (fewer < calls) == together
 
 
 def test_groups_of_one_seed_draw_equal_random_numbers():

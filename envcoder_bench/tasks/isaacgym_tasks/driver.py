@@ -389,13 +389,14 @@ class RewardTerms:
 # that IEEE 754 rounds exactly, draws by row; a vectorized exponential may round otherwise at the end of a tensor
 _BY_ROW = set(
     """
-    abs add alias arange as_strided bitwise_and bitwise_not bitwise_or bitwise_xor __and__ __or__ __xor__
-    __rshift__ __lshift__ cat ceil clamp clamp_max clamp_min clone copy detach div empty empty_like
-    empty_strided eq expand fill floor floor_divide full full_like ge gt index _index_put_impl index_put
-    index_select gather le lift_fresh logical_and logical_not logical_or lt masked_fill maximum minimum mul ne
-    neg new_empty new_ones new_zeros nonzero ones ones_like permute rand rand_like randint reciprocal remainder
-    repeat _reshape_alias round rsub scalar_tensor scatter select sign slice split sqrt squeeze stack sub t
-    _to_copy transpose unbind uniform _unsafe_view unsqueeze view where zero zeros zeros_like
+    abs add alias __and__ arange as_strided bitwise_and bitwise_not bitwise_or bitwise_xor cat ceil clamp clamp_max
+    clamp_min clone contiguous copy detach div empty empty_like empty_strided eq expand expand_as fill flatten floor
+    floor_divide full full_like gather ge gt index index_put _index_put_impl index_select le lift_fresh logical_and
+    logical_not logical_or __lshift__ lt masked_fill maximum minimum mul ne neg new_empty new_ones new_zeros nonzero
+    ones ones_like __or__ permute rand rand_like randint reciprocal remainder repeat reshape _reshape_alias
+    resolve_conj resolve_neg round __rshift__ rsub scalar_tensor scatter select sign slice split sqrt squeeze stack
+    sub t to _to_copy transpose type_as unbind uniform _unsafe_view unsqueeze view view_as where __xor__ zero zeros
+    zeros_like
     """.split()  # noqa: SIM905
 )
 _WATCHED = 16  # calls of a reset, before it is known which operators it has

@@ -161,7 +161,7 @@ def _reward(source: Source, facts: Facts | None) -> str:
     terms = _terms(facts) if facts else set()
     if facts is None or not terms:
         return _REWARD.format(parameters="rew_buf", document="The task's own reward.", value=total)
-    scaled = not facts.terms_have_scales and terms <= _entries(facts.constants, SCALES)
+    scaled = not facts.terms_have_scales and terms <= _entries(facts.constant_names, SCALES)
     parameters = ", ".join(("rew_buf", TERMS, *[SCALES] * scaled))
     items = f"{{name: {SCALES}[name] * term for name, term in {TERMS}.items()}}" if scaled else f"dict({TERMS})"
     return _REWARD.format(

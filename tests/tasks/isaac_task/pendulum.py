@@ -96,6 +96,23 @@ class Rod(VecTask):
         self.reset_buf[env_ids] = 0
 
 
+class Spun(Rod):
+    """Resets with torch's random functions alone."""
+
+    def reset_idx(self, env_ids):
+        self.dof_pos[env_ids] = 0.5 * (torch.rand((len(env_ids), 1), device=self.device) - 0.5)
+        self.dof_vel[env_ids] = torch.rand((len(env_ids), 1), device=self.device).clamp(max=0.7)
+        indices = (self.actors * env_ids).to(dtype=torch.int32)
+        state = gymtorch.unwrap_tensor(self.dof_state)
+        self.gym.set_dof_state_tensor_indexed(self.sim, state, gymtorch.unwrap_tensor(indices), len(indices))
+        if len(env_ids) > self.mixes:
+            self.commands[env_ids, 0] = torch.exp(self.dof_vel[env_ids, 0])
+        self.progress_buf[env_ids] = 0
+        self.reset_buf[env_ids] = 0
+
+    mixes = 1000
+
+
 class Coupled(Rod):
     """What no group may do: its reward knows the mean over all environments."""
 

@@ -1,6 +1,9 @@
 """Parts of a step that are captured, against the same parts as they are."""
 
 import pytest
+
+pytest.importorskip("mjlab")  # the parts import it
+
 import torch
 from driven import CARTPOLE, GO1, LIFT, Driven, actions
 from recorded_ops import capture
@@ -9,7 +12,6 @@ from envcoder_bench.tasks.mjlab_tasks import task as task_module
 from envcoder_bench.tasks.mjlab_tasks.env_ids import FixedShapes
 from envcoder_bench.tasks.mjlab_tasks.parts import Parts
 
-pytest.importorskip("mjlab")
 pytestmark = pytest.mark.slow
 
 
