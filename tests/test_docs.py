@@ -60,6 +60,17 @@ def test_links_have_existing_targets(page):
         assert not anchor or anchor in anchors(target), link
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING", "docs/architecture", "docs/eval_policies", "docs/isaacgym_reference"])
+def test_files_and_names_of_the_code_exist(page):
+    files = [*ROOT.glob("envcoder_bench/**/*.py"), *ROOT.glob("packages/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    text = (ROOT / f"{page}.md").read_text(encoding="utf-8")
+    for file, symbol in re.findall(r"`((?:\w+/)*\w+\.py)(?:: ([\w.]+))?`", text):
+        code = [path.read_text(encoding="utf-8") for path in files if f"/{path.relative_to(ROOT)}".endswith(f"/{file}")]
+        assert code or file == "train.py", file  # of IsaacGymEnvs
+        last = symbol.split(".")[-1]
+        assert not symbol or any(re.search(rf"^\s*((def|class) )?{last}\b", x, re.MULTILINE) for x in code), symbol
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_page_is_short(page):
     assert len(page.read_text(encoding="utf-8").split()) <= (750 if page.name == "README.md" else 3000)
