@@ -144,12 +144,19 @@ class Parts:
         elif self._world.reads != reads:
             self._refuse(name, "reads the counter of steps, or runs the simulation")
         elif changed:
-            self._refuse(name, f"changes a number on the host: {changed[0]}")
+            self._refuse(name, f"changes what it keeps on the host: {changed[0]}")
         elif set(self._tensors()) != known:
             self._refuse(name, "creates a tensor")
 
     def _numbers(self) -> dict[str, Any]:
-        return {path: x for path, x, _ in held(self._world, self._blocks, numbers=True) if not isinstance(x, Tensor)}
+        """Return the numbers on the host, and which objects the modules of candidates' terms hold."""
+        numbers = {path: x for path, x, _ in held(self._world, self._blocks, numbers=True) if not isinstance(x, Tensor)}
+        for block in self._blocks:
+            for term in (*block.rewards.terms, *block.ends.terms):
+                if term.foreign:
+                    names = getattr(term.cfg.func, "__globals__", {})
+                    numbers.update({f"{term.section}/{term.name}/{name}": id(x) for name, x in names.items()})
+        return numbers
 
     @staticmethod
     def _watch_syncs(on: bool) -> None:

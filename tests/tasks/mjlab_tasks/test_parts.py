@@ -90,6 +90,19 @@ def asks(env):
     return x if float(x[0]) > 0 else -x
 
 
+kept = None
+
+
+def keeps(env):
+    global kept
+    x = env.action_manager.action.sum(dim=1)
+    old, kept = x if kept is None else kept, x
+    return old
+
+
+keeps.__module__ = "envcoder_candidate_keeps"
+
+
 class Ages:
     def __init__(self, cfg, env):
         self.age = 0
@@ -101,11 +114,21 @@ class Ages:
 
 @pytest.mark.parametrize(
     "function, reason",
-    [(Remembers, ""), (counts, "reads the counter"), (asks, "raises in a capture"), (Ages, "changes a number")],
+    [
+        (Remembers, ""),
+        (counts, "reads the counter"),
+        (asks, "raises in a capture"),
+        (Ages, "changes what"),
+        (keeps, "changes what"),
+    ],
 )
 def test_a_term_that_no_graph_can_contain_is_called(function, reason, monkeypatch):
     from mjlab.managers.reward_manager import RewardTermCfg
 
+    if function is keeps:  # the two tasks take steps in turn, and would share it
+        monkeypatch.setattr(
+            Driven, "step", lambda self, action, step=Driven.step: (globals().update(kept=None), step(self, action))[1]
+        )
     patches = [{"rewards": {"mine": RewardTermCfg(func=function, weight=1.0)}}]
     parts, _ = equal_steps(CARTPOLE, 4, 1, 8, monkeypatch, patches=patches)
     assert reason in parts._reasons.get("judge", "") and ("judge" in parts._graphs) == (not reason)
