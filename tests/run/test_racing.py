@@ -183,7 +183,7 @@ def test_survivors_are_run_by_the_kernels_of_all_candidates(tmp_path, monkeypatc
     A session is freed before that of the survivors is opened.
     """
     opened: list[weakref.ref] = []
-    original = worker.open_session
+    original = worker.Session
 
     def opening(*given):
         assert all(own() is None for own in opened)
@@ -193,7 +193,7 @@ def test_survivors_are_run_by_the_kernels_of_all_candidates(tmp_path, monkeypatc
 
     more = ["--seeds", 1, "--no_baselines", "compile_shapers=true"]
     whole = run(tmp_path / "whole", *words(tmp_path, *more))
-    monkeypatch.setattr(worker, "open_session", opening)
+    monkeypatch.setattr(worker, "Session", opening)
     monkeypatch.setattr(building, "build", lambda codes, target: pytest.fail("compiled again"))
     own = run(tmp_path / "race", *words(tmp_path, *RACE, *more))
     found = [key for key, row in rows(own).items() if row.status == "ok"]

@@ -45,7 +45,7 @@ def test_unstable_physics_is_reported_per_candidate_without_mujoco_logs(tmp_path
     assert 0 < rows.loc["sometimes", "unstable_resets"] < 0.9 * rows.loc["sometimes", "training_episodes"]
     share = 100 * rows.loc["sometimes", "unstable_resets"] / rows.loc["sometimes", "training_episodes"]
     table = " ".join(told.out.split())  # its lines are as long as the terminal is wide
-    assert f"because the physics blew up: far 100 %, wild 100 %, sometimes {share:.0f} % /" in table
+    assert f"because the physics blew up: far 100 %, wild 100 % and sometimes {share:.0f} % /" in table
     ranking = {row["candidate"]: row for row in json.loads((out / "summary.json").read_text())["ranking"]}
     assert ranking["far"]["unstable_resets"] == ranking["far"]["training_episodes"] == steps
 
@@ -81,6 +81,6 @@ def test_dropped_contacts_are_reported_in_training_and_below_the_ranking(tmp_pat
     assert len(said) == 2 and "all candidates" in said[1]
     worst, best = (rows.loc[name, "contact_overflows"] for name in ("low", "high"))
     table = " ".join(told.out.split())
-    assert f"env-steps in which contacts were dropped: low {worst}, high {best}; do not trust" in table
+    assert f"env-steps in which contacts were dropped: low {worst} and high {best}; do not trust" in table
     ranking = {row["candidate"]: row for row in json.loads((out / "summary.json").read_text())["ranking"]}
     assert ranking["low"]["contact_overflows"] == worst

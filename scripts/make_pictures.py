@@ -1,4 +1,4 @@
-"""The manual's pictures of a run's page, in Chromium, light: ``python page_pictures.py RUN IMAGE [SECONDS] [HEIGHT]``.
+"""The manual's pictures of a run's page, in Chromium: ``python scripts/make_pictures.py RUN IMAGE [SECONDS] [HEIGHT]``.
 
 ``report.png`` and ``report.gif`` are of ``--task Ant --candidate_idx 0,1,2,3 --seeds 2 --num_envs_per_candidate 64
 --learning_iterations 150 --video 3``, ``tutorial_page.png`` is of the run of docs/tutorial.md. SECONDS is the time that
