@@ -10,8 +10,8 @@ from bench import records
 from bench.records import Record
 
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks.source import quiet
-from envcoder_bench.tasks.mjlab_tasks.task import one_group
 from envcoder_bench.tasks.registry import find_spec, make_task
 
 
@@ -22,7 +22,7 @@ def mjlab(args: Namespace) -> Iterator[Record]:
     sim, device = pick_simulator(args.sim, args.device)
     spec, n = find_spec(f"mjlab:{args.task}"), args.envs
     task = make_task(spec, {"name": spec.name, "sim": {"backend": "auto"}}, n, sim, device)
-    groups = replace(one_group(n, task.num_dofs, torch.device(device)), keys=frozenset())
+    groups = replace(EnvGroups.alone(n, torch.zeros(n, task.num_dofs, device=device)), keys=frozenset())
     task.attach(groups)
     task.step_count = 0
     task.prepare_reset(torch.ones(n, dtype=torch.bool, device=device))

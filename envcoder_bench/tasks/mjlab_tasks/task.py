@@ -93,7 +93,7 @@ class MjlabTask(Task):
         self.faults: dict[int, Exception] = {}
         self._fitness = Fitness(self.measure, num_envs, self.device)
         self.reader = StateReader({})
-        self.attach(one_group(num_envs, self.num_dofs, self.device))
+        self.attach(EnvGroups.alone(num_envs, torch.zeros(num_envs, self.num_dofs, device=self.device)))
         commands = list(self.world.cfg.commands)
         self.reader = StateReader(sources_of(self.world, self._command, commands))
         self.state.update(self.reader.tensors)
@@ -131,7 +131,7 @@ class MjlabTask(Task):
         if "trial" not in vars(cls):
             cls.trial = cls({}, 2, "cpu")
         task: MjlabTask = cls.trial
-        groups = one_group(2, task.num_dofs, task.device)
+        groups = EnvGroups.alone(2, torch.zeros(2, task.num_dofs, device=task.device))
         everyone = torch.ones(2, dtype=torch.bool)
         try:
             task.attach(replace(groups, patches=[patches]))
@@ -353,19 +353,6 @@ class MjlabTask(Task):
     def restart(self) -> None:
         if self._first is not None:
             self.set_state(self._first)
-
-
-def one_group(num_envs: int, num_actions: int, device: torch.device) -> EnvGroups:
-    """Return all environments as a group with seed 0 and the task's own shaping."""
-    nowhere = torch.zeros(num_envs, dtype=torch.bool, device=device)
-    return EnvGroups(
-        seeds=torch.zeros(num_envs, dtype=torch.int64, device=device),
-        lanes=torch.arange(num_envs, device=device),
-        actions=torch.zeros(num_envs, num_actions, device=device),
-        commands=nowhere,
-        initial_states=nowhere,
-        goals=nowhere,
-    )
 
 
 def capture_on(device: torch.device) -> Any:
