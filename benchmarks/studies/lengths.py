@@ -1,7 +1,5 @@
 """Both baselines, and the human one with the sparse reward, until they stop improving."""
 
-from typing import cast
-
 from pages.learning_tables import SPARSE_REWARD
 
 from envcoder_bench.tasks.registry import task_names
@@ -13,4 +11,4 @@ from .training import Study
 def lengths(study: Study) -> None:
     """Train each task's baselines with equal env-steps, with many evaluations."""
     for task in study.args.tasks or task_names():
-        train(study, "lengths", task, {SPARSE_REWARD: cast(str, variants(task)[SPARSE_REWARD])})
+        train(study, "lengths", task, {SPARSE_REWARD: str(variants(task)[SPARSE_REWARD])})
