@@ -10,8 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# three on two cores, because some tests wait for other processes
-JOBS ?= 3
+JOBS ?= 2
 
 # The files have all packages, so that nothing is resolved; modules are compiled when they are first imported
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
@@ -61,7 +60,7 @@ test: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_FLAGS)
 
 test-fast: $(VENV)/tested
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 bench-check: $(VENV)/tested
 	$(BIN)/python -m pytest benchmarks/tests
