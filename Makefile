@@ -11,6 +11,8 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+# without it each process of the tests would compile all modules anew
+unexport PYTHONDONTWRITEBYTECODE
 
 # The files have all packages, so that nothing is resolved; modules are compiled when they are first imported
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile

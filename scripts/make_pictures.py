@@ -38,7 +38,7 @@ def pictures(run: Path, count: int, seconds: float, height: int) -> list[Image.I
     return shown
 
 
-def main(run: Path, image: Path, seconds: float = 3.0, height: int = 1220) -> None:
+def main(run: Path, image: Path, seconds: float, height: int) -> None:
     if image.suffix != ".gif":
         pictures(run, 1, seconds, height)[0].quantize(COLOURS, dither=Image.Dither.NONE).save(image, optimize=True)
         return
@@ -50,4 +50,5 @@ def main(run: Path, image: Path, seconds: float = 3.0, height: int = 1220) -> No
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]), *map(float, sys.argv[3:4]), *map(int, sys.argv[4:5]))
+    words = [*sys.argv[1:], *("", "", "3.0", "1220")[len(sys.argv) - 1 :]]  # with the defaults of those not given
+    main(Path(words[0]), Path(words[1]), float(words[2]), int(words[3]))

@@ -25,6 +25,7 @@ def test_pictures_are_drawn_for_any_completion_rate(tmp_path, complete) -> None:
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
+@pytest.mark.slow
 def test_legend_of_long_names_is_inside_the_picture() -> None:
     """Five policies on one terrain, as a demo's run has them."""
     rows = [

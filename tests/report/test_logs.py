@@ -270,6 +270,7 @@ def test_over_seeds_at_equal_steps_is_mean_least_and_greatest():
     assert {str(kind) for kind in found.dtypes} == {"float64"} and (measured.count() == 3).all()
 
 
+@pytest.mark.slow
 def test_page_and_picture_call_no_python_for_each_row(tmp_path, monkeypatch):
     """``DataFrame.agg(axis=1)`` took a minute for 250 candidates with pandas 3.0.0."""
     run = fake_page(points=8)

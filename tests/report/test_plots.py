@@ -188,6 +188,7 @@ def test_plots_with_one_point_or_none_are_drawn(tmp_path):
     draw(tmp_path, [], empty)
 
 
+@pytest.mark.slow
 def test_ranking_of_many_candidates_has_limited_height_and_none_that_was_skipped(figures):
     ranked, _ = run([*(f"c{i}" for i in range(998)), "human", "unshaped"], 1)
     assert plot_ranking(ranked, "", "Anymal", "m").get_size_inches()[1] < 20

@@ -354,6 +354,7 @@ def test_elites_are_the_first_parents_of_a_round():
     assert first.count("r1_00") > first.count("r1_01") + first.count("unshaped")
 
 
+@pytest.mark.slow
 def test_parents_are_drawn_uniformly_without_selection():
     proposer = EvolveProposer(REWARD, baselines=["unshaped"], selection=False)
     proposals = proposer.propose(two_attempts(), 2, 300)

@@ -172,6 +172,7 @@ def redirects(connection):
     connection.sendall(b"HTTP/1.1 307 Go on\r\nlocation: /v1/chat/completions\r\ncontent-length: 0\r\n\r\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endless", [drips_headers, continues, redirects])
 def test_time_limit_is_that_of_headers_and_redirects_too(endless, monkeypatch, tmp_path):
     """Every single read is fast: only their sum exceeds the limit."""
@@ -236,6 +237,7 @@ def test_waits_that_a_server_asks_for_are_limited_in_all(llm, server, tmp_path):
     assert reply.finish == ERROR and server.waits == [99, 99] and "(tried 3 times)" in reply.error
 
 
+@pytest.mark.slow
 @both
 def test_all_tries_together_take_three_times_the_limit(llm, server, tmp_path, monkeypatch):
     def slow(llm, body):
@@ -247,6 +249,7 @@ def test_all_tries_together_take_three_times_the_limit(llm, server, tmp_path, mo
     assert reply.finish == ERROR and len(server.bodies) <= 4
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize(
     "fault, message",
@@ -567,6 +570,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+@pytest.mark.slow
 def test_requests_go_through_the_proxy_of_the_environment(monkeypatch):
     server = http.server.HTTPServer(("127.0.0.1", 0), Proxy)
     threading.Thread(target=server.serve_forever, daemon=True).start()

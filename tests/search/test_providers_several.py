@@ -67,6 +67,7 @@ class Model:
             return [Reply(CODE.format(r.sample), *self.tokens()) for r in own]
 
 
+@pytest.mark.slow
 def test_choices_of_one_request_are_samples(several, tmp_path):
     several.script.append(answer(texts(5)))
     transcript = Transcript(tmp_path / "t.jsonl", META)

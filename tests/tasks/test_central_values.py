@@ -16,6 +16,7 @@ PRIVILEGED = f"{FOLDER}/pendulum.py:Privileged@{FOLDER}/pendulum.yaml"
 STATES = "def compute_critic_observation(states_buf):\n    return states_buf\n"
 
 
+@pytest.mark.slow
 def test_critic_sees_the_states_and_neither_policy_nor_evaluation_does():
     cfg = config(PRIVILEGED, "train.params.network.separate=True")
     (human, states), faults = groups(cfg, states=STATES)

@@ -186,6 +186,7 @@ def test_robot_with_a_custom_step_method_is_stepped_by_it(fork):
     assert env.task.isaac.obs_buf.max() == 0.5  # step clips after it has observed
 
 
+@pytest.mark.slow
 def test_time_out_set_by_the_task_is_a_truncation_and_is_visible_to_its_reset(fork):
     env = environment("legged_gym:courser")
     env.reset()

@@ -99,6 +99,7 @@ def test_reset_leaves_other_environments_unchanged():
     assert env.task.state["last_angle"][mask].abs().max() < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixes, together", [(1000, True), (0, False)])
 def test_one_reset_for_all_groups_has_the_bits_of_a_reset_for_each(mixes, together, monkeypatch):
     def results(watched):
