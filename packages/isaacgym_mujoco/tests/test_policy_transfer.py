@@ -32,9 +32,10 @@ def run(folder, checkout, script, *words):
     return done.stdout.splitlines()[-1]
 
 
-def walk(folder, checkout, package, policy, task, device, armature):
-    """Return mean speed and its error, m/s, and the number of falls of 16 robots in 10 s."""
-    flags = [f"--task={task}", "--headless", f"--sim_device={device}", f"--rl_device={device}", "--num_envs=16"]
+def walk(folder, checkout, package, policy, task, device, armature, num_envs=16):
+    """Return mean speed and its error, m/s, and the number of falls of the robots in 10 s."""
+    devices = [f"--sim_device={device}", f"--rl_device={device}"]
+    flags = [f"--task={task}", "--headless", *devices, f"--num_envs={num_envs}"]
     line = run(folder, checkout, "walk_fork.py", package, str(Path(checkout, policy)), "10", armature, *flags)
     assert line.endswith(device)
     return map(float, re.match(r"walked \w+: (\S+) m/s, error (\S+) m/s, (\d+) falls", line).groups())
@@ -44,9 +45,9 @@ def walk(folder, checkout, package, policy, task, device, armature):
 @pytest.mark.skipif(not CHECKOUT, reason="set UNITREE_RL_GYM_PATH to a checkout of unitree_rl_gym")
 @pytest.mark.parametrize("robot", ["g1", "h1", "h1_2"])
 def test_shipped_policies_walk_as_in_their_own_deployment(tmp_path, robot):
-    walked = json.loads(run(tmp_path, CHECKOUT, "walk_policies.py", CHECKOUT, robot, "16"))
+    walked = json.loads(run(tmp_path, CHECKOUT, "walk_policies.py", CHECKOUT, robot, "200"))
     ours, theirs = walked["isaacgym"], walked["mujoco"]
-    assert ours["falls"] <= 1 and theirs["falls"] == 0  # about 1 of 200 begins so that it falls
+    assert ours["falls"] == theirs["falls"] == 0
     assert abs(ours["speed"] - theirs["speed"]) < 0.04 and ours["rms"] < 0.08
     assert abs(ours["height"] - theirs["height"]) < 0.004
 
@@ -58,8 +59,8 @@ def test_shipped_policies_walk_as_in_their_own_deployment(tmp_path, robot):
 @pytest.mark.parametrize("robot", ["g1", "h1", "h1_2"])
 def test_shipped_policies_walk_on_cuda(tmp_path, robot):
     policy = f"deploy/pre_train/{robot}/motion.pt"
-    speed, error, falls = walk(tmp_path, CHECKOUT, "legged_gym", policy, robot, "cuda:0", "0.0")
-    assert falls <= 1 and error < 0.1 and abs(speed - 0.5) < 0.08
+    speed, error, falls = walk(tmp_path, CHECKOUT, "legged_gym", policy, robot, "cuda:0", "0.0", 200)
+    assert falls <= 2 and error < 0.1 and abs(speed - 0.5) < 0.08
 
 
 @pytest.mark.slow
