@@ -14,13 +14,14 @@ NUM_ENVS, GROUPS = 8, 4
 
 def resets():
     """Return resets of a task whose code mixes environments where ``mixes`` is set, and the task."""
-    task = SimpleNamespace(x=torch.arange(float(NUM_ENVS)), calls=[], mixes=False)
+    task = SimpleNamespace(x=torch.arange(float(NUM_ENVS)), calls=[], mixes=False, mixed=torch.mean)
 
     def reset(env_ids):
         task.calls.append(len(env_ids))
         task.x[env_ids] = 0.5 * task.x[env_ids] + env_ids
         if task.mixes:
-            task.x[env_ids] -= task.x[env_ids].mean()
+            rows = task.x[env_ids]
+            task.x[env_ids] = rows - task.mixed(rows)
 
     driver = SimpleNamespace(device=torch.device("cpu"), advances=False, reset=reset, observe=lambda: None)
     scene = SimpleNamespace(own_properties=SimpleNamespace(watched=contextlib.nullcontext))
@@ -33,10 +34,20 @@ def resets():
     return Resets(source, driver, scene, draws, unmasked, None), task
 
 
+MIXED = {
+    "mean": torch.mean,
+    "first": lambda rows: rows[0],
+    "part": lambda rows: rows[:1],
+    "last": lambda rows: rows[-1],
+}
+
+
+@pytest.mark.parametrize("mixed", MIXED)
 @pytest.mark.parametrize("mixing_from", [0, 9, 1000])
-def test_together_as_by_group(mixing_from, monkeypatch):
+def test_together_as_by_group(mixing_from, mixed, monkeypatch):
     together, task = resets()
     by_group, reference = resets()
+    task.mixed = reference.mixed = MIXED[mixed]
     monkeypatch.setattr(by_group, "_watched", -(10**6))
     masks = torch.rand(12, NUM_ENVS, generator=torch.Generator().manual_seed(0)) < 0.7
     for step, mask in enumerate(masks):

@@ -38,7 +38,7 @@ _BASE = ("base_quat", "base_lin_vel", "base_ang_vel", "projected_gravity")
 class NoResets(Marked):
     """Zeros that know that they have no element to reset, until they are written.
 
-    VecTasks ask at the begin of ``post_physics_step``, where the answer would wait for a device's physics.
+    VecTasks ask at the beginning of ``post_physics_step``, where the answer would wait for a device's physics.
     """
 
     unwritten: int
@@ -407,7 +407,7 @@ class _Mixes(BaseException):  # no task's own "except Exception" may take it
 
 
 class ByRow(TorchDispatchMode):
-    """Watches whether code has only operators that treat each row by itself.
+    """Watches whether code has only operators that treat each row by itself. Rows are those of the first axis.
 
     Attributes:
         mixes: whether it had another one.
@@ -422,11 +422,25 @@ class ByRow(TorchDispatchMode):
         name = func._schema.name.partition("::")[2]
         short = name if name.endswith("__") else name.removesuffix("_")
         is_short_norm = name == "linalg_vector_norm" and args[0].shape[-1] <= 4 and args[2:3] == ([-1],)
-        if short not in _BY_ROW and not is_short_norm:
+        if (short not in _BY_ROW and not is_short_norm) or _takes_a_row(short, args):
             self.mixes = True
             if self.strict:
                 raise _Mixes
         return func(*args, **(kwargs or {}))
+
+
+def _takes_a_row(name: str, args: Any) -> bool:
+    """Return whether an operator takes some rows by their number, as ``x[env_ids][0]`` does."""
+    if name == "slice":
+        axis, *bounds = (*args[1:], *(0, None, None, 1)[len(args) - 1 :])
+        count = args[0].shape[axis]
+        if len(range(count)[slice(*bounds)]) in (0, count):
+            return False
+    elif name in ("select", "unbind", "split"):
+        axis = (*args, 0)[2 if name == "split" else 1]
+    else:
+        return False
+    return axis % max(args[0].dim(), 1) == 0
 
 
 class Resets:
