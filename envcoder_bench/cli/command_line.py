@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from envcoder_bench import __version__
+from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
@@ -190,7 +191,7 @@ def _seeds(word: str) -> int | str:
 
 def add_where(group: Any) -> None:
     """Add the flags for simulator, device and memory."""
-    add_key(group, "sim", choices=("auto", "mujoco_cpu", "mujoco_warp"))
+    add_key(group, "sim", choices=("auto", *SIMULATORS))
     add_key(group, "device", metavar="auto|cpu|cuda:N")
     add_key(group, "devices", metavar="all|0,1|cpu:N")
     add_key(group, "ray", metavar="auto|HOST:PORT")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, refuse_others
+from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
 from envcoder_bench.core.shell import resume_command, shown
@@ -71,7 +72,7 @@ def build_parser() -> Parser:
     add_key(what, "seed", model=GridSettings, type=int)
 
     where = parser.add_argument_group("devices and files")
-    where.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), default="auto", help="simulator")
+    where.add_argument("--sim", choices=("auto", *SIMULATORS), default="auto", help="simulator")
     where.add_argument("--device", metavar="auto|cpu|cuda:N", default="auto", help="torch device (default: auto)")
     where.add_argument(
         "--devices", metavar="all|0,1|cpu:N", help="several devices at a time, a process each, which share the episodes"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcoder_bench.cli.command_line import PlainParser
+from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.shell import shown
@@ -65,7 +66,7 @@ exit codes: 0 the task passes; 1 it violates the contract, one line for each vio
 def check_task_parser() -> PlainParser:
     parser = _parser("check-task", _CHECK_TASK)
     parser.add_argument("task", help="its folder, module:Class, or name")
-    parser.add_argument("--sim", default="auto", help="auto, mujoco_cpu or mujoco_warp (default: %(default)s)")
+    parser.add_argument("--sim", default="auto", choices=("auto", *SIMULATORS), help="simulator (default: auto)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda:N (default: %(default)s)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a key of the config")
     return parser
@@ -363,9 +364,7 @@ def play_parser() -> PlainParser:
         help="open MuJoCo's viewer instead of writing a video; without a display its web viewer, for browsers on this"
         " machine (MuJoCo 4)",
     )
-    parser.add_argument(
-        "--sim", choices=("mujoco_cpu", "mujoco_warp"), default="mujoco_cpu", help="simulator (default: mujoco_cpu)"
-    )
+    parser.add_argument("--sim", choices=SIMULATORS, default="mujoco_cpu", help="simulator (default: mujoco_cpu)")
     parser.add_argument("--device", metavar="auto|cpu|cuda:N", default="auto", help="of mujoco_warp (default: auto)")
     return parser
 

@@ -226,7 +226,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     if rows is not None:
         folder.note_changed(folder.results)
     if rows is None and recorded is None:
-        raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: restore a copy of one of them")
+        raise UserError(f"{folder.path}: {' and '.join(damage.values())}: restore a copy of one of them")
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.ground import Box, Ground, HeightField
@@ -21,10 +22,6 @@ __all__ = [
     "make_simulator",
     "pick_simulator",
 ]
-
-# also written out as the choices of --sim in cli/, which parses flags before it imports torch, and in
-# tests/sim/backends.py, whose conformance suite a new one must pass
-SIMULATORS = ("mujoco_cpu", "mujoco_warp")
 
 
 def pick_simulator(sim: str = "auto", device: str = "auto") -> tuple[str, str]:

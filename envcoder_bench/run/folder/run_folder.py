@@ -233,7 +233,7 @@ class RunFolder:
         return text.decode("utf-8", _BYTES)
 
     def _damaged(self, what: str) -> UserError:
-        return UserError(f"--resume {self.path}: the run is damaged: {what}; restore a copy, or begin a new run")
+        return UserError(f"{self.path}: the run is damaged: {what}; restore a copy, or begin a new run")
 
     def note_software(self, device: str, machines: str | None = None) -> str:
         """Record the software and device of a resumed run; return a warning if they differ from before, else ""."""
