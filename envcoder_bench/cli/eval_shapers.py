@@ -202,6 +202,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     if args.output_dir is not None:
         with user_input():
             refuse_taken(Path(args.output_dir))
+    # flags that exclude each other
     for flag, others in CONTINUES.items():
         if flag in flags:
             refuse_others(args, words, flag, others, "the run's")
@@ -213,6 +214,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         raise UserError(f"{trains_variants} trains, and {'--check' if args.check else '--describe'} does not")
     if args.candidate_idx is not None:
         args.candidate_idx = ",".join(listed(args.candidate_idx))
+    # a new run
     if not (args.resume or args.extend):
         if not args.task:
             raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")

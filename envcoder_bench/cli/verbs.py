@@ -394,11 +394,13 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     from envcoder_bench.video.page import VIDEOS, chosen, player
     from envcoder_bench.video.record import model_bytes, record
 
+    # fail before anything is simulated
     reason = viewer.missing() if args.view else render.missing()
     if reason:
         raise UserError(reason if args.view else f"videos cannot be rendered here: {reason}")
     with user_input():
         where = pick_simulator(args.sim, args.device)
+    # the players: the best candidate, unless others are named
     run = open_run(args.run)
     names = list(dict.fromkeys(args.candidate or chosen(run.ranked, 1)))
     if not names:
@@ -410,6 +412,7 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     for episode in recording.episodes:
         ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
         print(f"{episode.name} (seed {episode.seed}): fitness {alone(recording.episode_fitness(episode))}{ended}")
+    # a window, or a file
     model = model_bytes(run.spec, recording)
     if args.view:
         viewer.view(recording, model)

@@ -75,6 +75,7 @@ class RowOrder:
     def sort(self, model: mjw.Model, data: mjw.Data) -> None:
         """Launch the sort of the present rows."""
         efc, contact, shape = data.efc, data.contact, (data.nworld, data.njmax)
+        # rank by key, exchange the rows in place, and tell contacts where theirs are
         wp.launch(
             row_keys,
             dim=shape,

@@ -62,6 +62,7 @@ class Interpreter:
         n, device = action.shape[0], action.device
         values = dict(self._numbers(device))
         rows: dict[str, Tensor] = {}
+        # in the program's order; a value goes as soon as nothing needs it
         for slot, node, done in self._steps:
             if node.op == "load":
                 if node.name not in rows:

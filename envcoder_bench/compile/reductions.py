@@ -243,6 +243,7 @@ def _layer_norm(rec: Values, a: Arguments, result: Any) -> Result:
     kind, p, lead = kind_of(result[0].dtype), rec.program, a["input"].dim() - len(a["normalized_shape"])
     if rec.axis(a["input"]) is not None and rec.axis(a["input"]) >= lead:  # type: ignore[operator]
         raise Untraceable(_JOINS)
+    # mean and inverse deviation of each row
     x = rec.nodes(a["input"], kind)
     rows = x.reshape(int(np.prod(x.shape[:lead])), -1).tolist()
     means = [_mean(p, kind, {}, row) for row in rows]
@@ -252,6 +253,7 @@ def _layer_norm(rec: Values, a: Arguments, result: Any) -> Result:
         [p.add("mul", kind, p.add("sub", kind, node, mean), factor) for node in row]
         for row, mean, factor in zip(rows, means, inverse)
     ]
+    # scaled and shifted
     normal = np.array(normalized, dtype=np.int64).reshape(x.shape)
     for name, op in (("weight", "mul"), ("bias", "add")):
         if a.get(name) is not None:

@@ -124,7 +124,9 @@ def _share(p: Program, n: int, share: float) -> int:
 
 def _counts(wanted: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[Count, Formula]]:
     """Yield integers that functions compute from the number of environments, common ones first."""
+    # n itself
     yield lambda n: n, lambda p, n: n
+    # shares, rounded down or up: (k n + offset) // divisor
     divisors = [d for d in range(2, MAX_DIVISOR + 1) if any(size % d == 0 for size in sizes)]
     for divisor in divisors:
         small = divisor <= MAX_SHARE
@@ -142,6 +144,7 @@ def _counts(wanted: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[Count
         )
     for share in (percent / 100 for percent in range(1, 100)):  # int(share * n), with its rounding
         yield lambda n, share=share: int(share * n), partial(_share, share=share)
+    # counts that are bounded
     for op, limit, pick in (("minimum", max(wanted), min), ("maximum", min(wanted), max)):
         yield (
             lambda n, limit=limit, pick=pick: pick(n, limit),

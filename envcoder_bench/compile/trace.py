@@ -220,6 +220,7 @@ class SampleState:
         components: tuple[str, ...],
         incomplete: bool,
     ) -> Recorded:
+        # inputs: the state, the action, and the counters of the noise
         recorder = Recorder(self.rows, "" if function is None else function.file)
         draws = function is not None and function.random_line is not None
         seed, step = (torch.full((), x, dtype=torch.int64, device=self.device) for x in (7, 11))
@@ -227,6 +228,7 @@ class SampleState:
             recorder.load(x, name)
         recorder.scalar(seed, "seed")
         recorder.scalar(step, "step")
+        # one call; what it does to the inputs is recorded
         outputs: dict[str, Output] = {}
         try:
             with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, kind.purpose):
@@ -240,6 +242,7 @@ class SampleState:
                 outputs[name] = Output(recorded.nodes.reshape(-1).tolist(), recorded.kind)
         except FAULTS as error:
             return None, f"raises {one_line(error)} with {self.rows} environments: use x.shape[0], not a fixed number"
+        # a component of a shape that is not recorded spoils the reward only where all are needed
         for i, name in enumerate(components):
             fault = recorder.unknown([outputs[f"component{i}"]])
             if fault is not None and not recorder.unknown([outputs[VALUE]]):

@@ -249,12 +249,14 @@ def _phrases(annotation: Any, metadata: tuple[Any, ...]) -> list[str]:
     words = next((one.words for one in metadata if isinstance(one, Expected)), None)
     if words is not None:
         return [words]
+    # numbers with their bounds
     if annotation == Number or annotation in (int, float):
         constraints = [x for one in metadata for x in getattr(one, "metadata", (one,))]
         bounds = [(words, getattr(x, name)) for name, words in _BOUNDS.items() for x in constraints if hasattr(x, name)]
         limits = " and ".join(f"{words} {bound:,.10g}" for words, bound in bounds if math.isfinite(bound))
         limits = f"of {limits}" if limits.startswith("at") else limits
         return [f"{'a whole number' if annotation is int else 'a number'} {limits}".strip()]
+    # alternatives
     if origin in (Union, UnionType):
         return [phrase for one in args for phrase in _phrases(one, metadata)]
     if origin is Literal:

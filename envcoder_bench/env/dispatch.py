@@ -451,6 +451,7 @@ class Dispatcher:
             if kind.shape is not None and kind.shape(self.task) == (ANY,):
                 rows = {VALUE: rows[VALUE][:, : stage.widths[group]]}
             store = into(kind, rows, self._components.rows(group) if kind.components else None)
+            # a stage without a function: the task's own, or nothing to do
             if function is None and not kind.default:
                 continue
             inputs = copies.inputs()
@@ -460,6 +461,7 @@ class Dispatcher:
                 invoke = partial(getattr(self.task, kind.default), inputs.action, inputs.state)
             seed = 0 if function is None else self.seeds[group]
             call = Call(group, function, inputs, invoke, store, seed, kind.purpose, self.device)
+            # one kernel for many candidates, or a call from Python
             program = shaping.programs.get(name)
             if program is not None and self._compiler.can_compile(program):
                 stage.traced.append((call, program))

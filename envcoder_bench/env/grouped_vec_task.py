@@ -47,6 +47,7 @@ class GroupedVecTask:
         self.action_dims = [shaping.action_dim for shaping in shapings]
         self.critic_dims = [shaping.critic_dim for shaping in shapings]
 
+        # padded to the widest group; masks keep the padding at zero
         self.actions = torch.zeros(self.num_envs, max(self.action_dims), device=self.device)
         self.progress_buf = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self._action_mask = torch.zeros_like(self.actions)
@@ -54,9 +55,11 @@ class GroupedVecTask:
         for group, (obs_dim, action_dim) in enumerate(zip(self.obs_dims, self.action_dims)):
             self._action_mask[layout.slice(group), :action_dim] = 1.0
             self._obs_mask[layout.slice(group), :obs_dim] = 1.0
+        # observations of the critic alone
         self.critic_obs: Tensor | None = None
         if any(self.critic_dims):
             self.critic_obs = torch.zeros(self.num_envs, max(self.critic_dims), device=self.device)
+        # every group's slice of the state, as views
         self.state = {**task.state, "progress_buf": self.progress_buf}
         self.views = layout.views(self.state)
         for group, width in enumerate(self.action_dims):
@@ -65,6 +68,7 @@ class GroupedVecTask:
         self.stats = EpisodeStats(layout, self.device)
         self.task_fitness = TaskFitness(task, {**self.state, "actions": self.actions}, self.views)
         self._attach(shapings)
+        # torques or position targets, by group
         effort = torch.tensor([shaping.effort for shaping in shapings], device=self.device)
         task.set_drive_mode(layout.per_env(effort))
         self.step_count = 0

@@ -33,6 +33,7 @@ def describe(
         command: the action function in the exported file, if it is there.
     """
     row = run.row(policy.candidate, policy.seed)
+    # the names of the state that the policy's functions read, where they are compiled
     observation, act = shaping.functions["observation"], shaping.functions.get("command")
     programs = [shaping.programs[stage] for stage in ("observation", "command") if stage in shaping.programs]
     read = sorted({name for program in programs for name in program.state_names()} - {ACTION})

@@ -226,6 +226,7 @@ def read_inputs(folder: Path) -> Inputs:
         raise UserError(f"{folder}: there is no grid here (no {CONFIG})") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error
+    # policies must be those with which the grid began
     cfg = GridSettings.checked(settings)
     for name, policy in policies.items():
         if not Path(policy["file"]).is_file():

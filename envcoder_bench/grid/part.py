@@ -103,6 +103,7 @@ class Part:
         cfg = self._inputs.settings
         wave, batch, length = self._begin()
         path = self._folder / EPISODES
+        # episodes that were written after the checkpoint are simulated again
         with open(path, "r+b" if path.exists() else "w+b") as file:
             file.truncate(length)
             file.seek(0, io.SEEK_END)
@@ -114,6 +115,7 @@ class Part:
                     self._report(report, number, batch)
                     if not batch.running:
                         break
+                    # robots that have ended leave the batch
                     batch.compact(cfg.compact_below)
                     if stop():
                         self._save(number, batch, file.tell())

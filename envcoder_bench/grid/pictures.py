@@ -123,10 +123,12 @@ def _falls(rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:
     figure = _new_figure(9.0, 2.3 * len(arenas) + 0.6)
     grid = figure.subplots(len(arenas), 1, squeeze=False)[:, 0]
     for axes, arena in zip(grid, arenas):
+        # zones in turn, and the middle of the arena
         for k in range(0, len(arena.zones), 2):
             axes.axvspan(arena.starts[k], arena.starts[k + 1], color=LIGHT, alpha=0.25, linewidth=0)
         axes.axhline(0.5 * arena.width, color=LIGHT, linewidth=0.8)
         counts = []
+        # where each policy's robots ended
         for policy, colour in colours.items():
             episodes = pairs.get((policy, arena.name), [])
             for key, marker in (("fall_detected", "o"), ("flip_detected", "x")):
@@ -152,11 +154,13 @@ def _stability(rows: Sequence[dict[str, Any]], arenas: Sequence[Arena]) -> Any:
     lines = -(-len(arenas) // columns)
     figure = _new_figure(4.6 * columns, 2.6 * lines + 0.5)
     grid = figure.subplots(lines, columns, squeeze=False).ravel()
+    # the last row may have empty places
     for axes in grid[len(arenas) :]:
         axes.set_visible(False)
     for axes, arena in zip(grid, arenas):
         for policy, colour in colours.items():
             episodes = pairs.get((policy, arena.name), [])
+            # mean and interval over the episodes that reached the zone
             by_zone = zip(*(row["zone_stability"] for row in episodes))
             intervals = [mean_interval([x for x in values if x is not None]) for values in by_zone]
             points = [(k, *interval) for k, interval in enumerate(intervals, 1) if not np.isnan(interval[0])]

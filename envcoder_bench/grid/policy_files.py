@@ -73,6 +73,7 @@ def _own(name: str, path: Path) -> nn.Module:
     run = open_run(candidate.parent.parent)
     seed = re.fullmatch(r"policy_seed_(\d+)\.pth", path.name)
     policy = load_policy(run, candidate.name, int(seed[1]) if seed else None)
+    # a grid drives joint positions, so that torques of a candidate's own cannot be used
     defined = set(defined_types(run.source(candidate.name).source))
     if run.cfg.shaper_types is not None:
         defined &= set(run.cfg.shaper_types)
@@ -81,6 +82,7 @@ def _own(name: str, path: Path) -> nn.Module:
             f"policy {name}: the candidate {candidate.name} has an action function of its own, and a grid's robots have"
             " joint position targets: stance + action_scale * action"
         )
+    # clips are part of what the policy saw in training
     observes = "compute_observation" in defined and candidate.name != HUMAN
     env = run.cfg.task.env
     limits = float(env.get("clipObservations", math.inf)), float(env.get("clipActions", math.inf))
@@ -274,6 +276,7 @@ def load_torchscript(name: str, path: Path) -> Any:
     records = archive_records(content)
     if records is None or not any(record.startswith("code/") for record in records):
         return None
+    # code and pickles may compute, and do nothing else
     for record, data in records.items():
         if record.endswith((".py", ".pkl")):
             text = data.decode("latin-1")

@@ -133,6 +133,7 @@ def result(settings: GridSettings, starts: list[float], robot: Mapping[str, Any]
         robot: the row of ``Episodes.state`` as numbers and lists.
     """
     weights, steps, per_zone = settings.stability, robot["steps"], robot["zone_steps"]
+    # means over the steps of the whole episode
     counted = max(sum(per_zone), 1)
     mean = {name: sum(robot[name]) / counted for name in _SUMS}
     variance = max(mean["height_squared"] - mean["height"] ** 2, 0.0)

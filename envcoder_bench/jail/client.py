@@ -110,6 +110,7 @@ class JailClient:
         self.limits = limits or Limits()
         self._parallel = parallel or usable_cpus()
         self._submitted = 0
+        # everything that is examined against; candidates follow one by one
         header = {
             "task": contract_of(task).to_plain(),
             "folders": {name: str(spec.folder) for name, spec in outside_tasks().items()},
@@ -123,6 +124,7 @@ class JailClient:
         }
         setup = io.BytesIO()
         torch.save(header, setup)
+        # messages keep their bounds, so that a candidate's answer cannot run into the next
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         try:
@@ -345,6 +347,7 @@ def examine(
     Raises:
         UserError: if the jail cannot be started.
     """
+    # all that an answer depends on, but the candidate itself
     contract = Contract.of(task, state, action_dim, shaper_types)
     arguments = (baseline, shaper_types, seed, limits, list(sizes))
     context = repr((own_code(), torch.__version__, _task_key(task, state), arguments))
@@ -360,6 +363,7 @@ def examine(
             results[name] = rebuild(answer, name, file, source, contract)
         except CandidateError:  # missing or damaged
             uncached.append((name, file, source))
+    # one process for all others; faults of the jail are not kept
     if uncached:
         with JailClient(task, state, baseline, shaper_types, seed, limits, sizes) as jail:
             for index, answer in jail.answers([source for _, _, source in uncached]):

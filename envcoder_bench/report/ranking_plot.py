@@ -174,6 +174,7 @@ def plot_race(
     env_steps_share: float,
 ) -> Path:
     """Draw a bar for each candidate, best on top, up to the iteration at which it was stopped or failed."""
+    # a bar ends at the iteration of its env-steps; seeds of one candidate may end at different ones
     per_iteration = max((row.env_steps for row in rows), default=1) / iterations
     ends: dict[str, float] = {}
     for row in rows:
@@ -190,6 +191,7 @@ def plot_race(
         axes.barh(y, ends[row.candidate], height=0.72, color=colour, linewidth=0, zorder=2)
         if len(shown) <= NAMED_ROWS or not (row.stopped_at or failed):
             labels.append((y, shorten(row.candidate, NAME_WIDTH) + (" (baseline)" if row.baseline else "")))
+    # rungs, and how many trained between them
     for rung in rungs:
         axes.axvline(rung, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=3)
     begin = 0

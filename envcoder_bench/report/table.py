@@ -105,6 +105,7 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
 def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") -> list[str]:
     """Return notes on the intervals, the columns, and problems of the physics, of all candidates."""
     notes = []
+    # intervals
     over = {r.interval_over for r in shown}
     counts = sorted({len(r.seeds) for r in shown if r.interval_over == "seeds"})
     if "seeds" in over:
@@ -115,6 +116,7 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
         notes.append("±: 95 % interval over the episodes of one seed")
     if any(not math.isnan(r.vs_human) for r in shown):
         notes.append("vs human: difference to the human baseline, paired by seed")
+    # marks
     tested = sum(not math.isnan(r.vs_human_p) for r in shown)
     if any(r.significant for r in shown):
         of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""

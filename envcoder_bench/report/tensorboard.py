@@ -88,6 +88,7 @@ def write_hparams(folder: Path, hyperparameters: Mapping[str, Mapping[str, Any]]
 
     make: Any = api_pb2
     messages: Any = plugin_hparams_pb2
+    # the experiment: the keys of a session
     keys = next(iter(hyperparameters.values()), {})
     kinds = {key: make.DATA_TYPE_FLOAT64 if _is_number(value) else make.DATA_TYPE_STRING for key, value in keys.items()}
     metrics = [make.MetricInfo(name=make.MetricName(tag=tag), display_name=tag) for tag in HPARAMS_METRICS]
@@ -99,6 +100,7 @@ def write_hparams(folder: Path, hyperparameters: Mapping[str, Mapping[str, Any]]
     )
     data = messages.HParamsPluginData
     _write_hparams(folder, {"experiment": data(experiment=experiment)})
+    # a session for each seed: its numbers, then how it ended
     for row in results:
         session = folder / row.candidate / f"seed_{row.seed}"
         if not session.is_dir():

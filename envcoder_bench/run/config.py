@@ -164,11 +164,13 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
     tree, shipped = _composed_files(spec)
+    # keys of the files, and those that a task or the trainer reads without having them in a file
     keys = dict.fromkeys(shipped)
     keys.update(dict.fromkeys(f"train.{key}" for key in OPTIONAL_TRAIN_KEYS))
     used = used_keys(spec.task_class)
     word = ""  # that is read
     try:
+        # one by one, so that a message names the one
         for word in overrides:
             (override,) = OverridesParser.create().parse_overrides([word])
             key = override.key_or_group

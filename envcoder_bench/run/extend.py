@@ -63,6 +63,7 @@ def extend(
         spec = run.resolve(*run.read(trains=True))
         if run.provenance is None:
             raise UserError(f"{FLAG} {run.path}: run.json is missing or damaged: restore a copy of it")
+        # everything is checked before anything is changed
         new = _new_sources(spec, candidates, candidate_idx)
         extension = _plan(run, spec, new, seeds, learning_iterations)
         spec = replace(spec.changed(**extension.more), sources=tuple(extension.sources))
@@ -74,6 +75,7 @@ def extend(
             messages.open(run.path)
             log.info("%s is extended: %s", shown(run.path), extension.what)
 
+        # a run that was not begun is not named in the message: it is complete as before
         try:
             with at_work(run):
                 return go_on(workers, run, spec, reporter, stop, extension.saved, begin)

@@ -66,10 +66,12 @@ def _task_values(task: TaskSpec, file: str, leaves: Leaves) -> Leaves:
     foreign = not issubclass(task_class, SimTask)  # it reads its YAML itself
     if foreign:
         leaves = {key: value for key, value in leaves.items() if key != "name" and not _refers(value)}
+    # a YAML of this task
     if leaves.get("name", task.name) != task.name:
         raise UserError(f"--task_config {file} is for {leaves['name']}, and --task is {task.name}")
     if leaves.get("task.randomize") is True and not foreign:
         raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
+    # keys that are used, that are known to have no effect, and others
     used, ignored = used_keys(task_class), () if foreign else ignored_keys(task_class)
     values = {key: value for key, value in leaves.items() if covers(used, key) and key != "name"}
     without = [key for key in ignored if any(covers((key,), one) for one in leaves) and not covers(tuple(values), key)]
@@ -80,6 +82,7 @@ def _task_values(task: TaskSpec, file: str, leaves: Leaves) -> Leaves:
         check_only(nested(leaves), task_class.only)
     except ValueError as error:
         raise UserError(f"--task_config {file}: {error}") from error
+    # these substeps were chosen for PhysX
     if not foreign and any(covers(("physics_engine", "sim.physx"), key) for key in leaves) and "sim.substeps" in values:
         del values["sim.substeps"]
         without.append("sim.substeps (for PhysX; see task.sim.substeps)")
@@ -96,6 +99,7 @@ def _train_values(task: TaskSpec, file: str, num_envs: Any) -> Leaves:
     leaves = _leaves(file)
     if not any(key.startswith("params.") for key in leaves):
         raise UserError(f"--train_config {file} is not a train YAML: it has no keys below 'params'")
+    # each key is used, is known to have no effect, or is refused
     defaults = train_defaults(task)
     keys = (*OPTIONAL_TRAIN_KEYS, *dotted(defaults))
     values: Leaves = {}
@@ -115,11 +119,13 @@ def _train_values(task: TaskSpec, file: str, num_envs: Any) -> Leaves:
             values[key] = value
         else:
             raise _unknown("--train_config", file, key, value, keys)
+    # num_actors, which may refer to the task's number of environments
     actors = leaves.get("params.config.num_actors", _OUTSIDE)
     actors = num_envs if _refers(actors) else actors
     if actors is not None and not _refers(actors):
         values["params.config.num_actors"] = actors
     _refuse_references(file, "--train_config", values)
+    # the values as they would train
     params = plain(merged(defaults, nested(values))["params"])
     try:
         check_supported(params)

@@ -209,6 +209,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
 
     Raises UserError if neither of the two can be read.
     """
+    # the rows, or the ranking that was made of them: one of the two suffices
     rows: list[Result] | None = None
     recorded: list[Ranked] | None = None
     damage: dict[str, str] = {}
@@ -230,6 +231,7 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
+    # what fitness means, as the run recorded it
     fitness = folder.read_fitness(cfg)
     meaning = recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)

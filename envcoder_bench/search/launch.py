@@ -129,6 +129,7 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
     folder, config = SearchFolder.open(path.resolve())
     raised = {key: value for key, value in (changed or {}).items() if key in LIMITS}
     model = {key: value for key, value in (changed or {}).items() if key in MODEL}
+    # limits can be raised, and the model be replaced
     if changed:
         with RunFolder(folder.path).locked():
             if model:
@@ -142,6 +143,7 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
         task = find_spec(config.task).name
     except ValueError as error:
         raise UserError(f"{folder.config}: {error}{remedy(config.task, 'task')}") from error
+    # a provider is only needed for rounds that are left
     left = _rounds_left(folder, config.search.num_iters)
     spec = SearchSpec(
         task,

@@ -331,6 +331,7 @@ def family(archive: Archive) -> str:
     names = {a.name for a in everyone}
     children: dict[str, list[Attempt]] = {}
     roots = []
+    # below the first parent; one whose parent is gone is a root
     for attempt in everyone:
         first = attempt.parents[0] if attempt.parents else None
         if first in names and ancestry(archive, attempt)[0] is not attempt:
@@ -338,6 +339,7 @@ def family(archive: Archive) -> str:
         else:
             roots.append(attempt)
     digits, best, lines = _digits(archive), archive.best(), []
+    # depth first
     todo = [(root, "", "") for root in reversed(roots)]
     while todo:
         attempt, prefix, below = todo.pop()

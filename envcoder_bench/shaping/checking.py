@@ -65,6 +65,7 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
         if function.type in task.refusals:
             message = f"cannot be used: {task.refusals[function.type]}"
             raise CandidateError(message, function.file, function.line, function.type)
+    # the width of the action comes first: other functions read it
     faults: list[CandidateError] = []
     with torch.no_grad():
         try:
@@ -85,6 +86,7 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
                 components = tuple(named)
             if VALUE in tensors and tensors[VALUE].dim() == 2:
                 widths[kind.stage] = tensors[VALUE].shape[1]
+    # all faults of a file in one message
     if faults:
         first, *others = faults
         more = "".join(f"; also {error}" for error in others if error.file == shaping.file)
@@ -259,8 +261,10 @@ def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
     if function.action_dim is not None:
         _try_width(function, function.action_dim, trial, task)
         return function.action_dim
+    # the widest that works
     bind(function, StateDict(trial.inputs(task.device)))  # an unknown parameter fails at any width
     fits = trial.widths_that_fit(function, task.num_dofs)
+    # where the widths that fit were recorded, only these are tried
     for width in range(MAX_ACTION_DIM, 0, -1):
         if fits and width not in fits:
             continue

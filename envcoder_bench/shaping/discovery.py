@@ -27,12 +27,14 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
         ValueError: a path does not exist or is not a .py file, a name is not valid on every system, two candidates have
             the same name, a candidate has a baseline's name, or there are no candidates.
     """
+    # the task's own folder, or the flat one
     if not paths:
         folder = Path(root) / FOLDER / task_name
         paths = [folder if folder.is_dir() else folder.parent]
         if not paths[0].is_dir():
             raise ValueError(f"no candidates found: there is neither {folder} nor {folder.parent}")
     files: list[Path] = []
+    # files, and the files of folders
     for path in map(Path, paths):
         if path.is_dir():
             inside = sorted(file for file in path.glob("*.py") if file.name[0] not in "_.")

@@ -23,6 +23,7 @@ def source_of(functions: Sequence[Callable[..., Any]]) -> str:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"two functions are called {twice}: rename one")
+    # of imports and constants
     lines: dict[str, str] = {}
     texts: dict[str, str] = {}  # of functions, each after those that it uses
 
@@ -40,6 +41,7 @@ def source_of(functions: Sequence[Callable[..., Any]]) -> str:
                 lines[used] = _line(used, value, name)
         texts[name] = text
 
+    # each function after those that it uses
     for function in functions:
         if getattr(function, "__name__", "") not in texts:
             add(function, ())

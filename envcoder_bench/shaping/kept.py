@@ -86,6 +86,7 @@ def _named(names: Mapping[str, Any]) -> dict[str, Any]:
 def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]:
     """Return what identifies a value by itself, and its parts."""
     attributes = _attributes(x, kind, home)
+    # arrays by their numbers, containers by their keys and parts
     if issubclass(kind, Tensor):
         return (x._version, *_numbers(x)), [x.__dict__]
     if issubclass(kind, np.ndarray):
@@ -101,6 +102,7 @@ def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]
     for base in _SETS:
         if issubclass(kind, base):
             return (kind, {_key(value) for value in base.__iter__(x)}), attributes
+    # iterators, generators and caches, which change by being used
     if kind is bytearray or kind is array.array:
         return bytes(x), ()
     if kind is GeneratorType:
@@ -117,6 +119,7 @@ def _described(x: Any, kind: type, home: object) -> tuple[object, Iterable[Any]]
 
 def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
     """Return the values that an object of the module holds beside the elements of a container."""
+    # functions and what is bound to them; those of other modules are shared by all, and not examined
     if kind is FunctionType:
         return [vars(x), x.__defaults__, x.__kwdefaults__, *(x.__closure__ or ())] if x.__module__ == home else ()
     if kind is CellType:
@@ -137,6 +140,7 @@ def _attributes(x: Any, kind: type, home: object) -> Iterable[Any]:
         return [*x.parameters(), *x.buffers()]
     if kind.__module__ != home and not issubclass(kind, _OPEN):
         return ()
+    # objects of the candidate's own classes
     slots = [slot for base in kind.__mro__ for slot in vars(base).values() if type(slot) is MemberDescriptorType]
     values = [value for slot in slots for value in _held(functools.partial(slot.__get__, x))]
     return [kind, *_held(lambda: object.__getattribute__(x, "__dict__")), *values]

@@ -75,16 +75,19 @@ def load_candidate(
         CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.
     """
     file = str(file)
+    # static checks of the text
     tree = parse(source, file)
     fault = misleading(source)
     if fault is not None:
         warnings.warn(f"{file}:{fault.line}: {fault.message}", RuntimeWarning, stacklevel=2)
+    # execute the module
     module = _execute(name, source, file, seed, namespace)
     scan = Scan(tree, helper_names(), sys.modules)
     setter = scan.setter()
     if setter is not None:
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
         raise CandidateError(message, file, setter[0])
+    # a task's dicts become functions
     patches: Mapping[str, Any] = {}
     last_line = source.count("\n") + 1
     if complete is not None:
@@ -248,6 +251,7 @@ def _refuse_bad_sets(
     file: str,
     types: Sequence[str],
 ) -> None:
+    # no function: name what the file defines, and near matches
     if not functions:
         defined = [name for name, nodes in scan.definitions.items() if isinstance(nodes[-1], ast.FunctionDef)]
         hints = [f"{name} (line {scan.line(name)}){near_type(name, types)}" for name in defined]
@@ -257,6 +261,7 @@ def _refuse_bad_sets(
             has += f"; the dict {sections[0]} is for tasks of mjlab, and not for untrusted candidates"
         wanted = ", ".join(kind for kind in types if kind not in ALIASES)
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
+    # two functions of one kind
     by_stage: dict[str, CandidateFunction] = {}
     for name, function in functions.items():
         other = by_stage.setdefault(KINDS[name].stage, function)

@@ -35,6 +35,7 @@ class MujocoCpu(MujocoTensors):
     def __init__(self, robot: RobotModel, num_envs: int, device: str = "cpu", num_threads: int | None = None) -> None:
         super().__init__(robot, num_envs, device)
 
+        # views of the batch's own memory, which its step reads and writes
         self._batch = make_batch(_for_batch(robot), num_envs, num_threads)
         self._full = self._batch.warning[:, _FULL, 1]
         self._default_row = self._batch.state[0].copy()
@@ -49,6 +50,7 @@ class MujocoCpu(MujocoTensors):
         self._gainprm = self._batch.expand("actuator_gainprm")
         self._biasprm = self._batch.expand("actuator_biasprm")
 
+        # views of the tensors that tasks see, as NumPy
         self.engine_warnings: Counter[str] = Counter()
         self._saved: dict[str, Tensor] = {"rows": torch.from_numpy(self._batch.state), **self._live()}
         self._root, self._pos, self._vel = self.root_states.numpy(), self.dof_pos.numpy(), self.dof_vel.numpy()

@@ -224,6 +224,7 @@ def _describe(
     """Check that the model is one robot and free objects, then look up addresses, gains and capacities."""
     if model.nbody < 2:
         raise ValueError("the model has no body; give the robot at least one")
+    # joints: a free one of the first body, then hinges and slides, then those of free objects
     floating = model.njnt > 0 and model.jnt_type[0] == _FREE and model.jnt_bodyid[0] == 1
     first = int(floating)
     robot = [j for j in range(first, model.njnt) if model.jnt_type[j] != _FREE]
@@ -319,6 +320,7 @@ def find_sites(model: mujoco.MjModel, first_qvel: int, num_dofs: int) -> SiteMod
         if wanted not in names:
             raise ValueError(f"the text 'jacobian' names the site '{wanted}'; there are {', '.join(names) or 'none'}")
         jacobian = names.index(wanted)
+    # the joints between the site's body and the world move it
     moves = np.zeros(num_dofs, dtype=bool)
     inertia = np.full((num_dofs, num_dofs), -1, dtype=np.int64)
     if jacobian is not None:
@@ -329,6 +331,7 @@ def find_sites(model: mujoco.MjModel, first_qvel: int, num_dofs: int) -> SiteMod
                 if 0 <= dof < num_dofs:  # not the six of a free joint
                     moves[dof] = True
             body = int(model.body_parentid[body])
+        # where each number of the mass matrix is in MuJoCo's sparse one, which has its lower triangle
         for row in range(num_dofs):
             start = int(model.M_rowadr[first_qvel + row])
             for entry in range(start, start + int(model.M_rownnz[first_qvel + row])):

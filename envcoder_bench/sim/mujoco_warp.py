@@ -213,6 +213,7 @@ class MujocoWarp(MujocoTensors):
         object_states: Tensor | None = None,
     ) -> None:
         self._wait()
+        # None means: as it is. The kernel reads all, and flags say which count
         arguments = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
         present = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
         new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(arguments, present)]
@@ -229,6 +230,7 @@ class MujocoWarp(MujocoTensors):
                 ],
                 outputs=[self._worlds, *self._flags],
             )
+            # sites follow from the new state
             if self._site_graph is None:
                 self._sites.refresh(self._written_mask)
             else:

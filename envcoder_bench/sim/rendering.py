@@ -68,6 +68,7 @@ def scenery(xml: Path, ground: Ground | None = None) -> Any:
     spec = mujoco.MjSpec.from_file(str(xml))
     if ground is not None:
         put_ground(spec, ground)
+    # sky and floor
     spec.add_texture(
         name="video_sky",
         type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
@@ -95,6 +96,7 @@ def scenery(xml: Path, ground: Ground | None = None) -> Any:
         for geom in spec.worldbody.geoms:  # of one colour, so that light and shadow show the relief
             geom.rgba = _RELIEF
         spec.stat.extent = _EXTENT
+    # one light, whose shadow shows what touches the ground
     for light in list(spec.lights):
         spec.delete(light)
     _connect(spec)

@@ -63,6 +63,7 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
     Raises:
         ValueError: it cannot be converted; the message says why and what to do.
     """
+    # bodies: a free root where one is asked for
     changes = _name_all(spec)
     bodies = spec.bodies[1:]
     if not bodies:
@@ -72,10 +73,12 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
     model = spec.compile()
     if model.nflex or model.nplugin:
         raise ValueError("flexible bodies and plugins are not supported; remove them")
+    # drives, before joints change: gains may depend on the inertia of the compiled model
     changes += replace_actuators(spec, model, efforts)
     for joint in spec.joints:
         if joint.name in efforts and joint.armature == 0:
             joint.armature = 0.01
+    # sensors and keyframes refer to parts that change
     for sensor in list(spec.sensors):
         if sensor.type != mujoco.mjtSensor.mjSENS_CONTACT or sensor.objtype != mujoco.mjtObj.mjOBJ_BODY:
             spec.delete(sensor)
@@ -90,6 +93,7 @@ def convert(spec: Any, path: Path, floating: bool, ground: bool, efforts: Mappin
             raise ValueError(f"{NOTHING_TO_STAND_ON}; --ground adds the plane")
         spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
         changes.append("a plane to stand on is new")
+    # the file, held against the model it was made from
     _rename_meshes(spec)
     qpos, model = _keyframe(model), spec.compile()
     xml, assets = self_contained(spec.to_xml(), spec, path)
@@ -222,6 +226,7 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
     """
     changes: list[str] = []
     drives: dict[str, Drive] = {}
+    # one drive for each joint: the first actuator's
     for a in range(model.nactuator):
         name = model.actuator(a).name or f"number {a}"
         joints = dict(_joints(model, a))
@@ -238,6 +243,7 @@ def replace_actuators(spec: Any, model: mujoco.MjModel, efforts: Mapping[str, fl
                 continue
             drives[joint], change = _drive(model, a, joint, gear)
             changes += [f"actuator {name}: {change}"] * bool(change and model.actuator_trntype[a] != _OF_TENDON)
+    # joints without an actuator
     for joint, effort in efforts.items():
         if effort > MOST_EFFORT:  # as readers of URDF fill in
             changes.append(f"joint {joint}: it states no effort; its forcerange is now {NO_EFFORT:g}")
@@ -272,10 +278,12 @@ def _joints(model: mujoco.MjModel, actuator: int) -> Iterator[tuple[str, float]]
 
 def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Drive, str]:
     """Return the drive of a joint in place of an actuator, and what is not as it was, if anything."""
+    # a position drive stays one: force = gain * (target - position) - damping * velocity
     gain, bias = float(model.actuator_gainprm[a, 0]), model.actuator_biasprm[a]
     affine = model.actuator_biastype[a] == _AFFINE_BIAS
     is_position = affine and gain > 0 and bias[0] == 0 and np.isclose(bias[1], -gain)
     is_position = is_position and model.actuator_trntype[a] in _OF_JOINT
+    # the narrowest of all limits of its force
     limits = [gear * model.actuator_forcerange[a]] if model.actuator_forcelimited[a] else []
     change = ""
     c = model.actuator_ctrladr[a]
@@ -293,6 +301,7 @@ def _drive(model: mujoco.MjModel, a: int, joint: str, gear: float) -> tuple[Driv
     low, high = float(ends[:, 0].max()), float(ends[:, 1].min())
     if is_position:
         return Drive(low, high, gain * gear**2, -float(bias[2]) * gear**2), change
+    # report what the drive loses
     if affine and np.any(bias[:3] != 0):
         change = f"it was a servo; it is now a motor with a forcerange of {low:g} to {high:g}"
     elif int(model.actuator_dyntype[a]) != int(mujoco.mjtDyn.mjDYN_NONE):

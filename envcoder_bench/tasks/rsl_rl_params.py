@@ -24,6 +24,7 @@ def rsl_rl_params(runner: Mapping[str, Any]) -> dict[str, Any]:
     distribution.update(actor.get("distribution_cfg") or {})
     _check(actor, runner["critic"], algorithm, distribution)
     adaptive = algorithm["schedule"] == "adaptive" and algorithm["desired_kl"] is not None
+    # rsl_rl's loss has the value loss without the factor 1/2 of rl_games: critic_coef is twice its coefficient
     init_std, activation = float(distribution["init_std"]), actor["activation"]
     return {
         "defaults": ["RslRlPPO", "_self_"],

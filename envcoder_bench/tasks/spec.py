@@ -147,6 +147,7 @@ def check_class(task_class: object, where: str) -> None:
 
 def _class_faults(task_class: type[SimTask], title: str) -> Iterator[str]:
     """Yield what is missing or invalid in a class."""
+    # required attributes: without them nothing else can be examined
     missing = [name for name in _REQUIRED if not hasattr(task_class, name)]
     if missing:
         yield f"{title} lacks {', '.join(missing)}: see docs/add_a_task.md"
@@ -170,6 +171,7 @@ def _class_faults(task_class: type[SimTask], title: str) -> Iterator[str]:
         yield f"{title}: fitness_bounds must be two numbers, such as (0.0, 1.0), not {bounds!r}"
     if not low < high:
         yield f"{title}: fitness_bounds is ({low}, {high}): the first number must be the smaller one"
+    # keys of the state
     fields = task_class.fields
     if not hasattr(fields, "items") or not all(isinstance(field, Field) for field in fields.values()):
         yield f"{title}: fields must be a dict of envcoder_bench.tasks.Field by key"

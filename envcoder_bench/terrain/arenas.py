@@ -167,6 +167,7 @@ class _Builder:
         first, last = number == 0, number == len(arena.zones) - 1
         if first:
             self._box(-arena.apron, 0.0, base, zone.friction)
+        # ground, and a table of its heights, which metrics read
         if zone.type == BOULDERS:
             relief = boulder_heights(place_boulders(zone, arena.width, seed), zone.size, arena.width, zone.cell)
             field = HeightField(relief + np.float32(base), zone.cell, (x, self._y), zone.friction)
@@ -184,6 +185,7 @@ class _Builder:
         else:
             self._box(x, x + zone.size, base, zone.friction)
             self._table(np.full((1, 1), base, dtype=np.float32), _CELL)
+        # flat ground behind the last zone
         if last:
             end = arena.bases[-1]
             self._box(arena.length, arena.length + arena.apron, end, zone.friction)
@@ -233,6 +235,7 @@ def _zone(where: str, data: Any) -> Zone:
     kind = data.get("type")
     if kind not in TYPES:
         raise ValueError(f"{where}.type must be {', '.join(TYPES)}, got {kind!r}{near_matches(str(kind), TYPES)}")
+    # keys that its type has, and needs
     for key, types in _OF_TYPE.items():
         if key in data and kind not in types:
             raise ValueError(f"{where}.{key} is for {' and '.join(types)} zones, and this one is {kind}")
@@ -241,6 +244,7 @@ def _zone(where: str, data: Any) -> Zone:
             raise ValueError(f"{where}.difficulty is missing: {meaning}")
     if kind == BOULDERS and "count" not in data:
         raise ValueError(f"{where}.count is missing: the number of boulders")
+    # difficulty: a riser, or the edges of the boulders
     range_m: Any = data.get("difficulty", [])
     difficulty = list(range_m) if isinstance(range_m, Sequence) and not isinstance(range_m, str) else [range_m]
     difficulty = [_number(f"{where}.difficulty", value, above=0.0) for value in difficulty]

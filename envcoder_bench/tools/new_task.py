@@ -59,12 +59,14 @@ def new_task(
     except (ValueError, NotImplementedError) as error:
         text = " ".join(str(error).split())
         raise UserError(text if text.startswith(str(model)) else f"{model}: {text}") from error
+    # its files, from templates
     loader = PackageLoader("envcoder_bench.tools", "new_task_files")
     templates = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True)
     templates.filters["listed"] = _listed
     templates.filters["shown"] = lambda text: re.sub(r'["\\]', "'", text)  # within a text of a Python file
     facts = _facts(name, model, file, robot)
     texts = {part: templates.get_template(f"{part}.jinja").render(facts).rstrip() + "\n" for part in FILES}
+    # nothing is written before all of it is known
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -130,6 +132,7 @@ def _write_model(folder: Path, file: RobotFile) -> None:
 
 def _facts(name: str, model: Path, file: RobotFile, robot: RobotModel) -> Mapping[str, Any]:
     """Return what the templates print."""
+    # Isaac Gym's order: quaternions end with w
     qpos, first = file.qpos, robot.first_qpos
     pose = [*qpos[:3], *qpos[4:7], qpos[3]] if robot.floating else []
     driven = robot.actuated.tolist()

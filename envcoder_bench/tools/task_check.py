@@ -203,6 +203,7 @@ class TaskCheck:
         goal = {key: fresh.state[key].clone() for key in fresh.goal_keys}
         places = {key: x.data_ptr() for key, x in task.state.items()}
         mask = torch.tensor([True, False, True, False], device=self.device)
+        # give the environments a past
         for command in self.commands(task, 8):
             task.step(command)
             twin.step(command)
@@ -211,6 +212,7 @@ class TaskCheck:
                 x[~mask] = torch.nan
         task.reset(mask, start, {})
         task.reset(mask, {}, goal)
+        # right after the reset, and in the steps that follow, which show what is hidden in the simulator
         yield from _once(
             self.differences(task, fresh, mask), "after a reset, the masked environments differ from new ones in"
         )
@@ -283,6 +285,7 @@ class TaskCheck:
             if not (bool(torch.isfinite(step_result.obs).all()) and bool(torch.isfinite(step_result.reward).all())):
                 yield f"random actions give an observation or a reward that is not finite at step {step}"
                 return
+        # expected: candidates go on, episodes end, the physics holds
         for name, alive in zip((group.name for group in groups), env.alive):
             if not alive:
                 yield f"{name}.py was stopped while random actions were played"

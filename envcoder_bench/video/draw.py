@@ -44,6 +44,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
     recording = Recording.load(Path(job["recording"]))
     view = View(model, recording)
     width, height = job["size"]
+    # a grid of episodes in one file, or a file for each
     chosen = [recording.episodes[k] for k in job["episodes"]]
     columns = min(job["columns"], len(chosen))
     rows = -(-len(chosen) // columns)
@@ -56,6 +57,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
     for count, step in enumerate(steps):
         pictures = []
         for episode in chosen:
+            # an episode that has ended keeps its last picture
             at = min(int(step), episode.steps)
             mocap = None
             if episode.mocap_pos is not None and episode.mocap_quat is not None:
@@ -66,6 +68,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
             facts = f"{step * recording.dt:4.1f} s   fitness {alone(recording.fitness_at(episode, int(step)))}"
             note = f"ended: {episode.ended}" if episode.ended and at == episode.steps else ""
             pictures.append(captioned(picture, episode.name, facts, note))
+        # empty places of the grid are black
         if together:
             pictures += [np.zeros_like(pictures[0])] * (rows * columns - len(pictures))
             lines = [np.hstack(pictures[r * columns : (r + 1) * columns]) for r in range(rows)]
@@ -73,6 +76,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
         for output, picture in zip(outputs, pictures):
             output.add(picture)
         drawn = count + 1
+        # drawing without a GPU can be slow: a shorter video is better than a late one
         if limit is not None and time.monotonic() - began > limit:
             break
     for output in outputs:

@@ -234,6 +234,7 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
     candidates = []
     for name, source in run.sources.items():
         defined = definitions(source.source)
+        # which of its functions are used
         kinds = list(defined.names)
         taken = [k for k in kinds if run.cfg.shaper_types is None or ALIASES.get(k, k) in run.cfg.shaper_types]
         facts = {"its functions": shown_definitions(defined, taken if name not in BASELINES else kinds)}
@@ -241,12 +242,14 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
             facts["other functions"] = f"of the {run.cfg.baseline} baseline"
             if set(kinds) - set(taken):
                 facts["not used"] = ", ".join(k for k in kinds if k not in taken)
+        # which are not compiled, as the run's log says
         reasons = uncompiled.get(Path(source.file).name, {})
         if run.cfg.compile_shapers:
             slow = [f"{k} ({reasons[k]})" for k in kinds if k in reasons]
             facts["compiled"] = "all" if not slow else "all but " + "; ".join(slow)
         else:
             facts["compiled"] = "nothing: compile_shapers=false"
+        # what its text is compared with: the original of a variant, else the human baseline
         against = None
         original = run.sources.get(variants[name].original) if name in variants else None
         if original is not None:

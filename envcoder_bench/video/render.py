@@ -95,6 +95,7 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
     reason = missing()
     if reason:
         raise NoVideo(reason)
+    # two processes: drawing on a CPU uses one core each
     every = list(range(len(recording.episodes)))
     shares = [every] if look.together else [every[k::2] for k in range(2) if every[k::2]]
     with tempfile.TemporaryDirectory(prefix="envcoder_bench_video_") as name:
@@ -116,6 +117,7 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
                 command, env=environment(backend()), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
             running.append((process, episodes, files))
+        # all are waited for, and none is left if one fails
         try:
             lengths = [_wait(process) for process, _, _ in running]
         finally:
@@ -123,6 +125,7 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
                 if process.poll() is None:
                     process.kill()
                     process.wait()
+        # only complete files get their name
         for _, episodes, files in running:
             for k, file in zip([0] if look.together else episodes, files):
                 outputs[k].parent.mkdir(parents=True, exist_ok=True)

@@ -116,6 +116,7 @@ class Executor(JobHandler):
             stopped_at = self._train([group for wave in plan.waves for group in wave])
         else:
             self._note_software()
+        # pages and tables are of the complete run
         if stopped_at is None:
             with ALONE:
                 results.finish(self._folder, self._spec, saved, plan.available)
@@ -319,6 +320,7 @@ class Executor(JobHandler):
             self._add_rows(message.rows)
             self._saved.results += message.results
             self._save_results()
+        # a wave's state, its end, and ends on the way
         elif isinstance(message, JobCheckpoint):
             self._save_job(job, message)
         elif isinstance(message, Trained):

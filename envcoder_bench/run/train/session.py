@@ -127,17 +127,20 @@ class Session:
         self.spec, self.wave, self.groups = spec, wave, wave.groups
         self.cfg = cfg = spec.config
         groups, seeds = wave.groups, [group.seed for group in wave.groups]
+        # two simulations: candidates train in their own shaping, and are evaluated in the unshaped task
         self.env = build_env(spec, [group.shaping for group in groups], seeds, cfg.num_envs_per_candidate)
         self.evaluation = build_env(spec, [group.evaluation for group in groups], seeds, cfg.evaluation.num_envs)
         self.trainer = make_trainer(cfg, self.env)
         self.logs, self.reporter, self.stop, self.profile = shared.logs, shared.reporter, shared.stop, shared.profile
         self.on_evaluation, self.save = on_evaluation, save
+        # progress of the training
         self.iteration = 0
         self.episodes: Episodes | None = None
         self.point: Episodes | None = None
         self.full = False
         self.stats: Stats = {}
         self.obs: Tensor | None = None
+        # when it evaluates and logs
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
         self._point_steps = _point_steps(cfg, self.evaluation)
         self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)

@@ -167,6 +167,7 @@ class Head:
             self._receive(worker, message)
 
     def _receive(self, worker: int, message: Any) -> None:
+        # workers that come and go, and what they say
         if isinstance(message, Ready):
             self._add(worker, message)
         elif isinstance(message, UserMessage):

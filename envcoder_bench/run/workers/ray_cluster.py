@@ -55,6 +55,7 @@ def ray_started(devices: Devices) -> Iterator[None]:
                 raise UserError(f"Ray cannot be started: {reason}") from error
             hint = "if the cluster requires a token, set RAY_AUTH_MODE=token here, too (docs/scale.md)"
             raise UserError(f"--ray {address}: cannot connect: {reason}; {hint}") from error
+        # Ray replaces the handlers of Ctrl-C when it starts and when it ends
         try:
             yield
         finally:

@@ -58,6 +58,7 @@ class RayPool(Pool):
     def __init__(self, devices: Devices, limit: int, setup: Callable[[int, int, int], WorkerSetup]) -> None:
         self._ray, self._devices, self._restarted = import_ray(), devices, False
         on_gpus = devices.kind == "cuda"
+        # how many workers: a device each, and no more than there are groups
         count = devices.count
         if count is None:
             count = int(self._ray.available_resources().get("GPU", 0))
@@ -66,6 +67,7 @@ class RayPool(Pool):
         if count > limit:
             log.info("using %s of %s devices, because there are %s groups to train", limit, count, limit)
             count = limit
+        # Ray never restarts an actor or a call: the pool decides, and counts losses
         resources = {"num_gpus": int(on_gpus), "num_cpus": int(not on_gpus)}
         actor = self._ray.remote(RemoteWorker).options(
             max_restarts=0, max_task_retries=0, max_concurrency=3, **resources
@@ -105,10 +107,12 @@ class RayPool(Pool):
             raise NoWorker(f"no worker can be started: {self._last_loss}")
         if self._devices.address is None and node_ended():
             return self._restart_node()
+        # all answers at once; wait longer only if there is none
         slots = {slot.reply: slot for slot in self._slots}
         done, _ = self._ray.wait(list(slots), num_returns=len(slots), timeout=0.1)
         if not done:
             done, _ = self._ray.wait(list(slots), num_returns=1, timeout=0.4)
+        # silence counts only while the head listens: it may have been suspended itself
         now = time.monotonic()
         elapsed, self._polled_at = min(now - self._polled_at, _MAX_ELAPSED), now
         for slot in self._slots:

@@ -88,6 +88,7 @@ def _fenced_blocks(text: str, cut_off: bool) -> tuple[list[str], bool]:
         if python:
             blocks.append(textwrap.dedent("\n".join(lines)).strip("\n"))
 
+    # a fence of as many marks closes what it opened
     for line in text.split("\n"):
         fence = _fence(line)
         if marks and fence and not fence[1] and fence[0].startswith(marks):
@@ -100,6 +101,7 @@ def _fenced_blocks(text: str, cut_off: bool) -> tuple[list[str], bool]:
             python = fence[1].lower().strip("{.}") in _PYTHON
         else:
             lines.append(line)
+    # a reply that ends within a block is complete, unless the provider cut it off
     if marks and not cut_off:
         close()
     return blocks, fenced

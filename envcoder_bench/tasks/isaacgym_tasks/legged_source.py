@@ -81,6 +81,7 @@ def legged_file_source(
             f"--task {path}:{name} needs its config in the same file: a class named {name}Cfg; a task that its checkout"
             " registers is --task legged_gym:NAME with LEGGED_GYM_PATH=CHECKOUT"
         )
+    # the package that its base class is from has the helpers
     homes = [cls.__module__.partition(".")[0] for cls in task_class.__mro__ if cls.__name__ == "BaseTask"]
     package = homes[0] if homes else "legged_gym"
     with isaac_imports(*folders):
@@ -88,6 +89,7 @@ def legged_file_source(
             helpers = _helpers(package)
         except ImportError as error:
             raise ValueError(f"--task {path}:{name} needs {package}.utils.helpers of legged_gym: {error}") from error
+    # its config as numbers, and how a task is made of it
     defaults = configs[chosen]()
     if config is not None:
         _update(defaults, read_yaml(config_file(path, name, config)))

@@ -43,6 +43,7 @@ def probe(source: Source, config: Config) -> Facts:
     """Construct a task from a config, take some steps and read its tensors. Raises ValueError if its code raises."""
     if config.get("task", {}).get("randomize"):  # refused in a run; the properties are the same without it
         config = {**config, "task": {**config["task"], "randomize": False}}
+    # a few steps with random actions, outside of the caller's random numbers
     task, gym = make_isaac(source, config, NUM_ENVS, "cpu")
     try:
         driver = make_driver(task, gym)
@@ -56,20 +57,24 @@ def probe(source: Source, config: Config) -> Facts:
                 driver.judge(torch.full((NUM_ENVS,), step))
     except Exception as error:
         raise ValueError(f"{source.address} cannot be driven: {one_line(error, source.file.parent)}") from error
+    # several critics: columns of the reward
     columns, weights = task.rew_buf[0].numel(), group_weights(config)
     if task.rew_buf.dim() > 1 and len(weights) != columns:
         raise ValueError(
             f"{source.address}: its rew_buf has {columns} columns, one for each critic; they are summed by the weights"
             f" of its config, rewards.reward_group_weights, and there are {len(weights)}"
         )
+    # state has a row per environment; constants did not change in the steps
     rows = tensors.rows_of(task, NUM_ENVS)
     reserved = {*scene.keys, "actions", "progress_buf", "reset_buf"}
     keys = {name: slot for name, slot in _named(rows) if name not in reserved and not name.startswith("_")}
     now = tensors.constants_of(task, NUM_ENVS)
     kept = [name for name in now if name in numbers and _same(now[name], numbers[name])]
     constants = tuple(name for name in kept if name not in keys and name not in reserved)
+    # a goal changed, and is not part of the scene
     changed = {slot for slot, x in before.items() if not _same(tensors.read(task, slot), x)}
     goals = tuple(name for name, slot in keys.items() if _is_goal(name, slot, rows[slot], changed, task))
+    # a description of every key
     texts = _Texts(type(task))
     fields: dict[str, Field] = {}
     for key in scene.keys:

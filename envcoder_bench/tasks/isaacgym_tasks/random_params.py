@@ -144,6 +144,7 @@ def read_params(content: Any, path_of_params: str = "task.randomization_params")
         raise ValueError(f"{path_of_params}.frequency must be a number of at least 1, got {frequency!r}")
     keys = ("frequency", "observations", "actions", "sim_params", "actor_params")
     _tell(path_of_params, [key for key in params if key not in keys])
+    # noise of observations and actions
     policy = {
         key: _distribution(params[key], f"{path_of_params}.{key}", ("gaussian", "uniform"))
         for key in ("actions", "observations")
@@ -153,6 +154,7 @@ def read_params(content: Any, path_of_params: str = "task.randomization_params")
     _tell(f"{path_of_params}.sim_params", [key for key in sim_params if key != "gravity"])
     spec = sim_params.get("gravity")
     gravity = None if spec is None else _distribution(spec, f"{path_of_params}.sim_params.gravity")
+    # properties of actors
     actors: dict[str, dict[str, Attributes]] = {}
     scales: Attributes = {}
     for actor, properties in _mapping(params.get("actor_params") or {}, f"{path_of_params}.actor_params").items():
@@ -178,10 +180,12 @@ def _distribution(content: Any, where: str, allowed: tuple[str, ...] = DISTRIBUT
     for key, expected in (("distribution", allowed), ("operation", ("additive", "scaling"))):
         if values.get(key) not in expected:
             raise ValueError(f"{where}.{key} must be {' or '.join(expected)}, got {values.get(key)!r}")
+    # ranges: of each number, and of what all share
     ranges = [_range(values.get("range"), f"{where}.range")]
     ranges.append(_range(values.get("range_correlated", (0.0, 0.0)), f"{where}.range_correlated"))
     if values["distribution"] == "loguniform" and not min(ranges[0]) > 0:
         raise ValueError(f"{where}.range must be positive for a loguniform distribution, got {values['range']}")
+    # how it grows with the training
     schedule, steps = values.get("schedule"), values.get("schedule_steps", 0)
     if schedule not in (None, "linear", "constant"):
         raise ValueError(f"{where}.schedule must be linear or constant, got {schedule!r}")

@@ -90,6 +90,7 @@ def parse_arguments(
         custom_parameters: each a dict of ``name`` and any of ``type``, ``default``, ``action``, ``help``, ``choices``.
     """
     parser = argparse.ArgumentParser(description=description)
+    # flags that every script of Isaac Gym has
     if headless:
         parser.add_argument("--headless", action="store_true", help="run without a viewer")
     if no_graphics:
@@ -104,11 +105,13 @@ def parse_arguments(
     parser.add_argument("--num_threads", type=int, default=0)
     parser.add_argument("--subscenes", type=int, default=0)
     parser.add_argument("--slices", type=int)
+    # flags of this script
     for parameter in custom_parameters or []:
         settings = {k: v for k, v in parameter.items() if k in ("type", "default", "action", "help", "choices")}
         if "action" in settings or "type" in settings:
             parser.add_argument(parameter["name"], **settings)
     args = parser.parse_args()
+    # derived values
     args.sim_device_type, args.compute_device_id = parse_device_str(args.sim_device)
     args.physics_engine = SIM_FLEX if args.flex else SIM_PHYSX
     args.use_gpu = args.sim_device_type == "cuda"

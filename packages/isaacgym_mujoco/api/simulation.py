@@ -138,12 +138,14 @@ class Simulation:
     def _compile(self) -> None:
         if not self.envs or not self.envs[0].actors:
             raise RuntimeError("the simulation has no actor: call create_env and create_actor before prepare_sim")
+        # build one model for all environments
         first = self.envs[0]
         for env in self.envs[1:]:
             self._check_alike(first, env)
         self._layout = build_layout(
             first.actors, first.attractors, self.params, self.planes, self.terrains, first.force_sensors
         )
+        # properties of joints may differ from the beginning
         rows = np.stack([np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs])
         dofs = slice(0, rows.shape[1])
         check_limits(self._layout, dofs, rows)
@@ -151,6 +153,7 @@ class Simulation:
         self._engine = engine = self._make_engine(self._layout, poses)
         if engine.num_dofs:
             engine.set_dof_properties(None, dofs, rows)
+        # other properties are rows of their own only where they differ
         for env in self.envs:
             if [a.target.p for a in env.attractors] != [a.target.p for a in first.attractors]:
                 env.apply_attractors()
@@ -183,6 +186,7 @@ class Simulation:
                 f"environment {env.index} has {len(env.actors)} actors, the first {len(first.actors)}; all "
                 "environments need the same list of assets"
             )
+        # environments may not differ in sensors and attractors
         sensors = [[(body, *pose_array(pose)) for body, pose in e.force_sensors] for e in (first, env)]
         if sensors[0] != sensors[1]:
             raise NotImplementedError(f"environment {env.index} has other force sensors than the first environment")
@@ -190,6 +194,7 @@ class Simulation:
         if attractors[0] != attractors[1]:
             raise NotImplementedError(f"environment {env.index} has other attractors than the first environment")
         relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
+        # assets may differ in sizes and masses
         for k, (a, b) in enumerate(zip(first.actors, env.actors)):
             if a.asset is not b.asset and a.asset.structure() != b.asset.structure():
                 raise NotImplementedError(

@@ -54,6 +54,7 @@ class Asset:
             self.model = self.rooted().compile()
         except ValueError as error:
             raise AssetError(f"{name}: {error}") from error
+        # names, of bodies as the file has them
         model = self.model
         self.model_names = [model.body(b).name for b in range(1, model.nbody)]
         self.body_names = ["world" if name == urdf_spec.WORLD else name for name in self.model_names]
@@ -65,6 +66,7 @@ class Asset:
         self.joint_names = self._name_joints(joints)
         self.actuator_joints, self.actuators = self._read_actuators()
         self.dof_properties = self._read_dofs(joints)
+        # properties that a script can read before there is an actor
         self.shapes = [RigidShapeProperties(friction=float(f)) for f in model.geom_friction[:, 0]]
         self.tendon_names = [model.tendon(t).name for t in range(model.ntendon)]
         self.tendons = [

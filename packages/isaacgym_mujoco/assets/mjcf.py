@@ -48,6 +48,7 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
         raise AssetError(f"{path}: the root element of an MJCF is <mujoco>, not <{root.tag}>")
     body = _root_body(root, path)
     _clean(root, path, asset_root, options)
+    # the robot alone: neither its world nor what refers to other parts
     for section in [e for e in root if e.tag in _DROPPED]:
         root.remove(section)
     world = ET.SubElement(root, "worldbody")
@@ -61,6 +62,7 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
         spec = mujoco.MjSpec.from_string(ET.tostring(root, encoding="unicode"))
     except ValueError as error:
         raise AssetError(f"{path}: {error}") from error
+    # names that a script can ask for, hulls and masses that MuJoCo accepts
     for number, part in enumerate(spec.bodies[1:]):
         part.name = part.name or f"body_{number}"
     for mesh in spec.meshes:
@@ -108,6 +110,7 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
     settings = {k: v for c in compilers for k, v in c.attrib.items() if k in _COMPILER}
     if any(c.get("coordinate", "local") != "local" for c in compilers):
         raise AssetError(f"{path}: coordinate='global' is not supported; save the file with local coordinates")
+    # one <compiler>, and meshes found as Isaac Gym finds them
     folder = path.parent / settings.pop("meshdir", "")
     for compiler in compilers:
         root.remove(compiler)
@@ -120,12 +123,14 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
             lower, upper = (float(x) for x in element.get("range", "").split())
             if lower == upper:  # MuJoCo requires lower < upper
                 element.set("range", f"{lower - 1e-3} {upper + 1e-3}")
+        # pictures do not collide, and a mesh that is missing cannot
         element[:] = [
             child
             for child in element
             if child.tag not in ("light", "camera", "material", "texture")
             and not (child.tag == "geom" and child.get("mesh") in gone)
         ]
+    # the asset's density is the default of all geoms
     default = root.find("default")
     if default is None:
         default = ET.SubElement(root, "default")

@@ -61,6 +61,7 @@ def weigh(root: Link, options: AssetOptions) -> None:
     A link with a mass but without a usable inertia gets its shapes' inertia, scaled to that mass, or that of a ball
     of 0.1 m diameter if it has no shapes. A link with neither inertial nor shapes has no mass.
     """
+    # MuJoCo computes the inertia of shapes: a body for each link, none connected
     spec = new_spec()
     links = list(urdf.walk(root))
     for k, link in enumerate(links):
@@ -75,6 +76,7 @@ def weigh(root: Link, options: AssetOptions) -> None:
         turn = axes.reshape(3, 3)
         inertia = turn @ np.diag(body.inertia) @ turn.T
         shaped = Inertial(float(body.mass[0]), body.ipos.copy(), inertia)
+        # values of the file take precedence
         inertial = link.inertial
         if inertial is None:
             link.inertial = shaped if shaped.mass > 0 else None

@@ -163,6 +163,7 @@ class CpuEngine(Engine):
 
     def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
         n, values, outputs = self.num_envs, out.detach().numpy(), self._outputs
+        # positions of bodies follow from the joints: computed where they are read
         if quantity not in ("roots", "dofs", "contact_forces", "dof_forces"):
             self._derive()
         match quantity:

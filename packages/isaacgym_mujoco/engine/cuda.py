@@ -78,6 +78,7 @@ class WarpEngine(Engine):
                 "have an armature. Give it an <inertial>, or use the CPU",
                 name,
             )
+        # single precision needs more iterations; sparse matrices where dense ones of many joints are slow
         model = copy.copy(layout.model)
         model.opt.iterations, model.opt.ls_iterations = _ITERATIONS, _LINE_SEARCH_ITERATIONS
         if model.nv > _DENSE_DOFS:
@@ -89,12 +90,14 @@ class WarpEngine(Engine):
         self._outputs = WarpOutputs(self._model, data, layout, self.device)
 
         self._state = WarpState(self._model, data, layout, poses)
+        # limits and damping of roots and links
         self._root_limits = wp.array(np.minimum(layout.max_velocity, 1e30), dtype=wp.float32)
         self._root_damping = wp.array(layout.root_damping, dtype=wp.float32)
         self._damped = bool(np.any(layout.root_damping))
         self._link_damping = wp.array(layout.link_damping, dtype=wp.float32)
         self._loads_of_links = wp.clone(data.xfrc_applied) if layout.link_damping.any() else None
         self._bodies = wp.array(layout.bodies, dtype=wp.int32)
+        # torch's tensors as arrays of Warp, without a copy
         self._drives = kernels.Drives()
         self._drives.position_targets = wp.from_torch(self.position_targets)
         self._drives.velocity_targets = wp.from_torch(self.velocity_targets)
@@ -166,6 +169,7 @@ class WarpEngine(Engine):
     def _substep(self, last: bool) -> None:
         """Launch a physics step between what drives and roots need and the limits of velocities."""
         model, data, properties, state = self._model, self._data, self._properties, self._state
+        # damp firm drives of light joints, which would overshoot in this step
         if properties.steadied:
             wp.launch(
                 kernels.steady,
@@ -176,6 +180,7 @@ class WarpEngine(Engine):
                 ],
                 outputs=[model.dof_damping],
             )
+        # damping of free roots
         if self._damped:
             wp.launch(
                 kernels.damp_roots,

@@ -134,6 +134,7 @@ class WarpProperties:
     def _flush_dofs(self, worlds: np.ndarray) -> None:
         """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
         host, layout = self._host, self._layout
+        # damping that steadies drives is a row of each world
         if self.steadied and len(self._dofs) == 1:
             self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
         each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)
@@ -144,6 +145,7 @@ class WarpProperties:
             rows[:, ids] = values
             return rows
 
+        # drives are MuJoCo's position actuators: force = gain * target + bias * (1, position, velocity)
         bias = np.repeat(host.actuator_biasprm[None].astype(np.float32), count, axis=0)
         bias[:, :, 1], bias[:, :, 2] = new.bias_position, new.bias_velocity
         springs = host.jnt_stiffness if host.jnt_stiffness.ndim == 1 else host.jnt_stiffness[:, 0]
@@ -158,6 +160,7 @@ class WarpProperties:
         }
         drive_rows = {"mode": new.mode, "stiffness": new.stiffness, "damping": new.damping, "effort": new.force_limit}
         drive_rows["max_velocity"] = np.minimum(new.max_velocity, 1e30)
+        # rows of some worlds in place; a first row of each needs a new array
         for owner, values in ((self._model, fields), (self, drive_rows)):
             for name, rows in values.items():
                 if each:

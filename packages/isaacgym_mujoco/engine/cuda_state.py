@@ -158,6 +158,8 @@ def read_roots(
             angular[i] = motion.qvel[env, first + 3 + i]
         for i in range(4):
             quat[i] = motion.qpos[env, at + 3 + i]
+        # MuJoCo's angular velocity is in the body's frame, its linear one of the origin; Isaac Gym's is of the centre
+        # of mass
         angular = rotate(quat, angular)
         com = rotate(quat, body_ipos[env % body_ipos.shape[0], places[actor, ROOT]])
         linear = linear + wp.cross(angular, com)

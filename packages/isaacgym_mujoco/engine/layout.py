@@ -309,6 +309,7 @@ def _set_ranges(model: mujoco.MjModel, actors: list[Actor]) -> None:
 def _describe(
     model: mujoco.MjModel, actors: list[Actor], sensors: list[tuple[int, Transform]], params: SimParams, pairs: Pairs
 ) -> Layout:
+    # where the bodies and joints of each actor are in the model; a fixed root is a mocap body
     places, bodies, joints = [], [], []
     for k, actor in enumerate(actors):
         asset = actor.asset

@@ -55,6 +55,7 @@ def drives(properties: np.ndarray) -> Drives:
     lower = np.where(limited, properties["lower"], -_UNLIMITED).astype(float)
     upper = np.where(limited, properties["upper"], _UNLIMITED).astype(float)
     velocity, effort = properties["velocity"].astype(float), np.abs(properties["effort"].astype(float))
+    # a joint that is not driven by its position has a spring; one that is driven by nothing has a damper
     return Drives(
         mode=mode,
         stiffness=stiffness,

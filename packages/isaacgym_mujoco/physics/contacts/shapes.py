@@ -60,6 +60,7 @@ def touch(s: Surface, p: wp.vec3, radius: float, around: float, inside: bool, co
     nearest_touch = Touch()
     nearest_touch.dist = FAR
     row, column = corner[0], corner[1]
+    # the triangle's corners and its normal
     a, d = node(s, row, column), node(s, row + 1, column + 1)
     b = node(s, row, column + 1)  # along x first: counter-clockwise from above
     c = d
@@ -68,12 +69,14 @@ def touch(s: Surface, p: wp.vec3, radius: float, around: float, inside: bool, co
         c = node(s, row + 1, column)
     normal = wp.normalize(wp.cross(b - a, c - a))
     if inside:
+        # in the ground: the face above the point
         across = (p[0] - a[0]) * s.cell[1] - (p[1] - a[1]) * s.cell[0]
         if (across >= 0.0) == (half == 0):
             nearest_touch.dist = wp.dot(p - a, normal) - radius
             nearest_touch.normal = normal
             nearest_touch.face = 1
     elif wp.max(a[2], wp.max(b[2], c[2])) > p[2] - around:
+        # above it: the nearest point, which may be of an edge that the neighbour shares
         nearest, within = nearest_on_triangle(p, a, b, c)
         offset = p - nearest
         dist = wp.length(offset)
