@@ -82,6 +82,7 @@ def allocated_by(function: Callable[[], object]) -> int:
 
         return counting
 
+    # MuJoCo Warp calls them as attributes of the module, so that replacing these counts all
     try:
         for name, make in makers.items():
             setattr(wp, name, counted(make))

@@ -58,6 +58,7 @@ class RowOrder:
                 f"deterministic simulation supports models of at most {_MAX_DOFS} degrees of freedom with a dense"
                 f" Jacobian; this one has {model.nv}, " + ("sparse" if model.is_sparse else "dense")
             )
+        # MuJoCo Warp calls these between the contacts and the solver
         shape = (data.nworld, data.njmax)
         self._keys = wp.zeros(shape, dtype=wp.int64)
         self._rank = wp.zeros(shape, dtype=wp.int32)
@@ -161,6 +162,7 @@ def _order_solver() -> None:
         update(m, d, ctx, stable_fast)
         _sum_gradient(m, d, ctx, ctx.state_changed_count if stable_fast else d.nefc, stable_fast)
 
+    # the backward pass of the integrator adds to parents in a fixed order
     derivative.deriv_rne_cfrcbody_backward = lambda deterministic=False: add_to_parents
     solver._update_gradient = update_gradient
     solver._update_gradient_incremental = update_gradient_incremental
@@ -233,6 +235,7 @@ def rank_rows(
         return
     if kind[env, row] >= _CONTACT and row != address[ident[env, row], 0]:
         return
+    # a contact has several rows, which stay together
     key = keys[env, row]
     before = wp.int32(0)
     other = wp.int32(0)
@@ -286,6 +289,7 @@ def permute_rows(
     """Sort the rows in place, one thread per world and column."""
     env, column = wp.tid()
     rows = wp.min(nefc[env], njmax)
+    # columns of the Jacobian, then one thread for each field
     if column < nv:
         for i in range(rows):
             j = swaps[env, i]

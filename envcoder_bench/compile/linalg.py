@@ -173,6 +173,7 @@ def _sign_and_log_of_determinant(rec: Values, a: Arguments, result: Any) -> Resu
         pivots, odd = _diagonal_of(p, kind, square)
         zero, one = p.const(0, kind), p.const(1, kind)
         sign, log = p.add("select", kind, odd, p.const(-1, kind), one), zero
+        # a pivot of zero makes the sign 0 and the logarithm -inf
         for pivot in reversed(pivots):
             none = p.add("eq", "b", pivot, zero)
             size = p.add("log", kind, p.add("abs", kind, pivot))

@@ -142,6 +142,7 @@ class Prints:
         if len(lines) > 1 and not lines[-1]:
             del lines[-1]
         self._lines[name] += len(lines)
+        # the first lines are shown, the next are kept in the log, and the rest is counted
         shown = lines[: max(0, MOST_PRINTED - before)]
         kept = lines[len(shown) : max(0, MOST_PRINTED + MOST_LOGGED - before)]
         if before <= MOST_PRINTED < self._lines[name]:

@@ -205,6 +205,7 @@ def _message(whole: type[Keys], values: Mapping[str, Any], error: ValidationErro
     first, model = error.errors()[0], whole
     path, value = "", values
     parts = map(str, first["loc"])
+    # down the groups of keys, to the one that is wrong
     for part in parts:
         info = model.model_fields.get(part)
         if info is None:
@@ -213,6 +214,7 @@ def _message(whole: type[Keys], values: Mapping[str, Any], error: ValidationErro
         if part not in value:
             return f"{path}{part} is missing"
         path, value, group, words = f"{path}{part}", value[part], _group(info), words_for(info)
+        # a group of names that the user chooses
         if group is not None and _is_named(info) and isinstance(value, Mapping):
             name = next(parts)
             path, value, words = f"{path}.{name}", value[name], _phrases(group, ())[0]

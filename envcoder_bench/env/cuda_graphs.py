@@ -54,6 +54,7 @@ class GraphBuilder:
         captured: list[Call] = []
         with torch.cuda.device(self._device):
             for i, call in enumerate(calls):
+                # each call is tried on the stream on which it is captured
                 reason = _known_reason(call.function)
                 if reason is None:
                     alive, reason = self._try(call, attempt, step, self._streams[i % NUM_STREAMS])
@@ -78,6 +79,7 @@ class GraphBuilder:
             with torch.cuda.stream(stream):
                 if not all(attempt(call) for _ in range(WARM_UPS)):
                     return False, None
+                # a sync with the host cannot be captured
                 with syncs_raise():
                     call(step)
         except FAULTS as error:
@@ -136,6 +138,7 @@ class GraphBuilder:
         with capturing(graph, self._device, self._pool, "thread_local"):
             main = torch.cuda.current_stream()
             before()
+            # calls of different candidates are independent: on streams of their own they run side by side
             branches = self._streams[: max(len(calls), len(launches))]
             for branch in branches:
                 branch.wait_stream(main)

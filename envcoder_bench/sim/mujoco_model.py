@@ -292,6 +292,7 @@ def _set_gains(model: mujoco.MjModel, stiffness: float | None, damping: float | 
 def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:
     """Return the joint of an actuator, which must be a plain position drive or motor."""
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
+    # force = control, or gain * (control - position) - damping * velocity
     motor = model.actuator_biastype[actuator] == _NO_BIAS and gain[0] == 1
     position = model.actuator_biastype[actuator] == _AFFINE_BIAS and bias[0] == 0 and gain[0] == -bias[1]
     joint = int(model.actuator_trnid[actuator, 0])

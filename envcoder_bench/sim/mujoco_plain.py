@@ -51,6 +51,7 @@ def plain_model(
     set_options(spec, options or {})
     for sensor in list(spec.sensors):
         spec.delete(sensor)
+    # the control is the effort, or the target, of the run's drives
     for actuator, kp, kd in zip(spec.actuators, robot.stiffness, robot.damping):
         actuator.gainprm[0] = 1.0 if effort else kp
         actuator.biastype = mujoco.mjtBias.mjBIAS_NONE if effort else mujoco.mjtBias.mjBIAS_AFFINE

@@ -256,6 +256,7 @@ class MujocoWarp(MujocoTensors):
             inputs=[wp.from_torch(self._command), self._actuated],
             outputs=[data.ctrl, *self._flags],
         )
+        # contact forces are those of the last substep
         for _ in range(robot.substeps):
             mjw.step(self._model, data)
         self._contacts.update()
@@ -276,6 +277,7 @@ class MujocoWarp(MujocoTensors):
         forces.zero_()
         inputs = [data.contact.geom, data.contact.pos, self._contacts.wrench]
         inputs += [self._model.geom_bodyid, self._sensor_of_body, data.xpos]
+        # sums of atomic additions depend on their order; a fixed order costs time
         if self._ordered:
             inputs = [data.nefc, data.efc.type, data.efc.id, data.contact.efc_address, *inputs]
             wp.launch(add_sensor_forces_in_order, dim=self.num_envs, inputs=inputs, outputs=[forces])
@@ -323,6 +325,7 @@ class WarpSites:
         if not sites.names:
             return
         chosen = self._everywhere if mask is None else mask
+        # positions and velocities of bodies follow from the joints
         mjw.kinematics(model, data)
         mjw.com_pos(model, data)
         mjw.com_vel(model, data)
@@ -334,6 +337,7 @@ class WarpSites:
         )
         if sites.jacobian is None:
             return
+        # the mass matrix
         mjw.crb(model, data)
         wp.launch(
             read_jacobian,

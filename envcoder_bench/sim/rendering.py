@@ -212,6 +212,7 @@ class SceneRenderer:
         self._option = mujoco.MjvOption()
         self._light = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_LIGHT, _LIGHT)
         has_sky = (model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any()
+        # a model without a sky gets one as a picture behind it
         share = np.linspace(0, 1, height)[:, None]
         rows = 255 * ((1 - share) * np.array(_SKY_TOP) + share * np.array(_SKY_BOTTOM))
         self._sky = None if has_sky else np.broadcast_to(rows[:, None].astype(np.uint8), (height, width, 3))

@@ -26,6 +26,7 @@ class HeightLookup:
         def tensor(rows: list, columns: int) -> Tensor:
             return torch.tensor(rows, dtype=torch.float32, device=device).view(-1, columns)
 
+        # heights of all fields in one tensor, and where each field begins in it
         sizes = [field.heights.size for field in fields]
         flat = [torch.from_numpy(field.heights).reshape(-1) for field in fields]
         self._heights = torch.cat(flat).to(device) if flat else torch.zeros(0, device=device)

@@ -52,6 +52,7 @@ class Missing(ModuleType):
         module = self.__name__
         message = f"{module}.{name} is used, and {module.split('.')[0]} is not installed"
 
+        # a class, so that old code can name it as a base or a type; any use raises
         class Parts(type):
             def __getattr__(cls, part: str) -> Any:
                 if part.startswith("__"):

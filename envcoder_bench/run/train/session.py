@@ -172,6 +172,7 @@ class Session:
                         self.profile.iteration_done(self.iteration)
                     if stopped:
                         break
+        # also after an error: what the physics warned of may be its cause
         finally:
             for line in self._physics.final_lines():
                 log.warning(line)
@@ -286,6 +287,7 @@ class Session:
         On a CUDA device the host writes them while the device trains the next iteration.
         """
         logs, iteration = self.logs, self.iteration
+        # numbers of the device, before it goes on
         returns = self.env.stats.shaped_return().tolist()
         stats = {name: self.stats[name].tolist() for name in TRAINER_SCALARS if name in self.stats}
         components, failed = self.env.dispatch.components(), self.failures()

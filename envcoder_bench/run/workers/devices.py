@@ -43,10 +43,12 @@ def requested_devices(cfg: RunConfig) -> Devices | None:
         return None
     if address is not None and not re.fullmatch(r"auto|[^\s:/]+:\d+|\[.+\]:\d+", str(address)):
         raise UserError(f"--ray must be auto or HOST:PORT, got {address}")
+    # what needs one process
     if cfg.profile:
         raise UserError("--profile measures one device: omit --devices and --ray")
     if cfg.isolate:
         raise UserError("--isolate process trains on one device: omit --devices and --ray")
+    # devices of a cluster, or of this machine
     if address is not None and not text.startswith("cpu:"):
         if text not in ("", "all"):
             raise UserError(f"--ray uses all GPUs of the cluster, or --devices cpu:N; got --devices {text}")
@@ -84,6 +86,7 @@ def parse_devices(text: str) -> Devices:
         return Devices("cpu", int(cpu[1]))
     if text != "all" and not re.fullmatch(r"\d+(,\d+)*", text):
         raise UserError(f"--devices must be all, GPU numbers such as 0,1, or cpu:N, got {text}")
+    # GPUs by their numbers
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
         raise UserError(f"--devices {text}: torch finds no CUDA device; use --devices cpu:N for workers on the CPU")

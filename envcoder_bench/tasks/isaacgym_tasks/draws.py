@@ -122,6 +122,7 @@ class Draws:
     @contextlib.contextmanager
     def call(self, name: str, rows: Tensor | None, everything: bool) -> Iterator[None]:
         """Seed the draws of one call of a method; with ``everything``, numpy, ``random`` and ``randperm``, too."""
+        # a key of its own for each call: the path of calls, and how often each was made in a step
         counts = self._counts[-1]
         counts[name] = counts.get(name, 0) + 1
         key = _key("/".join([*self.inside, f"{name}{counts[name]}"]))
@@ -196,6 +197,7 @@ def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
         By name: the parameter with indices of environments or None, and whether it draws from numpy or ``random``.
     """
     methods: dict[str, tuple[str | None, bool]] = {}
+    # a subclass's method replaces its base's
     for cls in reversed(task_class.__mro__):
         for name, function in vars(cls).items():
             if not inspect.isfunction(function) or name.startswith("__"):
@@ -210,6 +212,7 @@ def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
             if drawn:
                 rows_at = next((p for p in inspect.signature(function).parameters if _ROWS.match(p)), None)
                 methods[name] = (rows_at, any(_EVERYTHING.search(call) for call in drawn))
+    # these run once, before there are groups
     for name in ("create_sim", "_create_envs", "apply_randomizations"):
         methods.pop(name, None)
     return methods

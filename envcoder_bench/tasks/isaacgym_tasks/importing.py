@@ -132,6 +132,7 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
         if folder is not None:
             return folder
         raise ValueError(f"{variable}={path}: there is no package {package} in it; name the checkout's folder")
+    # what is imported may be of another checkout: ask the path alone
     with _lock:
         outside = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}
         try:

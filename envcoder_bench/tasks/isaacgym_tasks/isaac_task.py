@@ -343,6 +343,7 @@ def tell_unequal_beginnings(address: str, state: Mapping[str, Tensor], seeds: Te
         state: tensors ``(num_envs, ...)`` after the task's own reset of all environments.
         seeds, lanes: ``(num_envs,)``, the seed of each environment's group, and its index in the group.
     """
+    # groups of the first group's seed
     size = int(lanes.max()) + 1
     seed = seeds.view(-1, size)[:, 0]
     same = (seed == seed[0]).nonzero().flatten()

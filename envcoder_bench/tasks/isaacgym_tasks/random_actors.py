@@ -144,6 +144,7 @@ class RandomActors:
             values = {name: self._value(env, f"{prefix}.{name}") for name in names}
             self._scene.set_dof_properties(env, self._handles[actor], values)
             return
+        # masses follow from the size, too, and change the inertia with them
         if kind == _BODIES and "mass" in names:
             scale = float(self._value(env, f"{actor}.{SCALE}")[0]) if f"{actor}.{SCALE}" in self.samples else 1.0
             original = self._originals[f"{prefix}.mass"][env] * scale**3

@@ -103,6 +103,7 @@ def _without_randomization(source: Source, config: Mapping[str, Any]) -> Iterato
     Raises:
         ValueError: the class does not randomize as IsaacGymEnvs' VecTask does.
     """
+    # the one class that randomizes
     owners = [cls for cls in source.task_class.__mro__ if METHOD in vars(cls)]
     taken = list(inspect.signature(getattr(source.task_class, METHOD)).parameters)[1:] if owners else []
     if len(owners) != 1 or taken != ["dr_params"]:

@@ -154,9 +154,11 @@ class Unmasked:
             if not isinstance(x, Tensor):
                 continue
             self._before[slot] = x, _version(x)
+            # one tensor may have several names
             if id(x) in self._first:
                 continue
             self._first[id(x)] = slot
+            # buffers are kept, because a new one each time would cost as much as the copy
             kept = self._saved.get(slot)
             if kept is None or kept.shape != x.shape or kept.dtype != x.dtype or kept.device != x.device:
                 kept = self._saved[slot] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -235,6 +237,7 @@ def constants_of(task: Any, num_envs: int) -> dict[str, Tensor]:
                 values[name] = value
         elif _is_numbers(value):
             values[name] = value
+    # small and finite ones that are not counters
     constants: dict[str, Tensor] = {}
     for name, value in values.items():
         if name.startswith("_") or _BOOKKEEPING.search(name):

@@ -175,6 +175,7 @@ def _rotate_content(body: ET.Element, root: ET.Element) -> None:
     ET.SubElement(body, "frame", rotation).extend(content)
     if inertial is None:
         return
+    # MuJoCo itself turns the inertial: of a body that is nothing else
     lone = ET.Element("mujoco")
     lone.extend(root.findall("compiler"))
     ET.SubElement(ET.SubElement(lone, "worldbody"), "body", rotation).append(inertial)

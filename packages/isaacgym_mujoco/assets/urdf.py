@@ -83,6 +83,7 @@ def read(path: Path, asset_root: Path, capsules: bool) -> Link:
         raise AssetError(f"{path}: the root element of a URDF is <robot>, not <{robot.tag}>")
     folders = [path.parent, asset_root, *path.resolve().parents]
     links = {link.get("name", ""): _link(link, path, folders, capsules) for link in robot.findall("link")}
+    # a joint connects two links
     children = set()
     for element in sorted(robot.findall("joint"), key=lambda e: e.get("name", "")):
         joint = _joint(element, links, path)

@@ -89,6 +89,7 @@ def _calls(module: Any, device: str, block_dim: int) -> list[str]:
     calls: dict[str, None] = {}
     usual = build.build_lto_solver
 
+    # in place of the compiler: record, and return what generates the same code
     def note(*arguments: Any, **more: Any) -> tuple[str, bytes]:
         calls[json.dumps(arguments[: _ARGUMENTS.index("builder")])] = None
         return "solver", b""

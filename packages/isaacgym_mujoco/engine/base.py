@@ -144,6 +144,7 @@ class Engine(ABC):
             count, *width = rows[quantity]
             shape = [self.num_envs * count, *width]
         else:
+            # quantities of one actor
             links, columns, _ = self._layout.structure(actor)
             free = 0 if self._layout.places[actor].fixed else 6
             dofs = len(columns)

@@ -34,6 +34,7 @@ class CpuEngine(Engine):
         self._properties = CpuProperties(batch, layout, self.num_envs)
         self._outputs = CpuOutputs(batch, layout, self._properties, self.num_envs)
 
+        # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
         qpos, mocap_pos, mocap_quat = first_state(layout, poses)
         self._qpos[...] = qpos

@@ -41,9 +41,11 @@ class WarpOutputs:
         self.sensors = torch.zeros(n, len(layout.sensors), 6, device=device)
         self.contacts_array, self._sensors = wp.from_torch(self.contacts), wp.from_torch(self.sensors)
         self._bodies = wp.array(layout.bodies, dtype=wp.int32)
+        # contacts, summed by body
         row_of_body = np.full(host.nbody, -1)
         row_of_body[layout.bodies] = np.arange(len(layout.bodies))
         self._contacts = ContactForces(model, data, row_of_body, self.contacts_array)
+        # force sensors, in frames of their bodies
         frames = np.array([pose_array(pose) for _, pose in layout.sensors]).reshape(-1, 7)
         self._sensor_bodies = wp.array(layout.bodies[[body for body, _ in layout.sensors]], dtype=wp.int32)
         self._sensor_pos = wp.array(frames[:, :3], dtype=wp.vec3)

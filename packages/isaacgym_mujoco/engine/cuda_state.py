@@ -33,6 +33,7 @@ class WarpState:
 
     def __init__(self, model: mjw.Model, data: mjw.Data, layout: Layout, poses: np.ndarray) -> None:
         self._model, self.num_envs = model, data.nworld
+        # the state at the beginning, to which failed worlds return
         qpos, mocap_pos, mocap_quat = first_state(layout, poses)
         self.first, self.motion = Motion(), Motion()
         self.first.qpos = wp.array(qpos, dtype=wp.float32)
@@ -43,6 +44,7 @@ class WarpState:
             setattr(self.motion, name, array)
         for name in ("qpos", "mocap_pos", "mocap_quat"):
             wp.copy(self._fields[name], getattr(self.first, name))
+        # where each actor's numbers are
         places = [[int(p.fixed), p.qpos, p.qvel, p.mocap, p.root] for p in layout.places]
         self.places = wp.array(np.array(places, dtype=np.int32), dtype=wp.int32)
         addresses = (layout.dof_qpos, layout.dof_qvel, layout.dof_actors)

@@ -272,6 +272,7 @@ def finish(
     for i in range(qacc.shape[1]):
         bad = bad or not is_within(qacc[env, i], MAX_RATE)
     failed[env] = bad
+    # a failed world's contacts say nothing of its buffers
     if (overflow[env] & dropping) != 0 and not bad:
         wp.atomic_add(overflows, 0, 1)
     overflow[env] = 0

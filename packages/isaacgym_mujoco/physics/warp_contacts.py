@@ -41,6 +41,7 @@ class ContactForces:
         model, data = self._model, self._data
         self._out.zero_()
         mjw.contact_force(model, data, self._ids, True, self.wrench)
+        # sums of atomic additions depend on their order
         if self._ordered:
             bodies = [data.contact.geom, model.geom_bodyid, self._row_of_body, self.wrench]
             rows = [data.nefc, data.efc.type, data.efc.id, data.contact.efc_address]
