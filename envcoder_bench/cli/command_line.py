@@ -122,6 +122,7 @@ def shown_messages() -> Iterator[None]:
     logging.captureWarnings(True)
     for name in LOGGERS:
         logging.getLogger(name).addHandler(handler)
+    # warnings of Python, too, go through the handler
     try:
         with _plain_warnings():
             yield

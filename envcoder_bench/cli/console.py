@@ -151,6 +151,7 @@ def finish(result: RunResult) -> int:
     Returns:
         The exit code: 0 ranked, 1 every candidate failed, else 128 plus the number of the signal that stopped it.
     """
+    # memory of a simulation goes back only when its process ends
     if not result.complete and result.stopped_by == NEXT_PROCESS:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -86,6 +86,7 @@ def export_policy(
     env, exported, description, obs = _built(run, policy)
     title = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
     content, runner = _packed(exported, format, policy.obs_dim, title)
+    # the file is held against the policy before it gets its name
     difference = _difference(runner, policy, env, obs)
     if difference > TOLERANCE:
         raise RuntimeError(f"the {format} file's actions differ by {difference:.3g} from those of {policy.file}")
@@ -97,6 +98,7 @@ def export_policy(
     model = target / "model.xml" if isinstance(env.task, SimTask) else None
     assets = [] if model is None else _write_model(run.spec, env, model)
     digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()
+    # files beside an earlier export of the same policy are named, too
     files = {**_others(about, digest), format: file.name, "model": None if model is None else model.name}
     if assets:
         files["assets"] = assets

@@ -115,6 +115,7 @@ class Batch:
         lanes = torch.tensor([spec.number for spec in self.specs], dtype=torch.int64)
         joints = self._stance.shape[1]
         drawn = 2.0 * noise.uniform(self.scene.settings.seed, 0, noise.CONTROL, lanes, 3 + joints) - 1.0
+        # a quaternion of a turn about z, the same bits for any number of robots
         half_yaw = (0.5 * start.spread_yaw) * drawn[:, 2]
         sine, cosine = by_rows(torch.sin, half_yaw), by_rows(torch.cos, half_yaw)
         drawn = drawn.to(self.device)
@@ -122,6 +123,7 @@ class Batch:
         root[:, 0] = start.x + start.spread_xy * drawn[:, 0]
         root[:, 1] = self._offset + self._middle + start.spread_xy * drawn[:, 1]
         root[:, 5], root[:, 6] = sine, cosine
+        # above the highest ground around the robot
         highest = self._ground_around(root, self._around).amax(1)
         root[:, 2] = highest + self.scene.robot.height + start.clearance
         dof_pos = self._stance + start.spread_joints * drawn[:, 3:]
@@ -220,6 +222,7 @@ class Batch:
 
     def _capture(self) -> None:
         """Record ``_after_step`` as a CUDA graph; nothing is computed while it is recorded."""
+        # warming up and recording change the episodes: put back what they were
         tensors = [*self.episodes.state.values(), self._actions, self._target, self._forces]
         kept = [tensor.clone() for tensor in tensors]
         stream = torch.cuda.Stream(self.device)

@@ -299,6 +299,7 @@ def _read(word: str, cfg: GridSettings) -> Arena:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: it is not YAML: {' '.join(str(error).split())}") from error
+    # its zones
     with user_input():
         arena = read_arena(str(path), data, float(cfg.arenas.width), float(cfg.arenas.apron))
     return replace(arena, name=path.stem)

@@ -93,6 +93,7 @@ def load_policy_file(
     module.eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)
+    # which observation it reads, by its width
     width = _width(module, layouts)
     if isinstance(module, RunPolicy):
         layout = _layout_of_run(name, module, width, layouts, layout, robot, settings)

@@ -276,6 +276,7 @@ def raise_limits(folder: SearchFolder, config: Settings, raised: Mapping[str, An
     if ended is not None and not any(f"--{key} " in ended.stopped for key in raised):
         raise UserError(f"the search ended because {ended.stopped}: raise that limit")
     write_atomic(folder.config, to_yaml(config))
+    # the final evaluation was of fewer rounds
     if folder.final.is_dir() and (ended is not None or "num_iters" in raised):
         count = len(list(folder.path.glob(f"{folder.final.name}_*")))
         folder.final.rename(folder.path / f"{folder.final.name}_{count + 1}")

@@ -126,6 +126,7 @@ def record_round(
     rows: dict[str, list[Result]] = {}
     for row in results:
         rows.setdefault(row.candidate, []).append(row)
+    # candidates of earlier rounds that trained again, as yardsticks
     attempts = [_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts]
     new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
     new = [replace(a, points=tuple(point for point in points if point.candidate == a.name)) for a in new]

@@ -83,6 +83,7 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     reward, table = reward[finite], table[finite]
     if len(reward) < 4 * (len(names) + 1):
         raise NotDivisible("has a finite reward in too few states to see how its components make it up")
+    # a sum, a bounded sum and one component, a product: the first that holds in all states
     whole = _sum(reward, table)
     if whole is None or whole[0].overrides:
         whole = _sum_and_one(reward, table, names) or whole

@@ -161,6 +161,7 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[s
     }
     if not candidate_functions:
         raise nothing_asked(asked, list(candidate.functions), candidate.file)
+    # the baseline's, replaced stage by stage
     combined = {**{KINDS[name].stage: function for name, function in baseline.functions.items()}, **candidate_functions}
     for stage, kind in STAGES.items():
         if kind.required and stage not in combined:

@@ -114,6 +114,7 @@ def noting_returns(function: CandidateFunction) -> Iterator[list[int]]:
         if event == "return" and frame.f_code is code:
             lines[:] = [frame.f_lineno]
 
+    # a profiler may be at work already
     before = sys.getprofile()
     sys.setprofile(profile)
     try:

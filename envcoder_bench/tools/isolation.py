@@ -77,6 +77,7 @@ def _first_difference(alone: GroupedVecTask, among: GroupedVecTask, steps: int) 
         one = alone.step(actions[rows, : alone.actions.shape[1]])
         all_of_them = among.step(actions)
         ended += int(one.done.sum())
+        # everything that a learner sees
         pairs: list[tuple[Tensor, Tensor]] = [
             (one.obs, all_of_them.obs[rows, :width]),
             (one.reward, all_of_them.reward[rows]),

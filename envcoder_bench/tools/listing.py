@@ -77,6 +77,7 @@ def read_run(path: Path) -> ListedRun:
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         damage = f"{DAMAGED} ({' '.join(str(error).split()).replace(f'{path}{os.sep}', '')})"
     date = date or time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
+    # the best candidate; a baseline only where there is no other
     measured = [row for row in ranked if row.rank is not None]
     best = next((row for row in measured if not row.baseline), measured[0] if measured else None)
     status = damage or (COMPLETE if folder.complete else IN_PROGRESS if folder.in_progress() else STOPPED)

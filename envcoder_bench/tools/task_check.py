@@ -147,6 +147,7 @@ class TaskCheck:
         yield from (
             f"'{key}' is in the state, but fields does not declare it" for key in keys if key not in task.fields
         )
+        # declared keys
         for key, field in task.fields.items():
             if key in OWN_KEYS:
                 continue
@@ -165,6 +166,7 @@ class TaskCheck:
                 yield f"default_state has '{key}', which is not in state"
         if not task.fitness_meaning or not (task.bytes_per_env > 0):
             yield "fitness_meaning must not be empty, and bytes_per_env must be positive"
+        # what the jail gets of it
         plain = TaskContract.of(task)
         if TaskContract.from_plain(plain.to_plain()) != plain:
             yield "its contract is not plain data"
@@ -256,6 +258,7 @@ class TaskCheck:
             one.step(command[:1])
         first = {key: x[:1] for key, x in many.state.items()}
         yield from _once(self.unequal(one.state, first), "an environment alone differs from one among 7 in")
+        # two groups of one candidate, which also draw the same numbers
         groups = yield from self.baselines()
         if len(groups) == len(BASELINE_FILES):
             n, unshaped = 4, groups[UNSHAPED].shaping
@@ -322,6 +325,7 @@ class TaskCheck:
         env.reset()
         for step in range(2 * steps):
             action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
+            # in the middle of episodes
             if step == steps:
                 other.set_state(env.get_state())
             step_result = env.step(action)

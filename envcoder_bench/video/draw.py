@@ -112,6 +112,7 @@ def captioned(picture: np.ndarray, name: str, facts: str, note: str = "") -> np.
     draw = ImageDraw.Draw(image, "RGBA")
     gap, line = size // 2, round(1.7 * size)
     bold, plain = _font(size, True), _font(size, False)
+    # a dark bar behind the text, so that any picture leaves it readable
     for text, font, top in ((name, bold, 0), (facts, plain, height - line)):
         shown = _fitted(text, width - 2 * gap, font)
         draw.rectangle((0, top, font.getlength(shown) + 2 * gap, top + line), fill=(*SHADE, 165))

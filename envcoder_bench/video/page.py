@@ -309,6 +309,7 @@ def _command(run: OpenedRun) -> str:
         usual = dotted(resolve(cfg.address).config.plain())
     except (UserError, ValueError, KeyError):
         return ""
+    # only what differs from the task's defaults
     used = dotted(cfg.plain())
     hidden = ("candidates", "task_source", "task.name", "sim", "device", "train.params.config.device")
     for key, value in used.items():

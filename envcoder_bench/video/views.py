@@ -109,6 +109,7 @@ def _commands(recording: Recording, episode: Episode, step: int) -> list[Marker]
     above = qpos[:3] + np.array([0, 0, 0.45])
     wanted = commands[step, 0] * forward + commands[step, 1] * left
     arrows: list[Marker] = [Arrow(above, 0.5 * wanted, WANTED)]
+    # the robot's velocity, as the mean of five steps
     before = max(step - 5, 0)
     if step > before:
         velocity = (qpos[:3] - episode.qpos[before, :3]) / ((step - before) * recording.dt)

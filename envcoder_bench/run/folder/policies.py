@@ -109,6 +109,7 @@ def open_run(path: str | Path) -> OpenedRun:
     if not (folder.config.is_file() or folder.run.is_file()):
         raise UserError(f"{path}: there is no run here (no config.yaml)")
     spec = folder.resolve(*folder.read())
+    # results, which a run that goes on may lack
     rows: list[Result] = []
     if folder.results.is_file():
         with user_input():
@@ -136,6 +137,7 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
     if seed is not None and seed not in seeds:
         raise UserError(f"{run.folder.path}: no seed {seed}: the seeds of this run are {', '.join(map(str, seeds))}")
     home = run.folder.candidate(candidate)
+    # the best seed; the lower one of two that are equal
     measured = [row for row in run.rows if row.candidate == candidate and row.measured]
     best = max(measured, key=lambda row: (row.fitness, -row.seed)).seed if measured else seeds[0]
     chosen = best if seed is None else seed

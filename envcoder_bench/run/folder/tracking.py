@@ -41,6 +41,7 @@ def hyperparameters(cfg: RunConfig, sources: Sequence[CandidateSource]) -> dict[
         **{key: config[key] for key in _PPO if isinstance(config.get(key), (int, float))},
         "units": "" if units is None else ",".join(map(str, units)),
     }
+    # what differs between candidates is what they define
     rows = {}
     for source in sources:
         kinds = [ALIASES.get(name, name) for name in defined_types(source.source)]

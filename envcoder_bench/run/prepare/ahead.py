@@ -131,6 +131,7 @@ def fill_caches(order: Order, part: int, parts: int) -> None:
 
     torch.set_num_threads(1)
     native.FOR_TARGET = order.target
+    # checked on the CPU: a GPU's kernels are compiled, not run, here
     cfg = order.cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
     sources = order.sources if part == 0 else share(order.sources, part - 1, parts - 1)
     spec = RunSpec.of(cfg, sources, order.fitness)

@@ -172,6 +172,7 @@ class MemoryPlanner:
     def _refuse_beyond(self, widths: Widths, who: str = "one candidate") -> None:
         envs, needed = self._cfg.num_envs_per_candidate, self.bytes([widths])
         if needed > self.available:
+            # the remedy: fewer environments, or more memory
             fit = max(0, int(envs * (self.available - self._program) / (needed - self._program)))
             limited = self._cfg.max_memory is not None
             if fit:

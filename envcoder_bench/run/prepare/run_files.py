@@ -90,6 +90,7 @@ def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
                 candidate = load_candidate(
                     source.name, source.source, source.file, seed, keeping=keeping, complete=files.complete
                 )
+        # a module with a memory belongs to one group
         keeps = any(function.stateful_line is not None for function in candidate.functions.values())
         if keeps or source.file in files.called:
             return candidate

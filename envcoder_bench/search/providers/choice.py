@@ -175,6 +175,7 @@ class AnthropicMessages(sdk.Model):
         text = "".join(block.text for block in response.content if block.type == "text")
         text = self.hide(sdk.clean_text(text))
         usage = getattr(response, "usage", None)
+        # tokens that the provider read from its cache, or wrote to it, are counted apart
         cached = (getattr(usage, f"cache_{access}_input_tokens", None) for access in ("creation", "read"))
         input_tokens = sdk.count(getattr(usage, "input_tokens", None), max_input_tokens(request))
         input_tokens += sum(sdk.count(tokens, 0) for tokens in cached)

@@ -40,6 +40,7 @@ def extract_code(text: str, cut_off: bool = False) -> str | None:
     codes, fenced = _fenced_blocks(text, cut_off)
     if not fenced and not cut_off:
         codes = [_bare(text)]
+    # the last version of a function counts, so begin at the end
     chosen: list[int] = []
     functions: set[str] = set()
     for index in reversed(range(len(codes))):

@@ -121,6 +121,7 @@ class _Asker:
             reason = self.unusable(reply)
             if not reason:
                 break
+        # the caller pays for all attempts
         times = f" (asked {len(answers)} times)" if reason and len(answers) > 1 else ""
         costs = [reply.cost for reply in answers if reply.cost is not None]
         return replace(

@@ -197,6 +197,7 @@ def http_client(sdk: Any, who: str, timeout: float, notify: Callable[[str], None
                 return self._failure(502, f"the reply cannot be read: {error}", True)
             finally:
                 response.close()
+            # the content is complete, and decoded
             headers = [pair for pair in response.headers.multi_items() if pair[0].lower() not in _OF_TRANSFER]
             kept = b"" if response.is_redirect else bytes(content)
             whole = http.Response(response.status_code, headers=headers, content=kept)
@@ -275,6 +276,7 @@ def _json_depth(text: str) -> int:
         return -1
     except RecursionError:
         return MAX_DEPTH + 1
+    # level by level: JSON can be deeper than Python's recursion
     for depth in range(MAX_DEPTH + 1):
         level = [
             x

@@ -145,6 +145,7 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    # a line that a killed search did not complete is no record
     size = content.rfind(b"\n") + 1
     records: list[dict[str, Any]] = []
     for number, line in enumerate(content[:size].splitlines(), 1):
