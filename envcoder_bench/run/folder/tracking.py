@@ -47,7 +47,8 @@ def hyperparameters(cfg: RunConfig, sources: Sequence[CandidateSource]) -> dict[
         if cfg.shaper_types is not None and source.name not in BASELINES:
             kinds = [name for name in kinds if name in cfg.shaper_types]
         types = " ".join(sorted(kinds))
-        rows[source.name] = {"candidate": source.name, "shaper_types": types, **shared}
+        values = {key.rpartition(".")[2]: value for key, value in source.overrides.items()}
+        rows[source.name] = {"candidate": source.name, "shaper_types": types, **shared, **values}
     return rows
 
 
