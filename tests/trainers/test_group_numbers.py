@@ -85,7 +85,9 @@ def test_groups_of_one_learner_match_learners_with_their_numbers(options: Any) -
         alone = GroupedLearner(*one, with_numbers(params, numbers), N, dtype=torch.float64)
         for epoch in (1, 2):
             rollout = rollout_of(together, epoch)
-            parts = {name: x if x is None else x[k : k + 1].clone() for name, x in vars(rollout).items()}
+            parts: dict[str, Any] = {
+                name: x if x is None else x[k : k + 1].clone() for name, x in vars(rollout).items()
+            }
             stats_alone = alone.update(Rollout(**parts), epoch)
         for name, value in alone.export(0).items():
             torch.testing.assert_close(together.export(k)[name], value, rtol=1e-9, atol=1e-11)
@@ -109,7 +111,7 @@ def test_kernels_give_each_group_the_bits_that_it_has_alone(smooth: bool) -> Non
     def compute(hp: Hyperparameters, groups: slice) -> list[Tensor]:
         # the objective
         count = len(kl[groups])
-        part = {name: x[groups].clone() for name, x in data.items()}
+        part: dict[str, Any] = {name: x[groups].clone() for name, x in data.items()}
         batch = Batch(
             obs=actions[groups], actions=actions[groups].clone(), mus=mus[groups].clone(), advantages=part["values"],
             sigmas=[torch.ones(count, 1, A, device=DEVICE)], **part,

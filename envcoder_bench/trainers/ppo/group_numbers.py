@@ -67,6 +67,6 @@ def is_swept(number: Number) -> bool:
     return isinstance(number, Tensor)
 
 
-def per_group(number: Number, like: Tensor) -> Number:
+def per_group(number: Number, like: Tensor) -> Any:  # torch takes either, with a signature for each
     """Return a number for arithmetic with data ``(K, ...)``: itself, or ``(K, 1, ...)`` in the dtype of the data."""
     return number.view(-1, *[1] * (like.dim() - 1)).to(like.dtype) if isinstance(number, Tensor) else number

@@ -328,8 +328,8 @@ def _differentiate_in_kernels(
     partial = mu.new_empty(groups, blocks, 4 + 2 * columns)
     terms, d_log_sigma, sigma = mu.new_empty(4, groups), torch.empty_like(log_sigma), torch.empty_like(log_sigma)
     keep = hp.schedule_type == "rollout"
-    clips: tuple[Number, ...] = (1.0 - hp.e_clip, 1.0 + hp.e_clip, hp.e_clip)
-    clips, weights = ([per_group(x, mu) for x in numbers] for numbers in (clips, _weights(hp, count)))
+    clips = [per_group(x, mu) for x in (1.0 - hp.e_clip, 1.0 + hp.e_clip, hp.e_clip)]
+    weights = [per_group(x, mu) for x in _weights(hp, count)]
     _samples[(blocks, groups)](
         mu, value, actions, old_mu, *samples, log_sigma, action_dims, output.d_mu, output.d_value, partial, count,
         width, mu.stride(0), mu.stride(1), value.stride(0), value.stride(1), actions.stride(0), samples[0].stride(0),
