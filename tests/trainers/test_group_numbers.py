@@ -73,9 +73,12 @@ def rollout_of(learner: GroupedLearner, seed: int) -> Rollout:
 
 @pytest.mark.parametrize(
     "options",
-    [{"bound_loss_type": "regularisation"}, {"lr_schedule": "linear", "schedule_entropy": True, "use_smooth_clamp": True, "bounds_loss_coef": None},
-     {"schedule_type": "rollout", "grad_norm_per_network": True, "network__separate": True, "bound_loss_type": "none"}],
-)  # fmt: skip
+    [
+        {"bound_loss_type": "regularisation"},
+        {"lr_schedule": "linear", "schedule_entropy": True, "use_smooth_clamp": True, "bounds_loss_coef": None},
+        {"schedule_type": "rollout", "grad_norm_per_network": True, "network__separate": True},
+    ],
+)
 def test_groups_of_one_learner_match_learners_with_their_numbers(options: Any) -> None:
     params, arguments = make_params(mini_epochs=1, num_minibatches=2, **options), ([D] * K, [A] * K, [7, 8, 9])
     together = GroupedLearner(*arguments, params, N, dtype=torch.float64, numbers=NUMBERS_OF)
