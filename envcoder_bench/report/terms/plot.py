@@ -246,8 +246,15 @@ def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study
 
 
 def _value_ticks(set_ticks: Any, values: Sequence[float], at: Sequence[float] = ()) -> None:
-    every = -(-len(values) // 10)
-    set_ticks([*(at or range(len(values)))][::every], [short(value) for value in values[::every]])
+    """Label values at places from 0, or ``at``, as far as there is room."""
+    at = at or range(len(values))
+    labels, end = [], -math.inf
+    for value, x in zip(values, at):
+        middle, half = (x - at[0]) / ((at[-1] - at[0]) or 1), 0.02 * len(short(value))
+        fits = middle - half > end
+        labels.append(short(value) if fits else "")
+        end = middle + half if fits else end
+    set_ticks(at, labels)
 
 
 def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Point], study: Study) -> None:
