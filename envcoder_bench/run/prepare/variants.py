@@ -139,6 +139,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         sources += new
     if not variants:
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
+        why = ": all values are those of the candidate" if asked.sweep and len(examined) == len(originals) else why
         raise UserError(f"{asked.flag}: there is nothing to vary{why}")
     of = ", ".join(one.name for one in originals)
     log.info("%s: %s of %s", asked.flag, counted(len(variants), "variant"), of)
@@ -268,8 +269,9 @@ def _settings(spec: RunSpec, asked: Asked, numbers: _Numbers) -> dict[str, float
         if not name.startswith(texts.TRAIN):
             continue
         usual = numbers.get(name)
-        if usual is None and name not in (keys := train_keys(spec.config.train)):
-            raise UserError(f"{SWEEP}: unknown key '{name}'{near_matches(name, [*numbers, *keys])}; {_listed(numbers)}")
+        keys = dict.fromkeys([*numbers, *train_keys(spec.config.train)])
+        if name not in keys:
+            raise UserError(f"{SWEEP}: unknown key '{name}'{near_matches(name, keys)}; {_listed(numbers)}")
         if usual is None:
             raise UserError(
                 f"{SWEEP} {name}: the candidates of a run share this setting; run once for each value with"
@@ -286,7 +288,7 @@ def _settings(spec: RunSpec, asked: Asked, numbers: _Numbers) -> dict[str, float
 
 def _listed(numbers: _Numbers) -> str:
     keys = ", ".join(key.removeprefix(f"{PARAMS}config.") for key in numbers)
-    return f"of {PARAMS}config. there are {keys}" if numbers else "this trainer has no numbers that can be swept"
+    return f"keys of {PARAMS}config that can be swept: {keys}" if numbers else "no number of this trainer can be swept"
 
 
 def _of_sweep(
