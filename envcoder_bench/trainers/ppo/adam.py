@@ -154,9 +154,10 @@ def _adam_in_kernel(
     clipped = norm is not None and max_norm is not None
     _adam[(triton.cdiv(size, 1024), groups)](
         params, grad, adam.exp_avg, adam.exp_avg_sq, norm if clipped else params, adam.learning_rate, adam.powers,
-        params if alive is None else alive.view(torch.uint8), size, per_group(max_norm, grad) if clipped else 0.0,
-        per_group(adam.weight_decay, grad), BETA1=BETA1, BETA2=BETA2, EPSILON=EPSILON, CLIPPED=clipped,
-        MASKED=alive is not None, SWEPT=is_swept(adam.weight_decay), BLOCK=1024,
+        params if alive is None else alive.view(torch.uint8), size,
+        per_group(0.0 if max_norm is None else max_norm, grad), per_group(adam.weight_decay, grad), BETA1=BETA1,
+        BETA2=BETA2, EPSILON=EPSILON, CLIPPED=clipped, MASKED=alive is not None, SWEPT=is_swept(adam.weight_decay),
+        BLOCK=1024,
     )  # fmt: skip
 
 
@@ -170,11 +171,11 @@ MIN_ENTROPY_COEF = 1e-4
 def update_learning_rates(backend: Backend, hp: Hyperparameters, rates: Tensor, kl: Tensor, epoch: int) -> None:
     """Change the learning rates ``(K,)`` float64 in place, see ``next_learning_rate``."""
     if backend.kernels and hp.lr_schedule == "adaptive":
-        threshold: Number = hp.kl_threshold
-        low, high = (0.0, 0.0) if isinstance(threshold, Tensor) else (0.5 * threshold, 2.0 * threshold)
+        threshold, swept = per_group(hp.kl_threshold, kl), is_swept(hp.kl_threshold)
+        low, high = (0.0, 0.0) if swept else (0.5 * threshold, 2.0 * threshold)
         _adapt[(triton.cdiv(len(kl), 128),)](
-            rates, kl, threshold if is_swept(threshold) else rates, len(kl), LOW=low, HIGH=high, LEAST=_least(hp),
-            MOST=MAX_LEARNING_RATE, ABOVE=_above(hp), SWEPT=is_swept(threshold), num_warps=1,
+            rates, kl, threshold if swept else rates, len(kl), LOW=low, HIGH=high, LEAST=_least(hp),
+            MOST=MAX_LEARNING_RATE, ABOVE=_above(hp), SWEPT=swept, num_warps=1,
         )  # fmt: skip
     else:
         rates.copy_(next_learning_rate(hp, rates, kl, epoch))
@@ -229,8 +230,9 @@ def _adapt(
     mask = k < num_groups
     old, distance = tl.load(rate + k, mask=mask), tl.load(kl + k, mask=mask).to(tl.float64)
     lower, higher = old / 1.5, old * 1.5
-    high = 2.0 * tl.load(threshold + k, mask=mask) if SWEPT else HIGH
-    low = 0.5 * tl.load(threshold + k, mask=mask) if SWEPT else LOW
-    new = tl.where(distance > high, tl.where(lower > LEAST, lower, LEAST), old)
-    new = tl.where((distance < low) & (distance > ABOVE), tl.where(higher < MOST, higher, MOST), new)
+    # the compiler rounds these constants to float32, as those of groups are
+    falls = distance > (2.0 * tl.load(threshold + k, mask=mask) if SWEPT else HIGH)
+    rises = distance < (0.5 * tl.load(threshold + k, mask=mask) if SWEPT else LOW)
+    new = tl.where(falls, tl.where(lower > LEAST, lower, LEAST), old)
+    new = tl.where(rises & (distance > ABOVE), tl.where(higher < MOST, higher, MOST), new)
     tl.store(rate + k, new, mask=mask)
