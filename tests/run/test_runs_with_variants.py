@@ -7,6 +7,7 @@ from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.folder.ranked import variants_in
+from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
@@ -23,7 +24,7 @@ def compute_reward(pole_angle, pole_vel, cart_pos):
     terms["centre"] = -torch.abs(cart_pos / LIMIT)
     return torch.where(torch.abs(pole_angle) > 1.5, -2.0, sum(terms.values())), terms
 """
-RATE = "train.params.config.learning_rate"
+RATE, DECAY = "train.params.config.learning_rate", "train.params.config.weight_decay"
 OBSERVED = """
 def compute_observation(cart_pos, pole_angle):
     return torch.stack([cart_pos, pole_angle], dim=-1)
@@ -123,12 +124,12 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
 
 
 def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole):
-    original, *variants = made(
-        cartpole, {"mine": PLAIN}, sweep=[f"{RATE}=1e-4,3e-4", "train.params.config.tau=0.5,0.95"]
-    )
-    names_of_variants = ["0.0001+tau=0.5", "0.0001+tau=0.95", "0.0003+tau=0.5"]
+    original, *variants = made(cartpole, {"mine": PLAIN}, sweep=[f"{RATE}=1e-4,3e-4", f"{DECAY}=0,0.1"])
+    names_of_variants = ["0.0001+weight_decay=0", "0.0001+weight_decay=0.1", "0.0003+weight_decay=0.1"]
     assert names(variants) == [f"mine.learning_rate={name}" for name in names_of_variants]
-    assert [one.overrides for one in variants[1:]] == [{RATE: 1e-4}, {"train.params.config.tau": 0.5}]
+    assert [one.overrides for one in variants] == [{RATE: 1e-4}, {RATE: 1e-4, DECAY: 0.1}, {DECAY: 0.1}]
+    tracked = hyperparameters(cartpole.config, [original, *variants])
+    assert [one["weight_decay"] for one in tracked.values()] == [0.0, 0.0, 0.1, 0.1]
     assert all(one.source.startswith(original.source) for one in variants) and not original.overrides
     groups, _ = prepare(with_candidates(cartpole, made(cartpole, {}, sweep=f"{RATE}=1e-4")))
     by_name = {group.name: group for group in groups}
