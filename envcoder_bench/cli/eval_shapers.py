@@ -111,8 +111,8 @@ def build_parser() -> Parser:
         "--sweep",
         action="append",
         metavar="NAME=V,V",
-        help="also train each candidate with these factors of a reward term, or values of a number;"
-        " several make a grid",
+        help="also train each candidate with these factors of a reward term, or values of a number, of the trainer's as"
+        " train.params.config.gamma=0.9,0.99; several make a grid",
     )
     what.add_argument("--sweep_points", type=int, metavar="N", help="only N points of the grid")
     add_key(what, "baseline", choices=("human", "unshaped"))

@@ -72,6 +72,7 @@ def exit_on_user_error(program: str) -> Iterator[None]:
 
 
 def near_matches(word: str, words: Iterable[str]) -> str:
-    """Return ``" (did you mean X?)"`` for a misspelt word, or an empty string."""
-    close = difflib.get_close_matches(word, list(words), n=3)
+    """Return ``" (did you mean X?)"`` for a misspelt word, or the last part of a dotted one; or an empty string."""
+    words = list(words)
+    close = [each for each in words if each.endswith(f".{word}")] or difflib.get_close_matches(word, words, n=3)
     return f" (did you mean {' or '.join(close)}?)" if close else ""

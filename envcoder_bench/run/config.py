@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ OPTIONAL_TRAIN_KEYS = (
     *(f"params.network.space.continuous.{key}" for key in ("max_sigma", "std_type")),
 )  # fmt: skip
 _MIXED = "params.config.mixed_precision"
+_SUCH = "learning_iterations=100 or train.params.config.gamma=0.99"
 Tree = Mapping[str, Any]
 
 
@@ -161,6 +162,11 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
     return f"{spec.train}: {message}" if value is not None and value == select(train, match[1]) else message
 
 
+def train_keys(train: Tree) -> list[str]:
+    """Return the keys of a trainer's config, optional ones included, as overrides name them."""
+    return [f"train.{key}" for key in (*dotted_keys(train), *OPTIONAL_TRAIN_KEYS)]
+
+
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
     tree, shipped = _composed_files(spec)
@@ -180,20 +186,14 @@ def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
                 raise ValueError(f"{override.input_line}: give one value, or quote it: {key}='\"a,b\"'")
             if key not in keys and not (key.startswith("task.") and covers(used, key.removeprefix("task."))):
                 keys.update(dict.fromkeys(f"task.{name}" for name in used))
-                raise UserError(f"unknown key '{key}'{_near(key, keys)}; the keys are those of {_files(spec)}")
+                hint = near_matches(key, keys) or f" (keys are such as {_SUCH})"
+                raise UserError(f"unknown key '{key}'{hint}; the keys are those of {_files(spec)}")
             with open_dict(tree) if OmegaConf.select(tree, key) is None else contextlib.nullcontext():
                 OmegaConf.update(tree, key, override.value(), merge=True)
         word = " ".join(word for word in overrides if "${" in word) or word
         return plain(OmegaConf.to_container(tree, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from None
-
-
-def _near(key: str, keys: Iterable[str]) -> str:
-    """Return a hint at the key that was meant, of which the last part alone may have been given."""
-    same = [name for name in keys if name.endswith(f".{key}")]
-    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, keys)
-    return hint or " (keys are such as learning_iterations=100 or train.params.config.gamma=0.99)"
 
 
 def _files(spec: TaskSpec) -> str:

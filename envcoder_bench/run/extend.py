@@ -173,7 +173,7 @@ def _plan(
     saved.needed, saved.peak = summary["needed"], summary["peak"]
     # the config of the larger run
     listed = [*sources, *new]
-    larger = {**cfg.plain(), **more, "candidates": [{"name": source.name, "file": source.file} for source in listed]}
+    larger = {**cfg.plain(), **more, "candidates": [source.listed() for source in listed]}
     parts = [f"candidates {', '.join(source.name for source in new)}"] if new else []
     parts += [f"{key.replace('_', ' ')} {getattr(cfg, key)} -> {value}" for key, value in more.items()]
     several = cfg.seeds == 1 and "seeds" in more

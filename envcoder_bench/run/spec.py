@@ -4,7 +4,7 @@ The defaults and comments of cfg/config.yaml are those of the fields here, which
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from envcoder_bench.core.settings import (
     Names,
     Number,
     Numbers,
+    Settings,
     Tree,
     as_tuple,
     key,
@@ -32,14 +33,21 @@ if TYPE_CHECKING:  # it imports torch, which --help does not need
 
 FILE = "cfg/config.yaml"
 AUTO = "auto"
+PARAMS = "train.params."  # of which a trainer gets the keys
 
 
 class CandidateSource(NamedTuple):
-    """A candidate's name, its file (for messages) and the file's text."""
+    """A candidate's name, its file (for messages), the file's text, and its values of keys of the trainer's config."""
 
     name: str
     file: str
     source: str
+    overrides: Mapping[str, float] = Settings({})
+
+    def listed(self) -> dict[str, Any]:
+        """Return its entry in the config.yaml of a run."""
+        entry = {"name": self.name, "file": self.file}
+        return {**entry, "overrides": plain(self.overrides)} if self.overrides else entry
 
 
 class Evaluation(Keys):

@@ -25,6 +25,7 @@ from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
 from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, loaded, unused
 
 TERMS, SWEEP = "--terms", "--sweep"
+TRAIN = "train."  # names of a sweep that are keys of the trainer's config
 FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
 LEAST = 1e-12  # least base of a power: its logarithm is finite
 _MARK = re.compile(r"^# variant: (\{.*\})$", re.MULTILINE)
@@ -286,10 +287,16 @@ def parse_values(name: str, text: Any) -> list[str]:
     return words
 
 
-def resolve_name(name: str, text: str, terms: Sequence[str]) -> tuple[str, bool]:
+def label(name: str) -> str:
+    """Return the name of a sweep's number in tables: of a key of the trainer's config, the last part."""
+    return name.rpartition(".")[2] if name.startswith(TRAIN) else name
+
+
+def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str] = ()) -> tuple[str, bool]:
     """Return the declared number or the term that a sweep's name means, and whether it is a term.
 
-    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself.
+    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself. ``keys`` are other names
+    that may have been meant.
 
     Raises:
         UserError: there is none, and the message names near matches; or it is no number that is written out.
@@ -303,7 +310,7 @@ def resolve_name(name: str, text: str, terms: Sequence[str]) -> tuple[str, bool]
             return full, False
     if name in terms:
         return name, True
-    every = dict.fromkeys([*terms, *plain])
+    every = dict.fromkeys([*terms, *plain, *keys])
     every.update(dict.fromkeys(full.partition(".")[2] for full in plain if full.startswith("WEIGHTS.")))
     listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(plain)}"] * bool(plain)
     has = f"; there are {' and '.join(listed)}" if listed else "; it has neither terms nor declared numbers"

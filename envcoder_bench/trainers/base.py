@@ -39,7 +39,8 @@ class Trainer(ABC):
 
     A trainer with critic observations (``critic_refusal``) gets, if groups have them, their widths as one more argument
     ``critic_dims``, 0 for the other groups, and ``(num_envs, max(critic_dims))`` tensors as a second argument of
-    ``act`` and ``learn``. The policy must not depend on them.
+    ``act`` and ``learn``. The policy must not depend on them. A trainer with ``group_numbers`` gets, if groups have
+    values of their own of them, these as an argument ``numbers``, one mapping per group.
 
     Args:
         layout, obs_dims, action_dims, seeds: the groups and their widths and seeds.
@@ -71,6 +72,14 @@ class Trainer(ABC):
     def critic_refusal(cls, params: Params) -> str | None:
         """Return why groups cannot have critic observations with ``params``, and the remedy; None if they can."""
         return f"the trainer {cls.__name__} has no critic observations; use --trainer ppo, or leave the function out"
+
+    @classmethod
+    def group_numbers(cls, params: Params) -> Mapping[str, float | str]:
+        """Return the numbers of which each group may have its own, by their dotted keys in ``params``.
+
+        Their values are those of ``params``, or a text: when alone such a number has an effect.
+        """
+        return {}
 
     @classmethod
     def depends_on_length(cls, params: Params) -> bool:

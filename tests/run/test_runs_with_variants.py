@@ -7,6 +7,7 @@ from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.folder.ranked import variants_in
+from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
@@ -23,6 +24,7 @@ def compute_reward(pole_angle, pole_vel, cart_pos):
     terms["centre"] = -torch.abs(cart_pos / LIMIT)
     return torch.where(torch.abs(pole_angle) > 1.5, -2.0, sum(terms.values())), terms
 """
+RATE, DECAY = "train.params.config.learning_rate", "train.params.config.weight_decay"
 OBSERVED = """
 def compute_observation(cart_pos, pole_angle):
     return torch.stack([cart_pos, pole_angle], dim=-1)
@@ -121,6 +123,19 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
     assert not prepare(with_candidates(cartpole, sources))[1]
 
 
+def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole):
+    original, *variants = made(cartpole, {"mine": PLAIN}, sweep=[f"{RATE}=1e-4,3e-4", f"{DECAY}=0,0.1"])
+    names_of_variants = ["0.0001+weight_decay=0", "0.0001+weight_decay=0.1", "0.0003+weight_decay=0.1"]
+    assert names(variants) == [f"mine.learning_rate={name}" for name in names_of_variants]
+    assert [one.overrides for one in variants] == [{RATE: 1e-4}, {RATE: 1e-4, DECAY: 0.1}, {DECAY: 0.1}]
+    tracked = hyperparameters(cartpole.config, [original, *variants])
+    assert [one["weight_decay"] for one in tracked.values()] == [0.0, 0.0, 0.1, 0.1]
+    assert all(one.source.startswith(original.source) for one in variants) and not original.overrides
+    groups, _ = prepare(with_candidates(cartpole, made(cartpole, {}, sweep=f"{RATE}=1e-4")))
+    by_name = {group.name: group for group in groups}
+    assert by_name["human.learning_rate=0.0001"].overrides == {RATE: 1e-4} and not by_name["human"].overrides
+
+
 @pytest.mark.slow
 def test_latin_hypercube_has_each_value_equally_often(cartpole):
     sweep = {"swing": [0.2, 0.3, 0.4, 0.5], "upright": [2, 3], "LIMIT": range(2, 22)}
@@ -154,7 +169,11 @@ def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
         ({"a": MINE}, {"sweep": "swing=1,x"}, "x is not a number"),
         ({"a": MINE}, {"sweep": "swing"}, "write NAME=VALUE"),
         ({"a": MINE}, {"sweep": ["swing=1", "swing=2"]}, "given twice"),
-        ({"a": MINE}, {"sweep": "train.params.config.gamma=0.9"}, "share the trainer's settings"),
+        ({"a": MINE}, {"sweep": "train.params.config.mini_epochs=2,4"}, "share this setting; run once for each value"),
+        ({"a": MINE}, {"sweep": f"{RATE}s=1"}, f"unknown key .* .did you mean {RATE}.*swept: learning_rate, "),
+        ({"a": MINE}, {"sweep": f"{RATE}=3e-4"}, "nothing to vary: all values are those of the candidate"),
+        ({"a": MINE}, {"sweep": "learning_rate=1"}, f"did you mean {RATE}"),
+        ({"a": MINE}, {"sweep": "train.params.config.gamma=0.9,2"}, "gamma: must be a number from 0 to 1, got 2"),
         ({"a": MINE}, {"sweep": "swing=1", "terms": True}, "give one of them"),
         ({"a": MINE}, {"points": 3}, "for --sweep"),
         ({"a": MINE}, {"sweep": "swing=1", "points": 1}, "at least 2"),

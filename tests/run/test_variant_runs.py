@@ -21,6 +21,7 @@ def compute_reward(pole_angle, pole_vel, cart_pos):
     terms["centre"] = -torch.abs(cart_pos)
     return torch.where(torch.abs(pole_angle) > 1.5, -2.0, sum(terms.values())), terms
 """
+RATE, ENTROPY = "train.params.config.learning_rate", "train.params.config.entropy_coef"
 QUICK = dict(
     num_envs_per_candidate=4, learning_iterations=4, sim="mujoco_cpu", device="cpu",
     overrides={
@@ -79,6 +80,31 @@ def test_race_with_variants_says_who_was_stopped(tmp_path, monkeypatch):
     assert terms.loc[stopped, "effect"].isna().all() and terms["effect"].notna().sum() == 7
 
 
+def test_group_with_a_setting_of_its_own_has_the_weights_of_a_run_with_it_also_raced_and_resumed(tmp_path, monkeypatch):
+    stop = StopRequest()
+
+    class StopAtSix(Reporter):
+        def iteration_done(self, iteration, env_steps, best):
+            if iteration == 6:
+                stop()
+
+    monkeypatch.setattr(
+        executor, "decide", lambda *_: [Stop("mine.learning_rate=0.01+entropy_coef=0", 0.1, 9, "behind")]
+    )
+    keys = {**QUICK["overrides"], "race.rungs": [4], "evaluation.points": 4}
+    settings = {**QUICK, "learning_iterations": 8}
+    first = evaluate("Cartpole", {"mine": MINE}, sweep={RATE: [3e-4, 0.01], ENTROPY: [0, 0.05]}, race=True, stop=stop,
+                     reporter=StopAtSix(), output_dir=tmp_path / "a", **{**settings, "overrides": keys})  # fmt: skip
+    assert not first.complete
+    result = resume(first.folder)
+    assert set(result.results["status"]) == {"ok", "stopped"}
+    keys = {**QUICK["overrides"], RATE: 0.01, ENTROPY: 0.05}
+    alone = evaluate("Cartpole", {"mine": MINE}, no_baselines=True, output_dir=tmp_path / "b",
+                     **{**settings, "overrides": keys})  # fmt: skip
+    name = "mine.learning_rate=0.01+entropy_coef=0.05"
+    assert_same_weights(weights(result.folder, name), weights(alone.folder, "mine"))
+
+
 def test_stopped_run_has_its_effects_when_it_is_resumed(divided, tmp_path):
     stop = StopRequest()
 
@@ -96,8 +122,8 @@ def test_stopped_run_has_its_effects_when_it_is_resumed(divided, tmp_path):
 def test_command_divides_and_sweeps(tmp_path, capsys):
     (path,) = write_candidates(tmp_path / "files", {"mine": MINE})
     words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 2, "--candidates", path]
-    run(tmp_path / "a", *words, "--sweep", "swing=0,0.1,1", "--sweep", "upright=1,2", "--sweep_points", 4)
-    assert "sweep of mine" in capsys.readouterr().out and (tmp_path / "a" / "sweep_mine.png").is_file()
+    run(tmp_path / "a", *words, "--sweep", "swing=0,0.1,1", "--sweep", f"{RATE}=1e-4,3e-4", "--sweep_points", 4)
+    assert "swing  learning_rate  change" in capsys.readouterr().out and (tmp_path / "a" / "sweep_mine.png").is_file()
     for more, message in (
         (["--sweep", "swng=1"], "did you mean swing"),
         (["--terms", "--check"], "--terms trains"),

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 FILES = (
     *(
         f"tests/trainers/test_{name}.py"
-        for name in ("triton", "adam", "network", "trainer", "oracle", "critic_observations")
+        for name in ("triton", "adam", "network", "trainer", "oracle", "critic_observations", "group_numbers")
     ),
     "tests/env/test_episode_stats.py",
 )

@@ -20,7 +20,7 @@ from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import NAN, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
 from envcoder_bench.shaping.outputs import TOTAL
-from envcoder_bench.shaping.variants import SWEEP, Variant, short
+from envcoder_bench.shaping.variants import SWEEP, Variant, label, short
 from envcoder_bench.tasks.base import UNTRAINED
 
 SHARE = 0.9  # of what the original learns: the fitness whose env-steps are compared
@@ -83,7 +83,7 @@ class Effect:
             return words.get(self.factor, f"{self.term} x {short(self.factor)}")
         if self.function:
             return f"without {self.function}"
-        return ", ".join(f"{name}={short(value)}" for name, value in self.values.items())
+        return ", ".join(f"{label(name)}={short(value)}" for name, value in self.values.items())
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from envcoder_bench.report.table import shorten
 from envcoder_bench.report.terms.effects import SHARE, Effect, Study
 from envcoder_bench.report.terms.table import HEADS, NAME_WIDTH
 from envcoder_bench.report.words import fixed
-from envcoder_bench.shaping.variants import short
+from envcoder_bench.shaping.variants import label, short
 
 STYLES = {0.0: ("o", BLACK), 0.5: ("v", COLOURS[0]), 2.0: ("^", COLOURS[1])}
 WITHOUT = ("s", BLACK)  # of a function that is left out
@@ -62,10 +62,10 @@ def _plot_terms(study: Study, path: Path, task: str) -> Path:
         _draw(axes, rows, centres, _speed_of, f"env-steps to {100 * SHARE:.0f} % of what it learns, relative")
         axes.set_yticks(centres, [""] * len(rows))
     panels[0].set_yticks(centres, [escape(shorten(name, NAME_WIDTH + 8)) for name, _ in rows])
-    for label, (_, effects) in zip(panels[0].get_yticklabels(), rows):
+    for tick, (_, effects) in zip(panels[0].get_yticklabels(), rows):
         is_sure = any(one.significant for _, one in effects)
-        label.set_color(BLACK if is_sure else GREY)
-        label.set_fontweight("bold" if is_sure else "normal")
+        tick.set_color(BLACK if is_sure else GREY)
+        tick.set_fontweight("bold" if is_sure else "normal")
     bottom = 1.05
     figure.subplots_adjust(left=0.3, right=0.97, bottom=bottom / height, top=top - 0.02, wspace=0.08)
     make_room_left(figure, panels[:1])
@@ -184,7 +184,7 @@ def _caption(study: Study) -> str:
 def _plot_sweep(study: Study, path: Path, task: str) -> Path:
     names = list(study.usual)[:MOST_PANELS]
     columns = len(names) + (len(study.usual) == 2)
-    subtitle = f"fitness by {' and '.join(names)} of {study.original}"
+    subtitle = f"fitness by {' and '.join(map(label, names))} of {study.original}"
     if len(study.usual) > 1:
         subtitle += "; grey: each point, line: the mean over the other values"
     width, height = max(3.6 * columns + 0.8, 7.0), 4.6
@@ -219,9 +219,10 @@ _Point = tuple[dict[str, float], float, float, float]  # values, fitness and its
 
 
 def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study) -> None:
-    """Draw fitness against one parameter, whose values are evenly apart."""
+    """Draw fitness against one parameter: values over a decade or more by their logarithm, others evenly apart."""
     values = sorted({point[0][name] for point in points})
-    at = {value: k for k, value in enumerate(values)}
+    is_log = values[0] > 0 and values[-1] >= 10 * values[0]
+    at = {value: math.log10(value) if is_log else float(k) for k, value in enumerate(values)}
     if len(study.usual) == 1:
         for point_values, _, low, high in points:
             if not math.isnan(low):
@@ -233,19 +234,27 @@ def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study
         float(np.mean([fitness for point_values, fitness, *_ in points if point_values[name] == value]))
         for value in values
     ]
-    axes.plot(range(len(values)), means, "o-", color=COLOURS[0], markersize=5.5, linewidth=1.6, zorder=3)
+    axes.plot([*at.values()], means, "o-", color=COLOURS[0], markersize=5.5, linewidth=1.6, zorder=3)
     if study.usual[name] in at:
         usual = at[study.usual[name]]
         axes.axvline(usual, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0)
-    _value_ticks(axes.set_xticks, values)
-    axes.set_xlim(-0.4, len(values) - 0.6)
-    axes.set_xlabel(escape(name))
+    _value_ticks(axes.set_xticks, values, [*at.values()])
+    margin = 0.08 * (at[values[-1]] - at[values[0]]) if is_log else 0.4
+    axes.set_xlim(at[values[0]] - margin, at[values[-1]] + margin)
+    axes.set_xlabel(escape(label(name)) + (" (logarithmic)" if is_log else ""))
     axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
 
 
-def _value_ticks(set_ticks: Any, values: Sequence[float]) -> None:
-    every = -(-len(values) // 10)
-    set_ticks(range(0, len(values), every), [short(value) for value in values[::every]])
+def _value_ticks(set_ticks: Any, values: Sequence[float], at: Sequence[float] = ()) -> None:
+    """Label values at places from 0, or ``at``, as far as there is room."""
+    at = at or range(len(values))
+    labels, end = [], -math.inf
+    for value, x in zip(values, at):
+        middle, half = (x - at[0]) / ((at[-1] - at[0]) or 1), 0.02 * len(short(value))
+        fits = middle - half > end
+        labels.append(short(value) if fits else "")
+        end = middle + half if fits else end
+    set_ticks(at, labels)
 
 
 def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Point], study: Study) -> None:
@@ -269,8 +278,8 @@ def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Po
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=BLACK, linestyle=(0, (4, 3))))
     _value_ticks(axes.set_xticks, columns)
     _value_ticks(axes.set_yticks, rows)
-    axes.set_xlabel(escape(names[0]))
-    axes.set_ylabel(escape(names[1]))
+    axes.set_xlabel(escape(label(names[0])))
+    axes.set_ylabel(escape(label(names[1])))
     for side in axes.spines.values():
         side.set_visible(False)
     bar = figure.colorbar(image, ax=axes, fraction=0.06, pad=0.03)

@@ -11,7 +11,7 @@ from envcoder_bench.report.ranking import decimal_places
 from envcoder_bench.report.table import numbers, shorten, wrap
 from envcoder_bench.report.terms.effects import NO_EFFECT, SHARE, Effect, Study
 from envcoder_bench.report.words import aligned, counted, fixed, some
-from envcoder_bench.shaping.variants import FACTORS
+from envcoder_bench.shaping.variants import FACTORS, label
 
 HEADS = {0.0: "left out", 0.5: "halved", 2.0: "doubled"}
 NAME_WIDTH = 24
@@ -95,7 +95,7 @@ def _sweep_rows(study: Study) -> list[list[str]]:
     ]
     if len(ordered) > MOST_POINTS:
         rows.append([f"{len(ordered) - MOST_POINTS} more in terms.csv", *[""] * (len(names) + 1)])
-    return [[*names, "change of fitness", "steps"], *rows]
+    return [[*map(label, names), "change of fitness", "steps"], *rows]
 
 
 def verdicts(study: Study) -> dict[str, list[str]]:
@@ -105,7 +105,7 @@ def verdicts(study: Study) -> dict[str, list[str]]:
         if effect.significant:
             by_verdict.setdefault("better" if effect.effect > 0 else "worse", []).append(effect.what)
     shown = {effect.term for effect in study.effects if effect.significant}
-    compared = {effect.term or effect.function for effect in study.effects if not math.isnan(effect.p)}
+    compared = {effect.term or effect.function for effect in study.effects if not math.isnan(effect.p)} - {""}
     unclear = [term for term in study.terms if term in compared - shown]
     unclear += [one.function for one in study.effects if one.function in compared and not one.significant]
     if unclear and study.comparisons:

@@ -41,6 +41,7 @@ from pathlib import Path
 from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
 from envcoder_bench.core.folders import RUN, other_kind
+from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run.folder import checkpoint
@@ -97,7 +98,6 @@ class RunFolder:
         with user_input():
             refuse_taken(path)
         folder = cls(path)
-        listed = [{"name": c.name, "file": c.file} for c in spec.sources]
         texts = {folder.source(c.name): c.source.encode("utf-8", _BYTES) for c in spec.sources}
         if spec.fitness is not None:
             texts[folder.fitness] = spec.fitness.source.encode("utf-8", _BYTES)
@@ -107,7 +107,7 @@ class RunFolder:
             for file, text in texts.items():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(file, text)
-            config = to_yaml({**spec.config.plain(), "candidates": listed})
+            config = to_yaml({**spec.config.plain(), "candidates": [one.listed() for one in spec.sources]})
             digests = {file.relative_to(path).as_posix(): digest(text) for file, text in texts.items()}
             folder.provenance = Provenance.new(config, spec.config.device, digests, machines)
             folder.provenance.write(folder.run)
@@ -198,7 +198,10 @@ class RunFolder:
         if self.complete:
             for log in filter(Path.is_file, self._logs):
                 self.note_changed(log)
-        sources = [CandidateSource(x.name, x.file, self._text(self.source(x.name))) for x in content.candidates]
+        sources = [
+            CandidateSource(x.name, x.file, self._text(self.source(x.name)), x.get("overrides", Settings({})))
+            for x in content.candidates
+        ]
         return cfg, sources
 
     def resolve(self, cfg: RunConfig, sources: Sequence[CandidateSource]) -> RunSpec:

@@ -15,6 +15,7 @@ from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.shaping.text import defined_types
+from envcoder_bench.shaping.variants import TRAIN, label
 from envcoder_bench.tasks.base import BASELINES
 
 # keys of the train YAML's params.config that are hyperparameters of trackers
@@ -40,6 +41,8 @@ def hyperparameters(cfg: RunConfig, sources: Sequence[CandidateSource]) -> dict[
         "trainer": str(params.get("algo", {}).get("name", "")),
         **{key: config[key] for key in _PPO if isinstance(config.get(key), (int, float))},
         "units": "" if units is None else ",".join(map(str, units)),
+        # numbers that a sweep changes
+        **{label(key): select(cfg.train, key.removeprefix(TRAIN)) or 0.0 for x in sources for key in x.overrides},
     }
     # what differs between candidates is what they define
     rows = {}
@@ -48,7 +51,8 @@ def hyperparameters(cfg: RunConfig, sources: Sequence[CandidateSource]) -> dict[
         if cfg.shaper_types is not None and source.name not in BASELINES:
             kinds = [name for name in kinds if name in cfg.shaper_types]
         types = " ".join(sorted(kinds))
-        rows[source.name] = {"candidate": source.name, "shaper_types": types, **shared}
+        values = {label(key): value for key, value in source.overrides.items()}
+        rows[source.name] = {"candidate": source.name, "shaper_types": types, **shared, **values}
     return rows
 
 

@@ -5,7 +5,7 @@ Each step is a function of plain data: files, and a ``TaskSnapshot`` of a small 
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -46,12 +46,13 @@ Faults = dict[str, CandidateError]
 
 @dataclass(frozen=True)
 class Group:
-    """A candidate with a seed: its shapings for training and for evaluation."""
+    """A candidate with a seed: its shapings for training and for evaluation, and its values of the trainer's keys."""
 
     name: str
     seed: int
     shaping: Shaping
     evaluation: Shaping
+    overrides: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> GroupKey:
@@ -218,7 +219,7 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
     patches = {section: patch for section, patch in judged.patches.items() if is_judged(section)}
     evaluation = {"functions": judging(functions), "programs": judging(programs), "components": (), "patches": patches}
     training = replace(load_and_assemble(source, files, seed), **kept)
-    return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}))
+    return Group(source.name, seed, training, replace(judged, **{**kept, **evaluation}), source.overrides)
 
 
 def _snapshot(spec: RunSpec, task: Task, files: RunFiles, tracer: Tracer) -> tuple[TaskSnapshot, Shaping]:

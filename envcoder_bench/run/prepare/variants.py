@@ -18,15 +18,18 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.settings import Settings, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
+from envcoder_bench.run.config import train_keys
+from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import SlowFiles
-from envcoder_bench.run.spec import CandidateSource, RunSpec
+from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
 from envcoder_bench.shaping.combination import Combination, NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, Shaping
@@ -35,6 +38,7 @@ from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
+from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
 MOST = 2_000  # variants of a run
@@ -46,7 +50,7 @@ class Asked:
 
     Attributes:
         terms: whether every term is left out, halved and doubled, and every function left out.
-        sweep: values by the name of a term or a declared number.
+        sweep: values by the name of a term, a declared number or a key of the trainer's config.
         points: of the grid of a sweep, take so many points, as a Latin hypercube; None for all.
     """
 
@@ -73,12 +77,6 @@ class Asked:
         named += sweep.items() if isinstance(sweep, Mapping) else []
         if len({name for name, _ in named}) < len(named):
             raise UserError(f"{SWEEP}: {named[-1][0]} is given twice: write all of its values behind one =")
-        for name, _ in named:
-            if name.startswith("train."):
-                raise UserError(
-                    f"{SWEEP} {name}: the candidates of a run share the trainer's settings, so that they are not swept;"
-                    f" run once for each value with {name}=VALUE, and compare with envcoder-bench compare"
-                )
         if not terms and not named:
             if points is not None:
                 raise UserError(f"--sweep_points {points} is for {SWEEP}, which is not given")
@@ -119,7 +117,10 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     variants: list[CandidateSource] = []
     sources: list[CandidateSource] = []
     reasons: list[str] = []
-    examined = _examined(spec, originals)
+    numbers = _trainer_numbers(spec) if asked.sweep else {}
+    settings = _settings(spec, asked, numbers)
+    divides = asked.terms or len(settings) < len(asked.sweep)
+    examined = _examined(spec, originals, divides)
     for source in originals:
         sources += [] if source.name == HUMAN else [source]
         original = examined.get(source.name)
@@ -132,12 +133,13 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
                 if new or len(originals) > 1:
                     log.warning(reasons[-1])
         else:
-            new = _of_sweep(spec, original, asked, taken, len(variants))
+            new = _of_sweep(spec, original, asked, settings, numbers, taken, len(variants))
         _refuse_too_many(spec, original, len(variants) + len(new), asked)
         variants += new
         sources += new
     if not variants:
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
+        why = ": all values are those of the candidate" if asked.sweep and len(examined) == len(originals) else why
         raise UserError(f"{asked.flag}: there is nothing to vary{why}")
     of = ", ".join(one.name for one in originals)
     log.info("%s: %s of %s", asked.flag, counted(len(variants), "variant"), of)
@@ -147,8 +149,8 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
 # what is known of the candidates
 
 
-def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> dict[str, _Original]:
-    """Check candidates and find how their terms make up their rewards; those with a fault are left out."""
+def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool) -> dict[str, _Original]:
+    """Check candidates and find how their terms make up their rewards, if it matters; leave out those with a fault."""
     spec = in_small_simulation(spec)
     spec = replace(spec, sources=(*baseline_sources(spec.task), *(one for one in originals if one.name != HUMAN)))
     examined: dict[str, _Original] = {}
@@ -165,9 +167,9 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource]) -> dict[str, 
             how, why = None, ""
             names = _functions(spec, source)
             try:
-                if REWARD in names:
+                if REWARD in names and divides:
                     how = find_combination(*rollout(spec, context, source, shaping))
-                else:
+                elif divides:
                     why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
@@ -248,15 +250,64 @@ def _same(text: str, other: str, name: str) -> bool:
 # --sweep
 
 
-def _of_sweep(spec: RunSpec, original: _Original, asked: Asked, taken: set[str], before: int) -> list[CandidateSource]:
+_Numbers = Mapping[str, float | str]  # of a trainer, see Trainer.group_numbers, by their keys in the run's config
+
+
+def _trainer_numbers(spec: RunSpec) -> _Numbers:
+    check_training(spec)
+    params = spec.config.params
+    return {f"{PARAMS}{key}": value for key, value in trainer_class(params).group_numbers(params).items()}
+
+
+def _settings(spec: RunSpec, asked: Asked, numbers: _Numbers) -> dict[str, float]:
+    """Return those of the trainer's numbers that are swept, with their values in the config.
+
+    Raises UserError if one of them cannot be swept, or a value is out of its range.
+    """
+    settings = {}
+    for name in asked.sweep:
+        if not name.startswith(texts.TRAIN):
+            continue
+        usual = numbers.get(name)
+        keys = dict.fromkeys([*numbers, *train_keys(spec.config.train)])
+        if name not in keys:
+            raise UserError(f"{SWEEP}: unknown key '{name}'{near_matches(name, keys)}; {_listed(numbers)}")
+        if usual is None:
+            raise UserError(
+                f"{SWEEP} {name}: the candidates of a run share this setting; run once for each value with"
+                f" {name}=VALUE, and compare with envcoder-bench compare; {_listed(numbers)}"
+            )
+        if isinstance(usual, str):
+            raise UserError(f"{SWEEP} {name}: it has an effect {usual}")
+        for value in asked.sweep[name]:
+            changes = nested({name.removeprefix(texts.TRAIN): float(value)})
+            check_training(spec.changed(train=merged(spec.config.train, changes)))
+        settings[name] = usual
+    return settings
+
+
+def _listed(numbers: _Numbers) -> str:
+    keys = ", ".join(key.removeprefix(f"{PARAMS}config.") for key in numbers)
+    return f"keys of {PARAMS}config that can be swept: {keys}" if numbers else "no number of this trainer can be swept"
+
+
+def _of_sweep(
+    spec: RunSpec, original: _Original, asked: Asked, settings: Mapping[str, float], numbers: _Numbers,
+    taken: set[str], before: int,
+) -> list[CandidateSource]:  # fmt: skip
     source, how = original.source, original.how
     try:
-        declared = texts.numbers(source.source)
-        names = {name: texts.resolve_name(name, source.source, original.terms) for name in asked.sweep}
+        names = {
+            name: texts.resolve_name(name, source.source, original.terms, numbers)
+            for name in asked.sweep
+            if name not in settings
+        }
+        declared = texts.numbers(source.source) if names else {}
     except UserError as error:
         why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
         raise UserError(f"{SWEEP}: {source.file}: {error}{why}") from None
-    usual = {name: 1.0 if is_term else declared[full] for name, (full, is_term) in names.items()}
+    shaped = {name: 1.0 if is_term else declared[full] for name, (full, is_term) in names.items()}
+    usual = {name: {**settings, **shaped}[name] for name in asked.sweep}
     grid = math.prod(map(len, asked.sweep.values()))
     if asked.points is None:
         _refuse_too_many(spec, original, before + grid, asked)
@@ -268,15 +319,16 @@ def _of_sweep(spec: RunSpec, original: _Original, asked: Asked, taken: set[str],
         values = {name: float(value) for name, value in point.items()}
         if values == usual:
             continue  # it is the original
-        factors = {names[name][0]: value for name, value in values.items() if names[name][1]}
-        edits = {names[name][0]: value for name, value in point.items() if not names[name][1]}
+        factors = {full: values[name] for name, (full, is_term) in names.items() if is_term}
+        edits = {full: point[name] for name, (full, is_term) in names.items() if not is_term}
+        overrides = {name: values[name] for name, value in settings.items() if values[name] != value}
         text = _text(source, texts.with_numbers, edits) if edits else source.source
         if factors:
             assert how is not None
             text = _text(source._replace(source=text), texts.with_factors, how, factors)
-        title = "+".join(f"{name}={texts.short(value)}" for name, value in values.items())
+        title = "+".join(f"{texts.label(name)}={texts.short(value)}" for name, value in values.items())
         what = Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0)
-        variants.append(_variant(what, text, title, taken))
+        variants.append(_variant(what, text, title, taken)._replace(overrides=Settings(overrides)))
     return variants
 
 

@@ -27,7 +27,7 @@ from envcoder_bench.report.words import alone
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
-from envcoder_bench.run.spec import RunConfig, RunSpec
+from envcoder_bench.run.spec import PARAMS, RunConfig, RunSpec
 from envcoder_bench.run.train.monitors import FitnessMonitor, PhysicsMonitor
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rungs import compared_iterations, evaluation_iterations
@@ -68,11 +68,14 @@ class Shared:
     profile: RunProfile | None = None
 
 
-def make_trainer(cfg: RunConfig, env: GroupedVecTask, layout: GroupLayout | None = None) -> Trainer:
+def make_trainer(
+    cfg: RunConfig, env: GroupedVecTask, layout: GroupLayout | None = None, groups: Sequence[Group] = ()
+) -> Trainer:
     """Create the trainer that the config's ``train.params`` specify for the groups of an environment.
 
     Args:
         layout: the layout of the environments to train in; None for that of ``env``.
+        groups: they may have values of their own of keys of the config; empty: they have none.
 
     Raises:
         UserError: the config is invalid.
@@ -82,8 +85,11 @@ def make_trainer(cfg: RunConfig, env: GroupedVecTask, layout: GroupLayout | None
     with user_input():
         make = trainer_class(params)
         shared = (env.obs_dims, env.action_dims, env.group_seeds)
-        critics = {"critic_dims": env.critic_dims} if any(env.critic_dims) else {}
-        return make(layout or env.layout, *shared, params, torch.device(cfg.device), **critics)
+        more: dict[str, Any] = {"critic_dims": env.critic_dims} if any(env.critic_dims) else {}
+        if any(group.overrides for group in groups):
+            values = [{key.removeprefix(PARAMS): x for key, x in group.overrides.items()} for group in groups]
+            more["numbers"] = values
+        return make(layout or env.layout, *shared, params, torch.device(cfg.device), **more)
 
 
 def _point_steps(cfg: RunConfig, env: GroupedVecTask) -> int:
@@ -130,7 +136,7 @@ class Session:
         # two simulations: candidates train in their own shaping, and are evaluated in the unshaped task
         self.env = build_env(spec, [group.shaping for group in groups], seeds, cfg.num_envs_per_candidate)
         self.evaluation = build_env(spec, [group.evaluation for group in groups], seeds, cfg.evaluation.num_envs)
-        self.trainer = make_trainer(cfg, self.env)
+        self.trainer = make_trainer(cfg, self.env, groups=groups)
         self.logs, self.reporter, self.stop, self.profile = shared.logs, shared.reporter, shared.stop, shared.profile
         self.on_evaluation, self.save = on_evaluation, save
         # progress of the training

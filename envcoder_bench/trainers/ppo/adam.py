@@ -13,6 +13,7 @@ from torch import Tensor
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.triton_import import jit, tl, triton
 from envcoder_bench.trainers.ppo.backend import Backend
+from envcoder_bench.trainers.ppo.group_numbers import Number, is_swept, per_group
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -25,17 +26,17 @@ class GroupedAdam:
         learning_rate: ``(K,)`` float64 on the device; change it in place.
     """
 
-    def __init__(self, backend: Backend, params: Tensor, learning_rate: float, weight_decay: float = 0.0) -> None:
+    def __init__(self, backend: Backend, params: Tensor, learning_rate: Number, weight_decay: Number = 0.0) -> None:
         self.backend, self.params, self.weight_decay = backend, params, weight_decay
         groups, device = params.shape[0], params.device
-        self.learning_rate = torch.full((groups,), learning_rate, dtype=torch.float64, device=device)
+        self.learning_rate = torch.zeros(groups, dtype=torch.float64, device=device).add_(learning_rate)
         self.powers = torch.ones(2, dtype=torch.float64, device=device)  # of the betas, by the number of steps
         self._betas = torch.tensor([BETA1, BETA2], dtype=torch.float64, device=device)
         self.exp_avg = torch.zeros_like(params)
         self.exp_avg_sq = torch.zeros_like(params)
 
     @torch.no_grad()
-    def step(self, grad: Tensor, max_norm: float | None = None, alive: Tensor | None = None) -> None:
+    def step(self, grad: Tensor, max_norm: Number | None = None, alive: Tensor | None = None) -> None:
         """Update the parameters in place.
 
         Args:
@@ -54,9 +55,12 @@ class GroupedAdam:
         step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root
         # gradient clipping and weight decay
         if norm is not None and max_norm is not None:
-            grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0).unsqueeze(1))
-        if self.weight_decay:
-            grad.add_(self.params, alpha=self.weight_decay)
+            grad.mul_(_clip_factor(norm, max_norm))
+        decay = per_group(self.weight_decay, grad)
+        if isinstance(decay, Tensor):
+            grad.addcmul_(self.params, decay)
+        elif decay:
+            grad.add_(self.params, alpha=decay)
         # first and second moment
         self.exp_avg.lerp_(grad, 1 - BETA1)
         self.exp_avg_sq.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
@@ -94,12 +98,17 @@ class GroupedAdam:
         }
 
 
-def clip_norm(backend: Backend, parts: Sequence[Tensor], max_norm: float) -> None:
+def clip_norm(backend: Backend, parts: Sequence[Tensor], max_norm: Number) -> None:
     """Scale each group's gradient of one network, ``(K, ...)`` views, down to a norm, as ``clip_grad_norm_``."""
     norm = torch.stack([backend.norm(part) for part in parts]).square().sum(dim=0).sqrt_()
-    factor = (max_norm / (norm + 1e-6)).clamp_(max=1.0).unsqueeze(1)
+    factor = _clip_factor(norm, max_norm)
     for part in parts:
         part.mul_(factor)
+
+
+def _clip_factor(norm: Tensor, max_norm: Number) -> Tensor:
+    # torch divides a float by a tensor in these two steps, too
+    return (norm + 1e-6).reciprocal_().mul_(per_group(max_norm, norm)).clamp_(max=1.0).unsqueeze(1)
 
 
 # the same as one kernel
@@ -109,7 +118,7 @@ def clip_norm(backend: Backend, parts: Sequence[Tensor], max_norm: float) -> Non
 def _adam(
     weights, grad, exp_avg, exp_avg_sq, norm, learning_rate, powers, alive, size, max_norm, decay,
     BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr, CLIPPED: tl.constexpr, MASKED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    SWEPT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -122,8 +131,9 @@ def _adam(
     p = tl.load(weights + at, mask=mask)
     g = tl.load(grad + at, mask=mask)
     if CLIPPED:
-        g *= tl.minimum(max_norm / (tl.load(norm + k) + 1e-6), 1.0, propagate_nan=tl.PropagateNan.ALL)
-    g += decay * p
+        limit = tl.load(max_norm + k) if SWEPT else max_norm
+        g *= tl.minimum(limit / (tl.load(norm + k) + 1e-6), 1.0, propagate_nan=tl.PropagateNan.ALL)
+    g += (tl.load(decay + k) if SWEPT else decay) * p
     # first and second moment
     m = tl.load(exp_avg + at, mask=mask)
     v = tl.load(exp_avg_sq + at, mask=mask)
@@ -137,15 +147,17 @@ def _adam(
 
 
 def _adam_in_kernel(
-    adam: GroupedAdam, grad: Tensor, norm: Tensor | None, max_norm: float | None, alive: Tensor | None
+    adam: GroupedAdam, grad: Tensor, norm: Tensor | None, max_norm: Number | None, alive: Tensor | None
 ) -> None:
     """Update the parameters; ``norm`` ``(K,)`` are the gradients' norms if they are clipped to ``max_norm``."""
     params, (groups, size) = adam.params, adam.params.shape
     clipped = norm is not None and max_norm is not None
     _adam[(triton.cdiv(size, 1024), groups)](
         params, grad, adam.exp_avg, adam.exp_avg_sq, norm if clipped else params, adam.learning_rate, adam.powers,
-        params if alive is None else alive.view(torch.uint8), size, max_norm if clipped else 0.0, adam.weight_decay,
-        BETA1=BETA1, BETA2=BETA2, EPSILON=EPSILON, CLIPPED=clipped, MASKED=alive is not None, BLOCK=1024,
+        params if alive is None else alive.view(torch.uint8), size,
+        per_group(0.0 if max_norm is None else max_norm, grad), per_group(adam.weight_decay, grad), BETA1=BETA1,
+        BETA2=BETA2, EPSILON=EPSILON, CLIPPED=clipped, MASKED=alive is not None, SWEPT=is_swept(adam.weight_decay),
+        BLOCK=1024,
     )  # fmt: skip
 
 
@@ -159,9 +171,11 @@ MIN_ENTROPY_COEF = 1e-4
 def update_learning_rates(backend: Backend, hp: Hyperparameters, rates: Tensor, kl: Tensor, epoch: int) -> None:
     """Change the learning rates ``(K,)`` float64 in place, see ``next_learning_rate``."""
     if backend.kernels and hp.lr_schedule == "adaptive":
+        threshold, swept = per_group(hp.kl_threshold, kl), is_swept(hp.kl_threshold)
+        low, high = (0.0, 0.0) if swept else (0.5 * threshold, 2.0 * threshold)
         _adapt[(triton.cdiv(len(kl), 128),)](
-            rates, kl, len(kl), LOW=0.5 * hp.kl_threshold, HIGH=2.0 * hp.kl_threshold, LEAST=_least(hp),
-            MOST=MAX_LEARNING_RATE, ABOVE=_above(hp), num_warps=1,
+            rates, kl, threshold if swept else rates, len(kl), LOW=low, HIGH=high, LEAST=_least(hp),
+            MOST=MAX_LEARNING_RATE, ABOVE=_above(hp), SWEPT=swept, num_warps=1,
         )  # fmt: skip
     else:
         rates.copy_(next_learning_rate(hp, rates, kl, epoch))
@@ -179,7 +193,7 @@ def next_learning_rate(hp: Hyperparameters, learning_rate: Tensor, kl: Tensor, e
         changed = torch.where(kl > 2.0 * hp.kl_threshold, lower, learning_rate)
         return torch.where((kl < 0.5 * hp.kl_threshold) & (kl > _above(hp)), higher, changed)
     if hp.lr_schedule == "linear":
-        return torch.full_like(learning_rate, _interpolate(hp, MIN_LEARNING_RATE, hp.learning_rate, epoch))
+        return torch.zeros_like(learning_rate).add_(_interpolate(hp, MIN_LEARNING_RATE, hp.learning_rate, epoch))
     return learning_rate
 
 
@@ -192,14 +206,14 @@ def _above(hp: Hyperparameters) -> float:
     return 0.0 if hp.schedule_type == "rollout" else -math.inf
 
 
-def next_entropy_coef(hp: Hyperparameters, epoch: int) -> float:
+def next_entropy_coef(hp: Hyperparameters, epoch: int) -> Number:
     """Return the entropy coefficient of the schedule at an epoch (from 1)."""
     if hp.lr_schedule == "linear" and hp.schedule_entropy:
         return _interpolate(hp, MIN_ENTROPY_COEF, hp.entropy_coef, epoch)
     return hp.entropy_coef
 
 
-def _interpolate(hp: Hyperparameters, end: float, start: float, epoch: int) -> float:
+def _interpolate(hp: Hyperparameters, end: float, start: Number, epoch: int) -> Number:
     steps = hp.linear_steps
     return end + (start - end) * (max(0, steps - epoch) / steps if steps else 1.0)
 
@@ -209,13 +223,16 @@ def _interpolate(hp: Hyperparameters, end: float, start: float, epoch: int) -> f
 
 @jit
 def _adapt(
-    rate, kl, num_groups, LOW: tl.constexpr, HIGH: tl.constexpr, LEAST: tl.constexpr, MOST: tl.constexpr,
-    ABOVE: tl.constexpr,
+    rate, kl, threshold, num_groups, LOW: tl.constexpr, HIGH: tl.constexpr, LEAST: tl.constexpr, MOST: tl.constexpr,
+    ABOVE: tl.constexpr, SWEPT: tl.constexpr,
 ):  # fmt: skip
     k = tl.arange(0, 128) + tl.program_id(0) * 128
     mask = k < num_groups
     old, distance = tl.load(rate + k, mask=mask), tl.load(kl + k, mask=mask).to(tl.float64)
     lower, higher = old / 1.5, old * 1.5
-    new = tl.where(distance > HIGH, tl.where(lower > LEAST, lower, LEAST), old)
-    new = tl.where((distance < LOW) & (distance > ABOVE), tl.where(higher < MOST, higher, MOST), new)
+    # the compiler rounds these constants to float32, as those of groups are
+    falls = distance > (2.0 * tl.load(threshold + k, mask=mask) if SWEPT else HIGH)
+    rises = distance < (0.5 * tl.load(threshold + k, mask=mask) if SWEPT else LOW)
+    new = tl.where(falls, tl.where(lower > LEAST, lower, LEAST), old)
+    new = tl.where(rises & (distance > ABOVE), tl.where(higher < MOST, higher, MOST), new)
     tl.store(rate + k, new, mask=mask)

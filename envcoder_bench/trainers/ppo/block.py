@@ -28,6 +28,7 @@ class LearnerBlock:
         obs_dims, action_dims, seeds: of these groups.
         critic_dims: of these groups; empty: their critics see the policy's observations.
         answers: ``(3, G, n, T)``, the storage of rewards, dones and time-outs of all groups.
+        numbers: of these groups, as of ``GroupedLearner``.
     """
 
     def __init__(
@@ -42,13 +43,14 @@ class LearnerBlock:
         device: torch.device,
         answers: Tensor,
         critic_dims: Sequence[int] = (),
+        numbers: Sequence[Mapping[str, float]] = (),
     ) -> None:
         self.groups = groups
         dims = zip(obs_dims, action_dims, *([critic_dims] if critic_dims else []))
         widths = padded_widths(*widest(dims)) if backend.fixed_order else None
         self.learner = GroupedLearner(
             obs_dims, action_dims, seeds, params, num_envs, device, widths=widths, backend=backend,
-            critic_dims=critic_dims,
+            critic_dims=critic_dims, numbers=numbers,
         )  # fmt: skip
         self.rollout = self.learner.new_rollout(answers[:, groups])
         distinct = sorted(set(seeds))

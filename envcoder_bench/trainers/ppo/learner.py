@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.base import Widths
 from envcoder_bench.trainers.ppo.adam import GroupedAdam, clip_norm, next_entropy_coef, update_learning_rates
 from envcoder_bench.trainers.ppo.architecture import Workspace
 from envcoder_bench.trainers.ppo.backend import Backend
+from envcoder_bench.trainers.ppo.group_numbers import Number, of_groups, per_group, reward_shaper, with_numbers
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import CRITIC, StackedActorCritic
@@ -33,6 +33,7 @@ class GroupedLearner:
         obs_dims, action_dims, seeds: one per group; narrower groups are padded to the widest.
         critic_dims: widths of the critics' own observations; empty: they see those of the policies.
         params: the ``params`` of an rl_games YAML.
+        numbers: one mapping per group, its values of keys of ``params``, see ``group_numbers``; empty: all have those.
         num_envs: environments per group.
         device, dtype: device and dtype of weights and data.
         widths: of observation, action and critic's observation to which the groups are padded; None: the greatest.
@@ -58,10 +59,12 @@ class GroupedLearner:
         widths: Widths | None = None,
         backend: Backend | None = None,
         critic_dims: Sequence[int] = (),
+        numbers: Sequence[Mapping[str, float]] = (),
     ) -> None:
         device = torch.device(device)
         self.backend = backend = backend or Backend.choose(device, dtype)
-        self.hp = hp = Hyperparameters.from_params(params, num_envs)
+        each = [with_numbers(params, values) for values in numbers or [{}]]
+        self.hp = hp = of_groups([Hyperparameters.from_params(one, num_envs) for one in each], device)
         self.num_groups, self.num_envs = len(obs_dims), num_envs
         self.network = StackedActorCritic(
             params, obs_dims, action_dims, seeds, device, dtype, widths, backend, critic_dims
@@ -69,7 +72,7 @@ class GroupedLearner:
         shape = self.network.architecture
         self.obs_dim, self.action_dim, self.critic_dim = shape.obs_dim, shape.actions, shape.critic_dim
         self.adam = GroupedAdam(backend, self.network.flat, hp.learning_rate, hp.weight_decay)
-        self.entropy_coef = hp.entropy_coef
+        self.entropy_coef: Number = hp.entropy_coef
         self.obs_input = ObservationInput(backend, hp, obs_dims, shape.obs_dim, shape.inputs, device, dtype)
         self.critic_input: ObservationInput | None = None
         if critic_dims:
@@ -80,7 +83,7 @@ class GroupedLearner:
         if hp.normalize_value:
             self.value_normalizer = GroupedRunningMeanStd(backend, [1] * len(obs_dims), device, dtype=dtype)
         self.action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
-        self._shape_rewards: Callable[[Tensor], Any] = DefaultRewardsShaper(**params["config"]["reward_shaper"])
+        self._shape_rewards: Callable[[Tensor], Any] = DefaultRewardsShaper(**reward_shaper(each, self.network.flat))
 
     def new_rollout(self, answers: Tensor | None = None) -> Rollout:
         """Allocate a rollout, whose observations are as wide as the networks' inputs; see ``Rollout.empty``."""
@@ -264,7 +267,8 @@ class GroupedLearner:
         terms = differentiate(self.backend, hp, batch, index, output, log_sigma, self.action_dims, network.action_mask)
 
         # backward pass; the gradient of the entropy by log sigma is 1
-        grad = network.backward(work, output, terms.d_log_sigma.sub_(self.entropy_coef))
+        d_log_sigma = terms.d_log_sigma.sub_(per_group(self.entropy_coef, terms.d_log_sigma))
+        grad = network.backward(work, output, d_log_sigma)
 
         # gradient clipping and Adam
         if hp.schedule_type == "rollout":
@@ -317,10 +321,11 @@ class GroupedLearner:
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that ``set_state`` needs, on the CPU."""
+        entropy_coef = self.entropy_coef
         return {
             "params": self.network.flat.cpu().clone(),
             "adam": self.adam.get_state(),
-            "entropy_coef": self.entropy_coef,
+            "entropy_coef": entropy_coef.cpu().clone() if isinstance(entropy_coef, Tensor) else entropy_coef,
             **{key: normalizer and normalizer.get_state() for key, normalizer in self._normalizers.items()},
         }
 
@@ -328,14 +333,17 @@ class GroupedLearner:
         self.network.flat.copy_(state["params"])
         self.network.weights_changed()
         self.adam.set_state(state["adam"])
-        self.entropy_coef = state["entropy_coef"]
+        coef = state["entropy_coef"]
+        self.entropy_coef = coef.to(self.network.flat.device) if isinstance(coef, Tensor) else coef
         for key, normalizer in self._normalizers.items():
             if normalizer is not None:
                 normalizer.set_state(state[key])
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a state for each group, without its padding."""
-        parts: list[dict[str, Any]] = [{"entropy_coef": state["entropy_coef"]} for _ in range(self.num_groups)]
+        coef = state["entropy_coef"]
+        coefs = coef.tolist() if isinstance(coef, Tensor) else [coef] * self.num_groups
+        parts: list[dict[str, Any]] = [{"entropy_coef": one} for one in coefs]
         for part, params in zip(parts, self.network.split(state["params"])):
             part["params"] = params
         for part, adam in zip(parts, self.adam.split_state(state["adam"], self.network.split)):
@@ -347,10 +355,11 @@ class GroupedLearner:
 
     def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the state of a learner from the parts of its groups."""
+        coefs = [part["entropy_coef"] for part in parts]
         joined: dict[str, Any] = {
             "params": self.network.join([part["params"] for part in parts]),
             "adam": self.adam.join_states([part["adam"] for part in parts], self.network.join),
-            "entropy_coef": common(parts, "entropy_coef"),
+            "entropy_coef": torch.tensor(coefs, dtype=torch.float64) if len({*coefs}) > 1 else coefs[0],
         }
         for key, normalizer in self._normalizers.items():
             joined[key] = normalizer and normalizer.join_states([part[key] for part in parts])

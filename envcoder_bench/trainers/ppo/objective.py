@@ -16,6 +16,7 @@ from torch import Tensor
 
 from envcoder_bench.core.triton_import import jit, tl, triton
 from envcoder_bench.trainers.ppo.backend import Backend
+from envcoder_bench.trainers.ppo.group_numbers import Number, is_swept, per_group
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.rollout import Batch
@@ -106,7 +107,8 @@ def policy_loss(hp: Hyperparameters, old_neglogp: Tensor, neglogp: Tensor, advan
     """
     if not hp.ppo:
         return neglogp * advantages, advantages
-    ratio, low, high = torch.exp(old_neglogp - neglogp), 1.0 - hp.e_clip, 1.0 + hp.e_clip
+    ratio = torch.exp(old_neglogp - neglogp)
+    low, high = per_group(1.0 - hp.e_clip, ratio), per_group(1.0 + hp.e_clip, ratio)
     surrogate = advantages * ratio
     if hp.use_smooth_clamp:
         step = torch.sigmoid((4.0 / (high - low)) * (ratio - low) - 2.0)
@@ -128,10 +130,16 @@ def value_loss(hp: Hyperparameters, old_values: Tensor, values: Tensor, returns:
     loss, gradient = error.square(), 2.0 * error
     if not hp.clip_value:
         return loss, gradient
-    change = values - old_values
-    clipped = (change.clamp(-hp.e_clip, hp.e_clip) + (old_values - returns)).square()
-    stopped = (clipped > loss) & (change.abs() > hp.e_clip)
+    change, clip = values - old_values, per_group(hp.e_clip, values)
+    clipped = (change.clamp(-clip, clip) + (old_values - returns)).square()
+    stopped = (clipped > loss) & (change.abs() > clip)
     return torch.maximum(loss, clipped), gradient.masked_fill_(stopped, 0.0)
+
+
+def _weights(hp: Hyperparameters, count: int) -> tuple[Number, Number]:
+    """Return the weights of a sample's value and bound loss; a mean's is 1 / N."""
+    bounds = 0.0 if hp.bounds_loss_coef is None else hp.bounds_loss_coef
+    return 0.5 * hp.critic_coef * (1.0 / count), bounds * (1.0 / count)
 
 
 def differentiate(
@@ -174,10 +182,10 @@ def differentiate(
         batch.sigmas[index] = sigma
 
     # gradients of the objective by the networks' outputs; that of a mean has a weight of 1 / N
-    weight = 1.0 / mu.shape[1]
-    torch.mul(d_value, 0.5 * hp.critic_coef * weight, out=output.d_value)
-    d_neglogp = (d_neglogp * weight).unsqueeze(-1)
-    d_mu.mul_((hp.bounds_loss_coef or 0.0) * weight)
+    value_weight, bound_weight = _weights(hp, mu.shape[1])
+    torch.mul(d_value, per_group(value_weight, d_value), out=output.d_value)
+    d_neglogp = (d_neglogp * (1.0 / mu.shape[1])).unsqueeze(-1)
+    d_mu.mul_(per_group(bound_weight, d_mu))
     torch.addcmul(d_mu, distance.div_(sigma), d_neglogp, out=output.d_mu)
     d_log_sigma = backend.total(d_neglogp, keepdim=True) - backend.total(squares.mul_(d_neglogp), keepdim=True)
     return Terms(kl, backend.mean(surrogate), backend.mean(critic), backend.mean(bounds), d_log_sigma)
@@ -192,10 +200,13 @@ def _samples(
     partial, num_rows, num_actions, mu_k, mu_n, value_k, value_n, action_k, sample_k, low, high, clip, half_log_2pi,
     soft_bound, weight, value_weight, bound_weight,
     PPO: tl.constexpr, SMOOTH: tl.constexpr, CLIP_VALUE: tl.constexpr, BOUND: tl.constexpr, KEEP: tl.constexpr,
-    ROWS: tl.constexpr, ACTIONS: tl.constexpr,
+    SWEPT: tl.constexpr, ROWS: tl.constexpr, ACTIONS: tl.constexpr,
 ):  # fmt: skip
     # log-probability of the rollout's actions; unless KEEP, the mean replaces that of the last policy
     k, block = tl.program_id(1).to(tl.int64), tl.program_id(0)
+    if SWEPT:
+        low, high, clip = tl.load(low + k), tl.load(high + k), tl.load(clip + k)
+        value_weight, bound_weight = tl.load(value_weight + k), tl.load(bound_weight + k)
     rows, columns = block * ROWS + tl.arange(0, ROWS), tl.arange(0, ACTIONS)
     in_group, used = rows < num_rows, columns < num_actions
     both = in_group[:, None] & used[None, :]
@@ -316,13 +327,15 @@ def _differentiate_in_kernels(
     blocks = int(triton.cdiv(count, size))
     partial = mu.new_empty(groups, blocks, 4 + 2 * columns)
     terms, d_log_sigma, sigma = mu.new_empty(4, groups), torch.empty_like(log_sigma), torch.empty_like(log_sigma)
-    weight, keep = 1.0 / count, hp.schedule_type == "rollout"
+    keep = hp.schedule_type == "rollout"
+    clips = [per_group(x, mu) for x in (1.0 - hp.e_clip, 1.0 + hp.e_clip, hp.e_clip)]
+    weights = [per_group(x, mu) for x in _weights(hp, count)]
     _samples[(blocks, groups)](
         mu, value, actions, old_mu, *samples, log_sigma, action_dims, output.d_mu, output.d_value, partial, count,
         width, mu.stride(0), mu.stride(1), value.stride(0), value.stride(1), actions.stride(0), samples[0].stride(0),
-        1.0 - hp.e_clip, 1.0 + hp.e_clip, hp.e_clip, 0.5 * LOG_2PI, SOFT_BOUND, weight, 0.5 * hp.critic_coef * weight,
-        (hp.bounds_loss_coef or 0.0) * weight, PPO=hp.ppo, SMOOTH=hp.use_smooth_clamp, CLIP_VALUE=hp.clip_value,
-        BOUND=_BOUNDS.get(hp.bound_loss_type, 0), KEEP=keep, ROWS=size, ACTIONS=columns, num_warps=4,
+        *clips, 0.5 * LOG_2PI, SOFT_BOUND, 1.0 / count, *weights, PPO=hp.ppo, SMOOTH=hp.use_smooth_clamp,
+        CLIP_VALUE=hp.clip_value, BOUND=_BOUNDS.get(hp.bound_loss_type, 0), KEEP=keep, SWEPT=is_swept(hp.e_clip),
+        ROWS=size, ACTIONS=columns, num_warps=4,
     )  # fmt: skip
     _totals[(groups,)](
         partial, log_sigma, batch.sigmas[index], action_dims, terms, d_log_sigma, sigma, blocks, count, width, groups,

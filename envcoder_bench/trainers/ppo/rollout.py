@@ -9,6 +9,7 @@ from torch import Tensor
 
 from envcoder_bench.core.triton_import import jit, tl, triton
 from envcoder_bench.trainers.ppo.backend import Backend
+from envcoder_bench.trainers.ppo.group_numbers import is_swept, per_group
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.normalizer import Factors
 
@@ -121,18 +122,19 @@ def generalized_advantages(backend: Backend, hp: Hyperparameters, rollout: Rollo
     values = rollout.values
     if backend.kernels:
         return _advantages_in_kernel(hp, rollout, rewards)
+    gamma, decay = per_group(hp.gamma, values), per_group(hp.gamma * hp.tau, values)
     if hp.value_bootstrap:  # add the value of the rest of an episode that the time limit ended
-        rewards = rewards + hp.gamma * values * rollout.time_outs
+        rewards = rewards + gamma * values * rollout.time_outs
     # residuals of all steps at once
     going_on = 1.0 - rollout.dones
     next_values = torch.cat([values[..., 1:], rollout.last_values.unsqueeze(-1)], dim=-1)
-    delta = rewards + hp.gamma * next_values * going_on - values
+    delta = rewards + gamma * next_values * going_on - values
     # their discounted sums, from the last step back
-    decay = hp.gamma * hp.tau * going_on
+    decays = decay * going_on
     advantages = torch.empty_like(delta)
     running = torch.zeros_like(rollout.last_values)
     for t in reversed(range(delta.shape[-1])):
-        running = torch.addcmul(delta[..., t], decay[..., t], running)
+        running = torch.addcmul(delta[..., t], decays[..., t], running)
         advantages[..., t] = running
     return advantages
 
@@ -148,11 +150,13 @@ def normalize_advantages(backend: Backend, advantages: Tensor) -> Tensor:
 
 @jit
 def _advantages(
-    values, rewards, dones, time_outs, last_values, out, num_rows, num_steps, gamma, decay, BOOTSTRAP: tl.constexpr,
-    BLOCK: tl.constexpr,
+    values, rewards, dones, time_outs, last_values, out, num_rows, num_envs, num_steps, gamma, decay,
+    BOOTSTRAP: tl.constexpr, SWEPT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = row < num_rows
+    if SWEPT:  # a program's rows may be of several groups
+        gamma, decay = tl.load(gamma + row // num_envs, mask=mask), tl.load(decay + row // num_envs, mask=mask)
     following = tl.load(last_values + row, mask=mask)
     running = tl.zeros((BLOCK,), dtype=tl.float32)
     at = row * num_steps + num_steps - 1
@@ -172,7 +176,8 @@ def _advantages_in_kernel(hp: Hyperparameters, rollout: Rollout, rewards: Tensor
     out = torch.empty_like(values)
     rows, steps = last_values.numel(), values.shape[-1]
     _advantages[(triton.cdiv(rows, 128),)](
-        values, rewards, rollout.dones, rollout.time_outs, last_values, out, rows, steps, hp.gamma, hp.gamma * hp.tau,
-        BOOTSTRAP=hp.value_bootstrap, BLOCK=128,
+        values, rewards, rollout.dones, rollout.time_outs, last_values, out, rows, last_values.shape[1], steps,
+        per_group(hp.gamma, values), per_group(hp.gamma * hp.tau, values), BOOTSTRAP=hp.value_bootstrap,
+        SWEPT=is_swept(hp.gamma), BLOCK=128,
     )  # fmt: skip
     return out

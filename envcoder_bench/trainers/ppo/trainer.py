@@ -23,6 +23,7 @@ from envcoder_bench.trainers.ppo.block import (
     draw_noise,
     new_noise,
 )
+from envcoder_bench.trainers.ppo.group_numbers import group_numbers
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.policy import policy_module
@@ -59,6 +60,7 @@ class GroupedPPO(Trainer):
         params: Params,
         device: torch.device,
         critic_dims: Sequence[int] = (),
+        numbers: Sequence[Mapping[str, float]] = (),
     ) -> None:
         self._layout, self._device = layout, device
         self._settings = hp = Hyperparameters.from_params(params, layout.envs_per_group)
@@ -76,7 +78,7 @@ class GroupedPPO(Trainer):
         self.blocks = [
             LearnerBlock(
                 backend, members, obs_dims[members], action_dims[members], seeds[members], params, n, device,
-                self._answers, critic_dims[members] if any(critic_dims[members]) else (),
+                self._answers, critic_dims[members] if any(critic_dims[members]) else (), numbers[members],
             )
             for members in _cut_blocks(backend, widths, params, n, device)
         ]  # fmt: skip
@@ -118,6 +120,10 @@ class GroupedPPO(Trainer):
             return None
         key = "params.network.separate"
         return f"{key}: a critic with observations of its own needs a network of its own; set train.{key}=True"
+
+    @classmethod
+    def group_numbers(cls, params: Params) -> Mapping[str, float | str]:
+        return group_numbers(params)
 
     @classmethod
     def depends_on_length(cls, params: Params) -> bool:
