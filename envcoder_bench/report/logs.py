@@ -68,10 +68,10 @@ class ComponentLog(CsvLog):
             self.write(iteration, env_steps, candidate, seed, [one_line(name), number(mean)])
 
 
-def read_curves(path: str | Path) -> pd.DataFrame:
-    """Read curves.csv, components.csv or step_fitness.csv; names are strings (``001`` stays so), empty cells and infinity are NaN.
+def read_curves(path: str | Path, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """Read curves.csv, components.csv or step_fitness.csv; ``columns`` must be there besides KEYS, with numbers.
 
-    Raises UserError if it is damaged.
+    Names are strings (``001`` stays so), empty cells and infinity are NaN. Raises UserError if it is damaged.
     """
     import pandas as pd  # slow to import, and --check does not need it
 
@@ -80,9 +80,14 @@ def read_curves(path: str | Path) -> pd.DataFrame:
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} is damaged: {reason}; restore a copy of it, or delete it") from error
-    if not {*KEYS} <= {*read.columns}:
-        names = ", ".join(KEYS)
+    if not {*KEYS, *columns} <= {*read.columns}:
+        names = ", ".join((*KEYS, *columns))
         raise UserError(f"{path} is damaged: its columns must begin with {names}; restore a copy of it, or delete it")
+    for column in columns:
+        if read[column].dtype.kind not in "if" and len(read):
+            raise UserError(
+                f"{path} is damaged: {column} has other values than numbers; restore a copy of it, or delete it"
+            )
     return read.replace([math.inf, -math.inf], math.nan)  # a fitness that is infinite is none, and cannot be drawn
 
 

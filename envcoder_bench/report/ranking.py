@@ -31,8 +31,8 @@ class Ranked:
             (NaN for the baseline itself); the interval needs a run with at least two seeds.
         vs_human_p: p-value of this difference, corrected for the number of candidates by Holm's method; NaN for
             baselines.
-        tie_groups: the groups of candidates that cannot be told apart, of which it is one, from 0: two candidates differ
-            beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
+        tie_groups: the groups, from 0, of candidates that cannot be told apart, of which it is one: two candidates
+            differ beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
         p_best: probability that it is the best of all; NaN in a run of a single seed.
         contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.

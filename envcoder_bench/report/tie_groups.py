@@ -33,9 +33,9 @@ def tie_groups(told_apart: np.ndarray) -> list[list[int]]:
 
 
 def letters(groups: Sequence[int]) -> str:
-    """Return a candidate's groups, counted from 0, as letters: ``ab``; ``c–h`` for four or more in a row."""
+    """Return a candidate's groups, counted from 0, as letters: ``ab``; ``c-h`` for four or more in a row."""
     if len(groups) > 3 and groups[-1] - groups[0] == len(groups) - 1:
-        return f"{_letter(groups[0])}–{_letter(groups[-1])}"
+        return f"{_letter(groups[0])}-{_letter(groups[-1])}"
     return (" " if max(groups, default=0) >= 26 else "").join(map(_letter, groups))
 
 
