@@ -302,6 +302,7 @@ def comparison_page(comparison: Comparison) -> str:
             facts=list(runs),
             curves=_logs(comparison, lambda run: run.folder.curves),
             components=_logs(comparison, lambda run: run.folder.components),
+            step_fitness=_logs(comparison, lambda run: run.folder.step_fitness),
             sections=_page_sections(comparison),
             how={label: str(run.folder.path) for label, run in runs.items()},
         )
