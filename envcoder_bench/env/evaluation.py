@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+
+MOST_BINS = 50  # of the course of an episode
 
 
 @dataclass(frozen=True)
@@ -20,17 +22,42 @@ class Episodes:
             episode ends early, and the steps after it, count 0. Of an episode that was not played to its end, the mean
             over the steps that were played.
         length: number of control steps until the episode ended.
+        course: of full episodes, the sums of the steps' fitness and of the steps played until each of ``bin_ends``,
+            ``(num_groups, episodes, 2, bins)``.
     """
 
     fitness: Tensor
     length: Tensor
+    course: Tensor | None = None
 
     def first(self, count: int) -> Episodes:
         """Return the first ``count`` episodes of every group."""
-        return Episodes(self.fitness[:, :count], self.length[:, :count])
+        return self._each(lambda x: x[:, :count])
 
     def cpu(self) -> Episodes:
-        return Episodes(self.fitness.cpu(), self.length.cpu())
+        return self._each(Tensor.cpu)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what a checkpoint keeps: all but the course, which is logged at once."""
+        return {"fitness": self.fitness, "length": self.length}
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Episodes:
+        course = None if self.course is None else change(self.course)
+        return Episodes(change(self.fitness), change(self.length), course)
+
+    def step_means(self, full_episode: int) -> Tensor:
+        """Return means over the episodes and the steps of each bin, ``(num_groups, 2, bins)``: the fitness of a step,
+        and the share of the episodes that have not ended early."""
+        assert self.course is not None
+        sums = self.course.double().mean(dim=1)
+        steps = torch.tensor([0, *bin_ends(full_episode)], dtype=sums.dtype)
+        return torch.diff(sums, prepend=torch.zeros_like(sums[..., :1])) / torch.diff(steps).to(sums.device)
+
+
+def bin_ends(full_episode: int) -> list[int]:
+    """Return the last control step of each bin of an episode, from 1: MOST_BINS bins of nearly equal length."""
+    bins = min(MOST_BINS, full_episode)
+    return [full_episode * k // bins for k in range(1, bins + 1)]
 
 
 def run_episodes(
@@ -54,7 +81,9 @@ def run_episodes(
     """
     checks, steps = [check_at, *[-1] * (rounds - 1)], steps or env.full_episode
     played = [_one_round(env, policy, first_step + k * env.full_episode, at, steps)[0] for k, at in enumerate(checks)]
-    return Episodes(torch.cat([p.fitness for p in played], dim=1), torch.cat([p.length for p in played], dim=1))
+    fitness, length = (torch.cat([getattr(p, name) for p in played], dim=1) for name in ("fitness", "length"))
+    courses = [p.course for p in played if p.course is not None]
+    return Episodes(fitness, length, torch.cat(courses, dim=1) if courses else None)
 
 
 def run_point(
@@ -81,6 +110,7 @@ def _one_round(
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     fitness = torch.zeros(env.num_envs, device=env.device)
     length = torch.zeros(env.num_envs, device=env.device)
+    ends, sums = bin_ends(env.full_episode), []
     for t in range(steps):
         if t == check_at:
             env.dispatch.recheck()
@@ -92,6 +122,8 @@ def _one_round(
         fitness += torch.where(active, step_fitness(env, active), 0.0)
         length += active
         env.step_count += 1
+        if t == ends[len(sums)] - 1:
+            sums.append(torch.stack((fitness, length), dim=1))
         if t == point - 1:
             begun = _episodes(env, fitness, length.clone(), active, point)
         ask = env.device.type == "cpu" or t % 50 == 49  # a sync with a CUDA device is expensive, so do it rarely
@@ -102,6 +134,9 @@ def _one_round(
         env.begin_episodes(env.cut_short(ended))
         obs = env.observe(active)
     played = _episodes(env, fitness, length, active, steps)
+    if steps == env.full_episode:
+        sums += [torch.stack((fitness, length), dim=1)] * (len(ends) - len(sums))  # after the last episode ended
+        played = replace(played, course=env.layout.split(torch.stack(sums, dim=2)))
     return played, begun or played
 
 

@@ -1,7 +1,8 @@
 """The log files that a run writes during training, and how they are read.
 
 curves.csv and components.csv have the learning curves, points.csv the progress at each evaluation, episodes.csv the
-fitness of its episodes; trackers such as TensorBoard get the scalars.
+fitness of its episodes, step_fitness.csv where in the episodes it comes from; trackers such as TensorBoard get the
+scalars.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CURVES, COMPONENTS, POINTS, EPISODES = "curves.csv", "components.csv", "points.csv", "episodes.csv"
+STEP_FITNESS = "step_fitness.csv"
 TENSORBOARD = "tensorboard"
 SCALARS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
 _NUMBERS = ("fitness", "episode_length", "shaped_return")  # of a point
@@ -66,10 +68,10 @@ class ComponentLog(CsvLog):
             self.write(iteration, env_steps, candidate, seed, [one_line(name), number(mean)])
 
 
-def read_curves(path: str | Path) -> pd.DataFrame:
-    """Read curves.csv or components.csv; names are strings (``001`` stays so), empty cells and infinity are NaN.
+def read_curves(path: str | Path, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """Read curves.csv, components.csv or step_fitness.csv; ``columns`` must be there besides KEYS, with numbers.
 
-    Raises UserError if it is damaged.
+    Names are strings (``001`` stays so), empty cells and infinity are NaN. Raises UserError if it is damaged.
     """
     import pandas as pd  # slow to import, and --check does not need it
 
@@ -78,9 +80,14 @@ def read_curves(path: str | Path) -> pd.DataFrame:
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} is damaged: {reason}; restore a copy of it, or delete it") from error
-    if not {*KEYS} <= {*read.columns}:
-        names = ", ".join(KEYS)
+    if not {*KEYS, *columns} <= {*read.columns}:
+        names = ", ".join((*KEYS, *columns))
         raise UserError(f"{path} is damaged: its columns must begin with {names}; restore a copy of it, or delete it")
+    for column in columns:
+        if read[column].dtype.kind not in "if" and len(read):
+            raise UserError(
+                f"{path} is damaged: {column} has other values than numbers; restore a copy of it, or delete it"
+            )
     return read.replace([math.inf, -math.inf], math.nan)  # a fitness that is infinite is none, and cannot be drawn
 
 
@@ -194,6 +201,27 @@ def read_episodes(path: str | Path) -> dict[int, Evaluation]:
     return dict(sorted(evaluations.items()))
 
 
+class StepFitnessLog(CsvLog):
+    """Appends to step_fitness.csv: a row per bin of control steps of the episodes of an evaluation."""
+
+    columns = ("step", "seconds", "fitness", "active")
+
+    def add(
+        self,
+        iteration: int,
+        env_steps: int,
+        candidate: str,
+        seed: int,
+        ends: Sequence[int],
+        means: tuple[Sequence[float], Sequence[float]],
+        dt: float,
+    ) -> None:
+        """Add an evaluation: the last step of each bin, and means over episodes and steps, see ``Episodes``."""
+        for step, fitness, active in zip(ends, *means):
+            cells = [str(step), number(step * dt, 6), number(fitness, 6), number(active, 6)]
+            self.write(iteration, env_steps, candidate, seed, cells)
+
+
 # all logs of a run
 
 
@@ -278,17 +306,19 @@ _TABLES: dict[str, type[CsvLog]] = {
     COMPONENTS: ComponentLog,
     POINTS: PointLog,
     EPISODES: EpisodeLog,
+    STEP_FITNESS: StepFitnessLog,
 }
 
 
 @dataclass(frozen=True)
 class RunLogs:
-    """The logs of a run: curves.csv, components.csv, points.csv and episodes.csv, and trackers."""
+    """The logs of a run: the CSV files that _TABLES names, and trackers."""
 
     curves: CurveLog
     components: ComponentLog
     points: PointLog
     episodes: EpisodeLog
+    step_fitness: StepFitnessLog
     scalars: ScalarLog
 
     @classmethod
@@ -345,7 +375,7 @@ class RunLogs:
 
     @property
     def _files(self) -> dict[str, CsvLog]:
-        return {CURVES: self.curves, COMPONENTS: self.components, POINTS: self.points, EPISODES: self.episodes}
+        return {name: getattr(self, name.removesuffix(".csv")) for name in _TABLES}
 
     @property
     def rows(self) -> dict[str, int]:

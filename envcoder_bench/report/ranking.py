@@ -11,6 +11,7 @@ from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
+from envcoder_bench.report.tie_groups import tie_groups
 from envcoder_bench.report.words import counted, decimal_places, listed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
 
@@ -30,6 +31,8 @@ class Ranked:
             (NaN for the baseline itself); the interval needs a run with at least two seeds.
         vs_human_p: p-value of this difference, corrected for the number of candidates by Holm's method; NaN for
             baselines.
+        tie_groups: the groups, from 0, of candidates that cannot be told apart, of which it is one: two candidates
+            differ beyond chance among all pairs if and only if they share none; empty in a run of a single seed.
         p_best: probability that it is the best of all; NaN in a run of a single seed.
         contender: whether it is one of the fewest candidates that hold the best with a probability of 95 %.
         steps_to_tie: env-steps of a seed until the fitness that it shares with other candidates; NaN without them.
@@ -54,6 +57,7 @@ class Ranked:
     vs_human_ci_low: float = NAN
     vs_human_ci_high: float = NAN
     vs_human_p: float = NAN
+    tie_groups: tuple[int, ...] = ()
     p_best: float = NAN
     contender: bool = False
     steps_to_tie: float = NAN
@@ -174,9 +178,19 @@ def rank(
     keys = {row["candidate"]: (*_tier(row, decimals), row["steps_to_tie"]) for row in measured}
     keys = {name: tuple(math.inf if x != x else x for x in key) for name, key in keys.items()}
     measured.sort(key=lambda row: keys[row["candidate"]])  # stable: those that share a place are in the order of names
+    if model.has_spread:
+        _add_tie_groups(measured, model)
     places = [keys[row["candidate"]] for row in measured]
     ranked = [Ranked(rank=places.index(keys[row["candidate"]]) + 1, **row) for row in measured]
     return ranked + [Ranked(rank=None, **row) for row in rows if not row["seeds"]]
+
+
+def _add_tie_groups(measured: Sequence[dict[str, Any]], model: FitnessModel) -> None:
+    names = {*model.names}
+    compared = [row for row in measured if row["candidate"] in names]
+    groups = tie_groups(model.told_apart([row["candidate"] for row in compared]))
+    for k, row in enumerate(compared):
+        row["tie_groups"] = tuple(number for number, group in enumerate(groups) if k in group)
 
 
 def _tier(row: dict[str, Any], decimals: int) -> tuple[float, bool, float]:
@@ -332,5 +346,5 @@ def read_ranking(path: str | Path) -> list[Ranked]:
 
 def _ranked(row: dict[str, Any]) -> Ranked:
     fields: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key not in ("rank", "baseline")}
-    fields.update(seeds=tuple(row["seeds"]), errors=tuple(row["errors"]))
+    fields.update({key: tuple(row.get(key, ())) for key in ("seeds", "errors", "tie_groups")})
     return Ranked(rank=row["rank"], **fields)

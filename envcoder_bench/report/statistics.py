@@ -191,21 +191,39 @@ class FitnessModel:
 
     def difference(self, name: str, other: str) -> Difference:
         """Return the fitness of a candidate minus that of another, over the seeds that both have."""
-        a, b = self._index[name], self._index[other]
-        gaps = self._fitness[a] - self._fitness[b]
-        seeds = int(np.isfinite(gaps).sum())
-        mean = float(np.nanmean(gaps)) if seeds else float(self._mean[a] - self._mean[b])
-        variance, freedom = self._paired(a, b, gaps) if seeds else self._unpaired(a, b)
-        if not variance > 0:  # NaN, or nothing varies, so that nothing is known of chance
-            return Difference(mean * self._width, seeds=seeds)
-        from scipy.special import stdtr  # slow to import, and --check does not need it
+        return self.differences(name, [other])[0]
 
-        half = t_95(freedom) * math.sqrt(variance)
+    def differences(self, name: str, others: Sequence[str]) -> list[Difference]:
+        """Return the fitness of a candidate minus those of others, each over the seeds that both have."""
+        of_all = self._differences(self._index[name], np.array([self._index[other] for other in others], dtype=int))
+        return [Difference(*row) for row in zip(*(column.tolist() for column in of_all))]
+
+    def told_apart(self, names: Sequence[str]) -> np.ndarray:
+        """Return which candidates differ beyond chance among all their pairs, by Holm's method: ``(n, n)`` bool."""
+        index = np.array([self._index[name] for name in names], dtype=int)
+        p_values = [self._differences(a, index[k:])[3] for k, a in enumerate(index, 1)]  # of all pairs, row by row
+        apart = np.zeros((len(index), len(index)), dtype=bool)
+        apart[np.triu_indices(len(index), 1)] = np.array(holm(np.concatenate([*p_values, np.empty(0)]))) < LEVEL
+        return apart | apart.T
+
+    def _differences(self, a: int, b: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the fields of ``Difference`` of candidate ``a`` minus each of ``b``, ``(n,)``."""
+        gaps = self._fitness[a] - self._fitness[b]  # (n, seeds)
+        seeds = np.isfinite(gaps).sum(axis=1)
+        mean = np.where(seeds > 0, _known_mean(gaps, 1), self._mean[a] - self._mean[b])
+        unknown = np.full(len(b), NAN)
+        if self._raw is None:
+            return mean * self._width, unknown, unknown, unknown, seeds
+        from scipy.special import stdtr, stdtrit  # slow to import, and --check does not need it
+
+        variance, freedom = np.where(seeds > 0, self._paired(a, b, gaps), self._unpaired(a, b))
+        variance = np.where(variance > 0, variance, NAN)  # if nothing varies, nothing is known of chance
+        half = stdtrit(freedom, 1 - LEVEL / 2) * np.sqrt(variance)
         low, high = mean - half, mean + half
         if self._bounded:
-            low, high = max(low, -1.0), min(high, 1.0)
-        p = float(2.0 * stdtr(freedom, -abs(mean) / math.sqrt(variance)))
-        return Difference(mean * self._width, low * self._width, high * self._width, p, seeds)
+            low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
+        p = 2.0 * stdtr(freedom, -np.abs(mean) / np.sqrt(variance))
+        return mean * self._width, low * self._width, high * self._width, p, seeds
 
     @cached_property
     def chances(self) -> dict[str, float]:
@@ -315,31 +333,27 @@ class FitnessModel:
         half = np.where(variance > 0, quantile * np.sqrt(variance), NAN)
         return np.stack((self._mean - half, self._mean + half))
 
-    def _paired(self, a: int, b: int, gaps: np.ndarray) -> tuple[float, float]:
-        """Return variance and degrees of freedom of a mean difference over common seeds."""
+    def _paired(self, a: int, b: np.ndarray, gaps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return variances and degrees of freedom of mean differences over common seeds."""
         spread = self._shared
-        if spread is None:
-            return NAN, NAN
-        gaps_known = gaps[np.isfinite(gaps)]
-        seeds = np.array(len(gaps_known))
-        variance_of_gaps = np.array(gaps_known.var(ddof=1) if len(gaps_known) > 1 else NAN)
+        assert spread is not None
+        seeds = np.isfinite(gaps).sum(axis=1)
+        squares = np.nansum((gaps - _known_mean(gaps, 1)[:, None]) ** 2, axis=1)
         middle = (self._inner[a] + self._inner[b]) / 2  # the scale if both are equal
         scale = 2 * middle * (1 - middle) if self._bounded else 2.0
         freedom = np.maximum(seeds - 1, 0)
-        variance = spread.moderated(variance_of_gaps, freedom, spread.pooled * scale) / seeds
+        moderated = spread.moderated(squares / np.maximum(freedom, 1), freedom, spread.pooled * scale)
         floor = self._floors[1]
-        return max(float(variance), float(floor[a] + floor[b])), float(spread.degrees(freedom, seeds))
+        return np.maximum(moderated / np.maximum(seeds, 1), floor[a] + floor[b]), spread.degrees(freedom, seeds)
 
-    def _unpaired(self, a: int, b: int) -> tuple[float, float]:
-        """Return variance and degrees of freedom of the difference of two means without common seeds."""
+    def _unpaired(self, a: int, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return variances and degrees of freedom of differences of two means without common seeds."""
         spread = self._raw
-        if spread is None:
-            return NAN, NAN
-        pair = np.array([a, b])
-        moderated = spread.moderated(spread.variances, spread.freedom, spread.pooled)[pair]
-        variance = np.maximum(moderated * self._scale[pair] / self._count[pair], self._floors[0][pair])
-        degrees = spread.degrees(spread.freedom[pair], self._count[pair])
-        return float(variance.sum()), float(degrees.min())
+        assert spread is not None
+        moderated = spread.moderated(spread.variances, spread.freedom, spread.pooled)
+        variance = np.maximum(moderated * self._scale / self._count, self._floors[0])
+        degrees = spread.degrees(spread.freedom, self._count)
+        return variance[a] + variance[b], np.minimum(degrees[a], degrees[b])
 
 
 def _known_mean(values: np.ndarray, axis: int) -> np.ndarray:
@@ -447,17 +461,17 @@ def paired_table(evaluation: Evaluation, names: Sequence[str], seeds: Sequence[i
     return table
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float] | np.ndarray) -> list[float]:
     """Return p-values adjusted for the number of comparisons (Holm, 1979); NaN are left out and stay NaN.
 
     Rejecting where the result is below 0.05 errs anywhere with a probability of at most 0.05.
     """
-    ascending = sorted((p, k) for k, p in enumerate(p_values) if not math.isnan(p))
-    adjusted, largest = [NAN] * len(p_values), 0.0
-    for smaller, (p, k) in enumerate(ascending):
-        largest = max(largest, min(1.0, (len(ascending) - smaller) * p))
-        adjusted[k] = largest
-    return adjusted
+    p = np.asarray(p_values, dtype=float)
+    ascending = np.argsort(p, kind="stable")[: int(np.isfinite(p).sum())]  # NaN are last
+    adjusted = np.full(len(p), NAN)
+    factors = np.arange(len(ascending), 0, -1)
+    adjusted[ascending] = np.minimum(np.maximum.accumulate(factors * p[ascending]), 1.0)
+    return adjusted.tolist()
 
 
 def spearman(first: Mapping[str, float], second: Mapping[str, float]) -> float:

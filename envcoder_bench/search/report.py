@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.logs import COMPONENTS, CURVES, read_curves
+from envcoder_bench.report.logs import COMPONENTS, CURVES, STEP_FITNESS, read_curves
 from envcoder_bench.report.page.run import PageCandidate, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import Section, changes, code, macros, parts, visible
 from envcoder_bench.report.ranking import NAN, Ranked
@@ -68,6 +68,7 @@ def write_report(folder: Path, archive: Archive, facts: SearchFacts, videos: Pag
         candidates=_candidates(archive),
         curves=_together([run / CURVES for run in runs]),
         components=_together([run / COMPONENTS for run in runs]),
+        step_fitness=_together([run / STEP_FITNESS for run in runs]),
         videos=videos or PageVideos(),
         sections=_sections(archive, facts, image),
         lead=_lead(archive, facts),

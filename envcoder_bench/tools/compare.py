@@ -148,7 +148,13 @@ def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
     """Return one ranking, in the order of each run's own; equal fitness shares a place."""
     rows = [
         replace(
-            row, candidate=full_name(label, row.candidate), run=label, p_best=NAN, contender=False, steps_to_tie=NAN
+            row,
+            candidate=full_name(label, row.candidate),
+            run=label,
+            p_best=NAN,
+            contender=False,
+            steps_to_tie=NAN,
+            tie_groups=(),
         )
         for label, of_run in ranked.items()
         for row in of_run
@@ -296,6 +302,7 @@ def comparison_page(comparison: Comparison) -> str:
             facts=list(runs),
             curves=_logs(comparison, lambda run: run.folder.curves),
             components=_logs(comparison, lambda run: run.folder.components),
+            step_fitness=_logs(comparison, lambda run: run.folder.step_fitness),
             sections=_page_sections(comparison),
             how={label: str(run.folder.path) for label, run in runs.items()},
         )

@@ -14,7 +14,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.core.settings import dotted, plain, select
 from envcoder_bench.core.shell import shown
-from envcoder_bench.report.logs import read_curves
+from envcoder_bench.report.logs import StepFitnessLog, read_curves
 from envcoder_bench.report.page.run import PageCandidate, PageEpisode, PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import PAGE, Section
 from envcoder_bench.report.progress import duration
@@ -185,6 +185,9 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
         facts=_facts(run),
         curves=read_curves(folder.curves) if folder.curves.is_file() else None,
         components=read_curves(folder.components) if folder.components.is_file() else None,
+        step_fitness=(
+            read_curves(folder.step_fitness, StepFitnessLog.columns) if folder.step_fitness.is_file() else None
+        ),  # runs of older versions do not have it
         videos=videos,
         how=_how(run),
         command=_command(run),

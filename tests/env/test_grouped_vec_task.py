@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from envcoder_bench.env.evaluation import run_episodes, run_point
+from envcoder_bench.env.evaluation import bin_ends, run_episodes, run_point
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import CandidateSource
 from envcoder_bench.run.prepare.environments import build_env
@@ -213,6 +213,20 @@ def test_evaluation_fitness_ignores_the_candidates_shaping():
     assert (episodes.fitness * 500 <= episodes.length).all()
     again = run_episodes(env, lambda obs: torch.zeros(2 * N, 1), rounds=2, first_step=0)
     assert torch.equal(again.fitness, episodes.fitness)
+    assert_course_fits(episodes.first(2 * N - 1), env.full_episode, env.full_episode)
+
+
+def assert_course_fits(episodes, full_episode, parts):
+    """The bins of an episode add up to its fitness, and those of the steps played to its length, bin by bin."""
+    ends = torch.tensor([0, *bin_ends(full_episode)], dtype=torch.float64)
+    widths, begins = torch.diff(ends), ends[:-1]
+    fitness, active = episodes.step_means(full_episode).unbind(1)
+    assert len(widths) == min(50, full_episode) and widths.max() - widths.min() <= 1 and ends[-1] == full_episode
+    torch.testing.assert_close(
+        (fitness * widths).sum(1), parts * episodes.fitness.double().mean(1), rtol=1e-5, atol=1e-6
+    )
+    played = (episodes.length.double()[..., None] - begins).clamp(min=0).minimum(widths).mean(1)
+    torch.testing.assert_close(active * widths, played, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +243,7 @@ def test_fitness_is_the_sum_or_the_mean_over_the_episode_by_task(task, overrides
     episodes = run_episodes(env, lambda obs: torch.zeros(N, max(env.action_dims)), rounds=1, first_step=0)
     assert (episodes.length == env.full_episode).all()
     assert episodes.fitness.tolist() == [[full] * N]  # to the last bit
+    assert_course_fits(episodes, env.full_episode, env.full_episode if full == 1.0 else 1)
 
 
 def test_shorter_evaluation_plays_the_beginning_of_the_same_episodes():
@@ -242,6 +257,7 @@ def test_shorter_evaluation_plays_the_beginning_of_the_same_episodes():
     assert torch.equal(part.fitness[early], full.fitness[early])
     assert (part.fitness[~early] * steps <= full.fitness[~early] * env.full_episode + 1e-4).all()
     assert (part.fitness[~early] > full.fitness[~early]).all()  # they fell later
+    assert part.course is None and full.course is not None
 
 
 def test_point_of_full_episodes_equals_a_shorter_evaluation():

@@ -32,7 +32,7 @@ def compute_reward(state_dict):
 def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40, components=3, source=SOURCE):
     """A page of made-up candidates and both baselines; the last candidate failed, and some names are hostile."""
     random = np.random.default_rng(0)
-    results, curves, parts = [], [], []
+    results, curves, parts, steps = [], [], [], []
     every = ["human", "unshaped", *names]
     for k, name in enumerate(every):
         for seed in range(seeds):
@@ -42,6 +42,9 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
                 results.append(Result(name, seed, FAILED, error=error))
                 continue
             results.append(Result(name, seed, "ok", level + 0.01 * seed, level - 0.5, level + 0.5, 64, 200.0, 3.0, 999))
+            for b in range(1, 51):  # its episodes end one after the other
+                active = max(0.0, 1 - 0.02 * b * k / len(every))
+                steps.append((points, 100 * points, name, seed, 10 * b, 0.2 * b, active * (1 - 0.1 * seed), active))
             for i in range(1, points + 1):
                 fitness = level * i / points if i % 4 == 0 else np.nan
                 curves.append((i, 100 * i, name, seed, fitness, 5.0 * i, 0.01, 3e-4, np.nan, 1e7 * random.random()))
@@ -68,6 +71,7 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
         facts=["2 seeds", HOSTILE[0]],
         curves=pd.DataFrame(curves, columns=[*keys, *metrics]),
         components=pd.DataFrame(parts, columns=[*keys, "component", "mean"]),
+        step_fitness=pd.DataFrame(steps, columns=[*keys, "step", "seconds", "fitness", "active"]),
         videos=PageVideos([PageEpisode(name, mp4, "fitness 0.5", times, lines) for name in shown], 1.0, "a note"),
         how={"device": "a CPU", "torch": "2"},
         command="eval-shapers --task Cartpole",

@@ -10,8 +10,9 @@ from simulated_runs import CASES, seed_of
 
 from envcoder_bench.report.logs import Point
 from envcoder_bench.report.results import FAILED, STOPPED, Result
+from envcoder_bench.report.speed import SHARE
 from envcoder_bench.report.statistics import UNBOUNDED
-from envcoder_bench.report.terms.effects import COLUMNS, NO_EFFECT, SHARE, studies, write_effects
+from envcoder_bench.report.terms.effects import COLUMNS, NO_EFFECT, studies, write_effects
 from envcoder_bench.report.terms.plot import plot_study
 from envcoder_bench.report.terms.table import render_studies, study_sections, verdicts
 from envcoder_bench.shaping.variants import FACTORS, SWEEP, TERMS, Variant

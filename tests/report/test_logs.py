@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from page_fakes import fake_page
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.csv_log import line, sort_rows
 from envcoder_bench.report.curves_plot import plot_learning_curves
 from envcoder_bench.report.logs import (
@@ -19,6 +20,7 @@ from envcoder_bench.report.logs import (
     EpisodeLog,
     Point,
     PointLog,
+    StepFitnessLog,
     over_seeds,
     read_curves,
     read_episodes,
@@ -27,8 +29,11 @@ from envcoder_bench.report.logs import (
 from envcoder_bench.report.page.run import render_page
 
 CANDIDATES = ("001", 'comma, "quote"')
-KINDS = {"curves.csv": CurveLog, "components.csv": ComponentLog, "points.csv": PointLog, "episodes.csv": EpisodeLog}
-ROWS = {"curves.csv": 2, "components.csv": 4, "points.csv": 4, "episodes.csv": 2}  # of an iteration
+KINDS = {
+    "curves.csv": CurveLog, "components.csv": ComponentLog, "points.csv": PointLog, "episodes.csv": EpisodeLog,
+    "step_fitness.csv": StepFitnessLog,
+}  # fmt: skip
+ROWS = {"curves.csv": 2, "components.csv": 4, "points.csv": 4, "episodes.csv": 2, "step_fitness.csv": 4}  # an iteration
 
 
 def point(candidate, iteration):
@@ -46,6 +51,8 @@ def add(log, candidate, iteration):
         log.add(*group, {"track": float(iteration), f"own, of {candidate}": math.nan})
     elif isinstance(log, PointLog):
         log.add(point(candidate, iteration))
+    elif isinstance(log, StepFitnessLog):
+        log.add(*group, [9, 19], ([iteration / 3, math.nan], [1.0, 0.25]), dt=0.02)
     else:
         log.add(*group, [iteration / 3, -1e-7])
 
@@ -94,6 +101,11 @@ def test_files_have_expected_rows_and_columns(tmp_path):
             "2,200,001,0,0.666666667 -1e-07",
             '2,200,"comma, ""quote""",0,0.666666667 -1e-07',
         ],
+        "step_fitness.csv": [
+            "iteration,env_steps,candidate,seed,step,seconds,fitness,active",
+            "2,200,001,0,9,0.18,0.666667,1",
+            "2,200,001,0,19,0.38,,0.25",
+        ],
     }
 
 
@@ -105,6 +117,13 @@ def test_values_round_trip(tmp_path):
     np.testing.assert_allclose(curves["fitness"], [np.nan, np.nan, 0.2, 0.2])
     components = read_curves(tmp_path / "components.csv")
     assert components[components["component"] == "track"]["mean"].tolist() == [1.0, 1.0, 2.0, 2.0]
+    steps = read_curves(tmp_path / "step_fitness.csv", StepFitnessLog.columns)
+    assert steps["step"].tolist() == [9, 19] * 4 and steps["active"].tolist() == [1.0, 0.25] * 4
+    with pytest.raises(UserError, match="damaged: its columns must begin with"):
+        read_curves(tmp_path / "curves.csv", StepFitnessLog.columns)
+    (tmp_path / "step_fitness.csv").write_text((tmp_path / "step_fitness.csv").read_text().replace("0.38", "late"))
+    with pytest.raises(UserError, match="damaged: seconds has other values than numbers"):
+        read_curves(tmp_path / "step_fitness.csv", StepFitnessLog.columns)
     episodes = read_episodes(tmp_path / "episodes.csv")
     assert list(episodes) == [1, 2] and episodes[2][CANDIDATES[1], 0] == pytest.approx((2 / 3, -1e-7), rel=1e-8)
     points = read_points(tmp_path / "points.csv")

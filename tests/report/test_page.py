@@ -7,13 +7,16 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from page_fakes import HOSTILE, SOURCE, fake_page
 
-from envcoder_bench.report.page import run
-from envcoder_bench.report.page.charts import components
-from envcoder_bench.report.page.run import PageVideos, render_page
+from envcoder_bench.report.page import charts, run
+from envcoder_bench.report.page.charts import components, first_pair, step_fitness
+from envcoder_bench.report.page.run import PageVideos, RunPage, render_page
 from envcoder_bench.report.page.shell import code, plain_number, script_json
+from envcoder_bench.report.ranking import rank
+from envcoder_bench.report.results import Result
 
 
 class Page(html.parser.HTMLParser):
@@ -159,6 +162,45 @@ def test_page_shows_the_probability_of_being_best():
     assert " human is the best with a probability of 75 %" in known, "a name is not capitalised"
     unknown = [dataclasses.replace(row, p_best=float("nan")) for row in run.ranked]
     assert "probability that it is the best" not in render_page(dataclasses.replace(run, ranked=unknown))
+
+
+def test_correction_is_named_where_there_are_several_comparisons():
+    rows = [
+        Result(name, seed, "ok", k + 0.01 * seed) for k, name in enumerate(("human", "a", "b")) for seed in range(3)
+    ]
+    for ranked, corrected in ((rank(rows[:6]), ()), (rank(rows), ("2 candidates", "3 pairs"))):
+        assert all(row.significant for row in ranked if not row.baseline)
+        page = render_page(RunPage("", "", ranked, []))
+        assert "(paired t-test, 5 %" in page and "(paired t-tests, 5 %" in page
+        assert page.count("by Holm&#39;s method") == len(corrected)
+        assert all(f"corrected for {what} by" in page for what in corrected)
+    assert "click a letter" not in render_page(RunPage("", "", rank(rows[::3]), [])), "one seed"
+
+
+@pytest.mark.parametrize("most", [10**6, 100])
+def test_fitness_of_steps_adds_up_on_a_page_of_few_numbers(monkeypatch, most):
+    """Of the last evaluation; bins are put together where there are too many, and their lengths may differ."""
+    monkeypatch.setattr(charts, "MOST_NUMBERS", most)
+    table = fake_page(names=("first", "bad"), seeds=2).step_fitness
+    table.loc[table["step"] == 500, ["step", "seconds"]] = 507, 10.14
+    earlier = table.assign(iteration=1, fitness=9.0)
+    data = step_fitness(pd.concat([earlier, table]))
+    ends = np.array(data["times"][0]) / 0.02
+    assert list(data["of"]) == ["human", "unshaped", "first"] and len(ends) == (50 if most > 100 else 17)
+    for (name, seed), rows in table.groupby(["candidate", "seed"]):
+        shown = np.array(data["of"][name]["fitness"][str(seed)])
+        total = (rows["fitness"] * np.diff(rows["step"], prepend=0)).sum()
+        assert (shown * np.diff(ends, prepend=0)).sum() == pytest.approx(total, rel=1e-3) and total > 0
+    assert data["of"]["human"]["active"] == {}, "all of its episodes last"
+
+
+def test_best_candidate_and_human_are_compared_at_first():
+    def pair(*names):
+        return first_pair(rank([Result(name, 0, "ok", -k) for k, name in enumerate(names)]))
+
+    assert [pair(*x.split()) for x in ("human a b", "a b human", "a b", "human a", "human unshaped")] == [
+        (1, 0), (0, 2), (0, 1), (1, 0), (0, 1),
+    ]  # fmt: skip
 
 
 def test_components_are_means_of_the_seeds_in_the_order_of_the_ranking():

@@ -55,7 +55,7 @@ WORDS = [
     "checkpoint_minutes=0", f"race.rungs={RUNGS}".replace(" ", ""),
 ]  # fmt: skip
 RACE = ["--race", "race.keep=0.6"]
-LOGS = ("curves.csv", "components.csv", "points.csv", "episodes.csv")
+LOGS = ("curves.csv", "components.csv", "points.csv", "episodes.csv", "step_fitness.csv")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -47,7 +47,7 @@ def own_rows(folder):
 
 
 def assert_same(folder, whole):
-    for name in (*TABLES, "episodes.csv"):
+    for name in (*TABLES, "episodes.csv", "step_fitness.csv"):
         assert (folder / name).read_text() == (whole / name).read_text(), name
     assert_same_policies(folder, whole, len(list(whole.rglob("*.pth"))))
 

@@ -9,6 +9,7 @@ import pytest
 from page_fakes import HOSTILE, fake_page
 
 from envcoder_bench.report.page.run import render_page
+from envcoder_bench.report.speed import steps_until
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'envcoder-bench[dev]': no playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -164,25 +165,104 @@ def test_a_component_of_several_candidates_is_one_plot(page):
     assert colors[1] == page.eval_on_selector("#ranking tr:nth-child(3) .dot", "one => one.style.background")
 
 
+def choose(page, first, second):
+    page.select_option("#pair-first", label=first)
+    page.select_option("#pair-second", label=second)
+
+
+def test_two_candidates_side_by_side(page):
+    """At first the best candidate and the human baseline; what they have in common is in one plot."""
+    assert page.input_value("#pair-first") == "2" and page.input_value("#pair-second") == "0"
+    verdict = page.inner_text("#pair-verdict")
+    assert verdict == "human is ahead of first by 0.164. They share a letter: this may be chance."
+    assert [row.split("\t")[1].split()[0] for row in page.locator("#pair-rows tr").all_inner_texts()] == [
+        "candidate", "first", "humanbaseline",
+    ]  # fmt: skip
+    # where: the share of first's episodes falls evenly, so that their difference grows
+    where = page.inner_text("#pair-where")
+    assert "18 % of the episodes of first end early" in where and " s to 10 s" not in where
+    for chart in ("fitness", "gap", "active", "parts"):
+        assert page.locator(f"#pair-{chart} canvas").count() == 1
+    page.locator("#pair-gap").scroll_into_view_if_needed()
+    box = page.locator("#pair-gap .u-over").bounding_box()
+    page.mouse.move(box["x"] + 0.99 * box["width"], box["y"] + 0.94 * box["height"], steps=3)
+    page.wait_for_function("() => document.querySelector('#pair-gap .tip').textContent.startsWith('difference: -0.1')")
+    page.mouse.move(5, 5)
+    chips = [text.strip() for text in page.locator("#pair-chips button").all_inner_texts()]
+    assert chips == ["part 0", "part 1", "part 2"]
+    # their videos, played together
+    films = "[...document.querySelectorAll('#pair-films video')]"
+    page.wait_for_function(f"() => {films}.length === 2 && {films}.every(v => v.readyState >= 2)")
+    page.evaluate(f"{films}[1].currentTime = 0.5")
+    page.wait_for_function(f"() => {films}.every(v => Math.abs(v.currentTime - 0.5) < 0.05)")
+    # names are texts; without videos, components in common or a fitness the rest is there
+    choose(page, HOSTILE[0], HOSTILE[6])
+    assert page.inner_text("#pair-verdict") == f"{HOSTILE[6]} has no fitness."
+    for part in ("videos", "steps"):
+        assert page.locator(f"#pair-{part}").is_hidden()
+    choose(page, "first", "first")
+    assert page.inner_text("#pair-verdict") == "Choose two candidates."
+    page.click("#ranking tbody tr:nth-child(4) .compare", force=True)
+    assert page.input_value("#pair-first") == "3"
+    assert page.evaluate("window.hacked") is None and page.locator("img").count() == 0
+
+
 def test_any_two_sources_are_compared(page):
-    page.select_option("#diff-from", label="human")
-    page.select_option("#diff-to", label="second")
-    assert page.inner_text("#diff") == "They are equal."
+    choose(page, "human", "second")
+    assert page.inner_text("#pair-diff") == "They are equal."
+    assert page.inner_text("#pair-kinds") == "Compared: compute_reward, and what they use."
+    page.check("#pair-whole")
     script = """([from, to]) => {
         document.querySelector("#candidate-0 .source pre").textContent = from;
         document.querySelector("#candidate-3 .source pre").textContent = to;
-        document.getElementById("diff-to").dispatchEvent(new Event("change"));
+        document.getElementById("pair-second").dispatchEvent(new Event("change"));
     }"""
-    for before, after, lines in (
-        ("a\nb\nc\n", "a\nx\nc\ny\n", [" a", "-b", "+x", " c", "+y"]),
+    lines = """all => all.map(one => one.className === 'gu' ? '…' : [...one.children].map(line => ({gd: '-', gi: '+'}[
+        line.className] || ' ') + [...line.childNodes].slice(1).map(part => part.textContent).join('')).join('|'))"""
+    for before, after, blocks in (
+        ("a\nb\nc\n", "a\nx\nc\ny\n", [" a", " a", "-b", "+x", " c", " c", "", "+y"]),
         ("", "a", ["-", "+a"]),
-        ("\n".join("abcdefghi"), "\n".join("abcdefgXi"), ["…", " e", " f", " g", "-h", "+X", " i"]),
+        ("\n".join("abcdefghi"), "\n".join("abcdefgXi"), ["…", " e| f| g", " e| f| g", "-h", "+X", " i", " i"]),
         ("<b>1</b>", "<b>2</b>", ["-<b>1</b>", "+<b>2</b>"]),
     ):
         page.evaluate(script, [before, after])
-        assert page.inner_text("#diff").rstrip("\n").split("\n") == lines
-    page.select_option("#diff-to", "")
-    assert page.inner_text("#diff") == ""
+        assert page.eval_on_selector_all("#pair-diff .pair-lines > :not(.title)", lines) == blocks
+    assert page.locator("#pair-diff .hot").all_inner_texts() == ["1", "2"], "what differs within a line"
+    page.uncheck("#pair-whole")
+
+
+def test_letters_show_who_shares_one(page):
+    run = fake_page()
+    groups = [set(row.tie_groups) for row in run.ranked]
+    page.click("#ranking tbody tr:nth-child(1) button.letters")
+    apart = page.eval_on_selector_all("#ranking tbody tr", "all => all.map(one => one.classList.contains('apart'))")
+    assert apart == [not groups[0] & group for group in groups] and 0 < sum(apart) < len(apart) - 1
+    page.click("#ranking tbody tr:nth-child(1) button.letters")
+    assert page.locator("#ranking tr.apart").count() == 0
+
+
+def test_env_steps_to_a_fitness_are_those_of_the_report(page):
+    """The page's rule is that of ``steps_until``, at the first target and at others."""
+    table = fake_page().curves
+    evaluated = table[table["fitness"].notna()]
+    before = float("nan")  # there is no untrained policy
+    for target in (None, 0.5, 0.07, 2.0):
+        if target is not None:
+            page.fill("#target", str(target))
+        target = float(page.input_value("#target"))
+        shown = page.eval_on_selector_all(
+            "#ranking td.until", "all => all.map(one => [one.dataset.v, one.textContent])"
+        )
+        names = [name for name in column(page, 1) if name.replace("\\u202e", "\u202e") in set(evaluated["candidate"])]
+        assert len(shown) == len(names) == 10
+        for name, (value, text) in zip(names, shown, strict=True):
+            of_name = evaluated[evaluated["candidate"] == name.replace("\\u202e", "\u202e")]
+            courses = [list(zip(rows["env_steps"], rows["fitness"])) for _, rows in of_name.groupby("seed")]
+            steps, there = zip(*(steps_until(target, before, course) for course in courses))
+            assert (text == "never") == (not any(there)) == (value == "")
+            if any(there):
+                assert float(value) == pytest.approx(sum(steps) / len(steps), rel=1e-3)
+    assert page.inner_text("#ranking th:has-text('steps to 2')")
 
 
 def test_dark_mode_changes_page_and_charts(page):
@@ -233,15 +313,15 @@ def test_narrow_page_does_not_scroll_sideways(page):
 
 
 def test_videos_play_in_sync(page):
-    assert page.evaluate("[...document.querySelectorAll('video')].length") == 3
-    page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => v.readyState >= 2)")
+    assert page.evaluate("[...document.querySelectorAll('#videos video')].length") == 3
+    page.wait_for_function("() => [...document.querySelectorAll('#videos video')].every(v => v.readyState >= 2)")
     page.click("#play")
-    page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => v.currentTime > 0.2)")
+    page.wait_for_function("() => [...document.querySelectorAll('#videos video')].every(v => v.currentTime > 0.2)")
     page.wait_for_function("() => document.querySelector('#clock').textContent.startsWith('2.0')")  # the lines go on
     page.wait_for_function("() => document.querySelector('#play').textContent.includes('Play')")  # at the end it stops
     page.evaluate("s => { s.value = 0.4; s.dispatchEvent(new Event('input')); }", page.query_selector("#scrub"))
     page.wait_for_function(
-        "() => [...document.querySelectorAll('video')].every(v => Math.abs(v.currentTime - 0.4) < 0.05)"
+        "() => [...document.querySelectorAll('#videos video')].every(v => Math.abs(v.currentTime - 0.4) < 0.05)"
     )
     heads = page.eval_on_selector_all(".playhead", "all => all.map(one => one.style.left)")
     assert len(heads) == 3 and len(set(heads)) <= 2 and heads[0] != "0px"

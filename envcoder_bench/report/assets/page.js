@@ -60,6 +60,52 @@
     failed.addEventListener("change", apply);
   }
 
+  // candidates that share a letter cannot be told apart
+  function letters() {
+    const rows = [...document.querySelectorAll("#ranking tbody tr")];
+    let shown = null;
+    rows.forEach((row, k) => {
+      const cell = row.querySelector("td.letters");
+      if (!cell) return;
+      cell.replaceChildren(make("button", { type: "button", class: "letters", text: cell.textContent, title: "Show what shares a letter with it", onclick: () => {
+        shown = shown === k ? null : k;
+        rows.forEach((other, j) => other.classList.toggle("apart", shown !== null && !data.candidates[j].ties.some((letter) => data.candidates[k].ties.includes(letter))));
+      } }));
+    });
+  }
+
+  // mean env-steps of a seed until a fitness, by the rule of report/speed.py
+  function speed() {
+    const input = $("target");
+    if (!input) return;
+    const { x, before, seeds } = data.speed, rows = [...document.querySelectorAll("#ranking tbody tr")];
+    const title = [...document.querySelectorAll("#ranking th button")].find((button) => button.textContent === "steps to fitness");
+    const until = (target, course) => {
+      let steps = 0, fitness = before ?? NaN;
+      for (const [k, value] of course.entries()) {
+        if (value === null) continue;
+        if (value >= target) return [Math.max(steps + (value > fitness ? (target - fitness) / (value - fitness) : 1) * (x[k] - steps), 1), true];
+        [steps, fitness] = [x[k], value];
+      }
+      return [steps, false];
+    };
+    const write = () => {
+      const target = input.valueAsNumber;
+      title.textContent = `steps to ${Number.isNaN(target) ? "fitness" : round(target, 3)}`;
+      rows.forEach((row, k) => {
+        const cell = row.querySelector("td.until"), courses = seeds[data.candidates[k].name];
+        if (!cell || !courses) return;
+        const reached = courses.map((course) => until(target, course)), count = reached.filter(([, is_there]) => is_there).length;
+        const mean = reached.reduce((sum, [steps]) => sum + steps, 0) / reached.length;
+        cell.dataset.v = count ? mean : "";
+        cell.textContent = Number.isNaN(target) ? "" : !count ? "never" : `${count < reached.length ? "> " : ""}${Math.round(mean).toLocaleString("en-US")}`;
+        cell.title = `${count} of ${reached.length} seeds`;
+      });
+    };
+    input.addEventListener("input", write);
+    write();
+  }
+
   // charts
   const axis = (label, size) => ({ label, labelSize: label ? 20 : 0, size, stroke: () => ink("var(--soft)"), grid: { stroke: () => ink("var(--line)"), width: 1 }, ticks: { stroke: () => ink("var(--edge)"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" });
   const compact = (x) => (Math.abs(x) >= 1e6 ? `${round(x / 1e6, 3)} M` : Math.abs(x) >= 1e4 ? `${round(x / 1e3, 3)} k` : round(x, 6));
@@ -188,7 +234,7 @@
         const bytes = Uint8Array.from(atob(own.mp4), (c) => c.charCodeAt(0));
         video = make("video", { playsinline: "", preload: "auto", "aria-label": own.name });
         video.muted = true;
-        video.src = URL.createObjectURL(new Blob([bytes], { type: "video/mp4" }));
+        video.src = own.url = URL.createObjectURL(new Blob([bytes], { type: "video/mp4" }));
         own.mp4 = null;
       }
       const known = byName.get(own.name), label = make("b", { text: own.name, title: own.name });
@@ -239,50 +285,11 @@
     show();
   }
 
-  // the differences between any two sources: the longest common subsequence of their lines
-  function differences() {
-    const from = $("diff-from"), to = $("diff-to"), host = $("diff");
-    if (!host) return;
-    const lines = (id) => {
-      const source = document.getElementById(id).querySelector(".source pre").cloneNode(true);
-      source.querySelectorAll(".linenos").forEach((number) => number.remove());
-      return source.textContent.replace(/\n+$/, "").split("\n");
-    };
-    const diff = (a, b) => {
-      let first = 0, end = 0;
-      while (first < Math.min(a.length, b.length) && a[first] === b[first]) first += 1;
-      while (end < Math.min(a.length, b.length) - first && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
-      const rows = a.length - end - first, columns = b.length - end - first;
-      const common = Array.from({ length: rows + 1 }, () => new Uint16Array(columns + 1));
-      for (let i = rows - 1; i >= 0; i -= 1) for (let j = columns - 1; j >= 0; j -= 1) common[i][j] = a[first + i] === b[first + j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
-      const out = a.slice(0, first).map((text) => ["", text]);
-      let i = 0, j = 0;
-      while (i < rows || j < columns) {
-        if (i < rows && j < columns && a[first + i] === b[first + j]) { out.push(["", a[first + i]]); i += 1; j += 1; }
-        else if (i < rows && (j === columns || common[i + 1][j] >= common[i][j + 1])) { out.push(["gd", a[first + i]]); i += 1; }
-        else { out.push(["gi", b[first + j]]); j += 1; }
-      }
-      return out.concat(a.slice(a.length - end).map((text) => ["", text]));
-    };
-    const draw = () => {
-      if (!from.value || !to.value) { host.replaceChildren(); return; }
-      const all = diff(lines(from.value), lines(to.value)), pre = make("pre");
-      let hidden = false;
-      all.forEach(([kind, text], k) => {
-        const near = all.slice(Math.max(0, k - 3), k + 4).some(([other]) => other);  // three lines around each change
-        if (near) pre.append(make("span", { class: kind, text: `${{ gd: "-", gi: "+" }[kind] || " "}${text}\n` }));
-        else if (!hidden) pre.append(make("span", { class: "gu", text: "…\n" }));
-        hidden = !near;
-      });
-      host.replaceChildren(all.some(([kind]) => kind) ? pre : make("p", { class: "note", text: "They are equal." }));
-    };
-    from.addEventListener("change", draw);
-    to.addEventListener("change", draw);
-  }
-
   // links to a candidate open its details
   const open = () => { const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1))); if (target && target.tagName === "DETAILS") { target.open = true; target.scrollIntoView(); } };
   window.addEventListener("hashchange", open);
-  ranking(); curves(); components(); videos(); differences(); open();
+  ranking(); letters(); speed(); curves(); components(); videos();
+  comparePair({ data, $, make, chart, chips, round, colorOf });
+  open();
   document.documentElement.dataset.ready = "1";
 })();

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from envcoder_bench.report.figures import COLOURS, further_colour
 from envcoder_bench.report.logs import over_seeds
 from envcoder_bench.report.page.shell import plain_number, visible
 from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.speed import target_fitness
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ def colours(ranked: Sequence[Ranked]) -> dict[str, str]:
 
 
 def candidates(ranked: Sequence[Ranked], trained: set[str]) -> list[dict[str, Any]]:
-    """Return name, colour and state of each candidate, best first."""
+    """Return name, colour, state and groups of ties of each candidate, best first."""
     palette, runs = colours(ranked), sorted({row.run for row in ranked})
     plain = [row.candidate for row in ranked if not row.baseline]
     on_at_first = set(plain[:SHOWN]) | {row.candidate for row in ranked if row.baseline}
@@ -45,6 +48,9 @@ def candidates(ranked: Sequence[Ranked], trained: set[str]) -> list[dict[str, An
             "wide": row.name == HUMAN,
             "trained": row.candidate in trained,
             "shown": row.candidate in on_at_first & trained,
+            "ties": row.tie_groups,
+            "seeds": len(row.seeds),
+            "fitness": plain_number(row.fitness) if row.rank is not None else None,
         }
         for row in ranked
     ]
@@ -116,6 +122,71 @@ def components(table: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | No
         charts.append({"name": visible(name), "x": x, "series": series})
     counts = Counter(line["name"] for chart in charts for line in chart["series"])
     return {"candidates": charts, "shared": [name for name, count in counts.items() if count > 1]} if charts else None
+
+
+def first_pair(ranked: Sequence[Ranked]) -> tuple[int, int]:
+    """Return the two rows that are compared at first: the best candidate, and the human baseline or the next row."""
+    first = next((k for k, row in enumerate(ranked) if row.rank is not None and not row.baseline), 0)
+    human = (k for k, row in enumerate(ranked) if row.name == HUMAN and row.rank is not None and k != first)
+    return first, next(human, first + 1 if first + 1 < len(ranked) else max(first - 1, 0))
+
+
+def speed(table: pd.DataFrame, ranked: Sequence[Ranked]) -> dict[str, Any] | None:
+    """Return the evaluations of each seed in the course of its training.
+
+    Returns:
+        ``before``: the fitness before training; ``target``: the one whose env-steps are shown at first, of the human
+        baseline, or else of the best candidate; ``x``: env-steps; ``seeds``: by candidate, the fitness of each seed at
+        ``x``. None if nothing has been learnt.
+    """
+    first: dict[str, float] = {}  # the fitness of the best row of each name
+    for row in ranked:
+        if row.rank is not None:
+            first.setdefault(row.name if row.baseline else "", row.fitness)
+    evaluated: Any = table[table["fitness"].notna()] if len(table) else table
+    before = first.get(UNTRAINED, float(evaluated["fitness"].min()) if len(evaluated) else np.nan)
+    targets = (target_fitness(before, first.get(name, np.nan)) for name in (HUMAN, "", UNSHAPED))
+    target = next((x for x in targets if not np.isnan(x)), None)
+    if target is None or evaluated.empty:
+        return None
+    wide = evaluated.pivot_table(index=["candidate", "seed"], columns="env_steps", values="fitness")
+    seeds: dict[str, Any] = {}
+    for (name, _), values in zip(wide.index, wide.to_numpy()):
+        seeds.setdefault(visible(name), []).append(list(map(plain_number, values)))
+    return {
+        "before": plain_number(first.get(UNTRAINED)),
+        "target": float(f"{target:.3g}"),
+        "x": [int(steps) for steps in wide.columns],
+        "seeds": seeds,
+    }
+
+
+def step_fitness(table: pd.DataFrame) -> dict[str, Any] | None:
+    """Return where in the episodes of its last evaluation each seed has its fitness; None without any.
+
+    Returns:
+        ``times``: lists of the ends of bins, in seconds; ``of``: by candidate, ``time``: which of them, and by seed
+        ``fitness`` of a step and ``active``: the share of the episodes that have not ended, left out if it is always 1.
+    """
+    times: list[list[float]] = []
+    of: dict[str, Any] = {}
+    whole = table.dropna(subset=["step", "seconds"])
+    groups: Any = list(whole.groupby(["candidate", "seed"], sort=False))
+    for (name, seed), rows in groups:
+        # rounds of a search have the same baselines
+        last: Any = rows[rows["iteration"] == rows["iteration"].max()].drop_duplicates(["step"], keep="last")
+        # as few bins as a page of so many candidates has room for
+        every = -(-len(last) * len(groups) // MOST_NUMBERS)
+        begin, steps = np.arange(0, len(last), every), np.diff(last["step"].to_numpy(), prepend=0)
+        seconds = last["seconds"].to_numpy()[np.append(begin[1:] - 1, len(last) - 1)].tolist()
+        if seconds not in times:
+            times.append(seconds)
+        one = of.setdefault(visible(name), {"time": times.index(seconds), "fitness": {}, "active": {}})
+        for column in ("fitness", "active"):
+            means = np.add.reduceat(last[column].to_numpy() * steps, begin) / np.add.reduceat(steps, begin)
+            if column == "fitness" or means.min() < 1:
+                one[column][str(seed)] = [plain_number(float(f"{x:.4g}")) for x in means]
+    return {"times": times, "of": of} if of else None
 
 
 def _aligned(column: Any, x: Sequence[int]) -> list[float | None]:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
 from envcoder_bench.report.page.charts import colours
 from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.words import decimal_places, fixed, number
+from envcoder_bench.report.tie_groups import letters
+from envcoder_bench.report.words import counted, decimal_places, fixed, number
 from envcoder_bench.tasks.base import HUMAN
 
 # title: kind, order of the first click; a column that is empty is left out
@@ -18,8 +19,10 @@ COLUMNS = {
     "fitness": ("number", "descending"),
     "95 % interval": ("", ""),
     "vs human": ("number", "descending"),
+    "letters": ("number", "ascending"),
     "best": ("number", "descending"),
     "steps to tie": ("number", "ascending"),
+    "steps to fitness": ("number", "ascending"),
     "episode, steps": ("number", "descending"),
     "shaped return": ("number", "descending"),
     "env-steps": ("number", "descending"),
@@ -36,13 +39,18 @@ class Cell(NamedTuple):
 
 
 def ranking_values(
-    ranked: Sequence[Ranked], anchors: Mapping[str, str], scores: Mapping[str, float], folder: str
+    ranked: Sequence[Ranked],
+    anchors: Mapping[str, str],
+    scores: Mapping[str, float],
+    folder: str,
+    target: float | None,
 ) -> dict[str, Any]:
     """Return what ``ranking.html`` needs.
 
     Args:
         anchors: the HTML id of each candidate's section, by its name.
         scores: by which a search ranks its candidates, by name.
+        target: the fitness to which the page's script writes the env-steps of each candidate; None for no such column.
     """
     palette, decimals, axis = colours(ranked), fitness_decimals(ranked), Axis(ranked)
     rows = [
@@ -50,14 +58,14 @@ def ranking_values(
             "row": row,
             "anchor": anchors[row.candidate],
             "colour": palette[row.candidate],
-            "cells": _cells(row, decimals, axis, scores.get(row.candidate)),
+            "cells": _cells(row, decimals, axis, scores.get(row.candidate), target is not None),
         }
         for row in ranked
     ]
     used = {title for row in rows for title, cell in row["cells"].items() if cell} | {"candidate", "status"}
     columns = [(title, *column) for title, column in COLUMNS.items() if title in used]
-    notes = " ".join(f"{note}." for note in _notes(ranked, axis, bool(scores), folder))
-    return {"columns": columns, "rows": rows, "axis": axis, "notes": notes}
+    notes = " ".join(f"{note}." for note in _notes(ranked, axis, bool(scores), folder, target is not None))
+    return {"columns": columns, "rows": rows, "axis": axis, "notes": notes, "target": target}
 
 
 def fitness_decimals(ranked: Sequence[Ranked]) -> int:
@@ -65,7 +73,7 @@ def fitness_decimals(ranked: Sequence[Ranked]) -> int:
     return decimal_places([row.fitness for row in ranked if row.rank is not None])
 
 
-def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None) -> dict[str, Any]:
+def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None, speed: bool) -> dict[str, Any]:
     """Return the cells by column; None where nothing is known."""
 
     def cell(value: float | None, text: str, kind: str = "") -> Cell | None:
@@ -80,8 +88,10 @@ def _cells(row: Ranked, decimals: int, axis: "Axis", score: float | None) -> dic
         "fitness": cell(row.fitness, fixed(row.fitness, decimals)) if measured else None,
         "95 % interval": axis.picture(row) if measured and not math.isnan(row.fitness_ci_low) else None,
         "vs human": cell(row.vs_human, difference, sign),
+        "letters": cell(row.tie_groups[0], letters(row.tie_groups), "letters") if row.tie_groups else None,
         "best": cell(row.p_best, f"{row.p_best:.0%}"),
         "steps to tie": cell(row.steps_to_tie, f"{row.steps_to_tie:,.0f}"),
+        "steps to fitness": Cell("", "", "until") if speed and measured else None,
         "episode, steps": cell(row.episode_length, f"{row.episode_length:.0f}"),
         "shaped return": cell(row.shaped_return, number(row.shaped_return)),
         "env-steps": cell(row.env_steps or None, f"{row.env_steps:,}"),
@@ -120,7 +130,7 @@ class Axis:
                 "title": title}  # fmt: skip
 
 
-def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str) -> list[str]:
+def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str, speed: bool) -> list[str]:
     """Return what the columns mean, and how sure the ranking is."""
     over = {row.interval_over for row in ranked}
     of = "seeds, their spread pooled over the candidates" if "seeds" in over else "the episodes of one seed"
@@ -134,8 +144,25 @@ def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str) -> l
     if any(math.isfinite(row.vs_human) for row in ranked):
         notes += ["vs human: mean difference to the human baseline with the same seeds"]
     if any(row.significant for row in ranked):
-        notes += ["it is coloured where it differs from 0 (paired t-test, 5 %, corrected by Holm's method)"]
+        tested = sum(math.isfinite(row.vs_human_p) for row in ranked)
+        notes += [f"it is coloured where it differs from 0 (paired t-test, 5 %{_corrected(tested, 'candidate')})"]
+    compared = sum(bool(row.tie_groups) for row in ranked)
+    if compared > 1:
+        pairs = _corrected(compared * (compared - 1) // 2, "pair")
+        notes += [
+            f"candidates that share a letter cannot be told apart (paired t-tests, 5 %{pairs}); click a letter to see"
+            " which"
+        ]
     if any(math.isfinite(row.p_best) for row in ranked):
         notes += ["best: probability that it is the best"]
+    if speed:
+        notes += [
+            "steps to a fitness: mean env-steps of a seed until it, which you choose above; at first 90 % of what the"
+            " human baseline learns, or else the best candidate; >: some seeds never have it"
+        ]
     notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked)
     return [f"{note[0].upper()}{note[1:]}" for note in notes] + first_place(ranked)  # which begins with a name
+
+
+def _corrected(tests: int, noun: str) -> str:
+    return f", corrected for {counted(tests, noun)} by Holm's method" if tests > 1 else ""

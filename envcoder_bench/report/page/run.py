@@ -80,7 +80,7 @@ class RunPage:
 
     Attributes:
         facts: short facts for the head of the page.
-        curves, components: tables as ``read_curves`` returns them; None for a run without any.
+        curves, components, step_fitness: tables as ``read_curves`` returns them; None for a run without any.
         how: how it was run, by title.
         command: the command that repeats it.
         sections: further sections.
@@ -96,6 +96,7 @@ class RunPage:
     facts: Sequence[str] = ()
     curves: pd.DataFrame | None = None
     components: pd.DataFrame | None = None
+    step_fitness: pd.DataFrame | None = None
     videos: PageVideos = PageVideos()
     how: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
@@ -109,15 +110,16 @@ def render_page(run: RunPage) -> str:
     """Return the page as HTML."""
     anchors = {row.candidate: f"candidate-{k}" for k, row in enumerate(run.ranked)}
     sources = {candidate.name: candidate for candidate in run.candidates}
+    data = _chart_data(run, sources)
     lead = [*(run.lead or _lead(run)), f"Fitness: {run.fitness_meaning}"]
     return shell.render(
         "report/page/run.html",
         run.title,
         lead,
         run.facts,
-        _chart_data(run),
+        data,
         run=run,
-        ranking=ranking_values(run.ranked, anchors, run.scores, run.folder),
+        ranking=ranking_values(run.ranked, anchors, run.scores, run.folder, data["speed"] and data["speed"]["target"]),
         candidates=[
             {
                 "anchor": anchors[row.candidate],
@@ -183,7 +185,7 @@ def _results(row: Ranked) -> dict[str, str]:
 # the numbers that the page's script draws
 
 
-def _chart_data(run: RunPage) -> dict[str, Any]:
+def _chart_data(run: RunPage, sources: Mapping[str, PageCandidate]) -> dict[str, Any]:
     """Return all numbers that the page's script draws."""
     trained = set() if run.curves is None else set(run.curves["candidate"])
     lines = None if run.curves is None else charts.curves(run.curves)
@@ -192,7 +194,11 @@ def _chart_data(run: RunPage) -> dict[str, Any]:
     return {
         "candidates": charts.candidates(run.ranked, trained),
         "curves": lines,
+        "pair": charts.first_pair(run.ranked),
         "components": None if run.components is None else charts.components(run.components, order),
+        "speed": None if run.curves is None else charts.speed(run.curves, run.ranked),
+        "step_fitness": None if run.step_fitness is None else charts.step_fitness(run.step_fitness),
+        "functions": [shell.function_lines((name in sources and sources[name].source) or "") for name in order],
         "videos": _videos(run.videos),
     }
 

@@ -66,7 +66,8 @@ def render(
     """
     script = ""
     if data is not None:
-        script = f"/*\n{_asset('uplot-LICENSE.txt')}*/\n{_asset('uplot.js')}\n{_asset('page.js')}"
+        parts = (_asset(name) for name in ("uplot.js", "pair.js", "page.js"))
+        script = "\n".join(["/*", f"{_asset('uplot-LICENSE.txt')}*/", *parts])
     allowed = "'none'"
     if script:
         allowed = f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
@@ -189,7 +190,10 @@ def changes(before: str, after: str) -> Markup | None:
         return None
     if max(text.count("\n") for text in (before, after)) >= MOST_COMPARED:
         return parts().notes([f"They are not compared: one has {MOST_COMPARED:,} lines or more."])
-    lines = list(difflib.unified_diff(_used(before, _kinds(after)), _used(after, _kinds(after)), lineterm=""))
+    first, second = (
+        [line for part in _used(text, _kinds(after)) for line in [*part.lines, ""]] for text in (before, after)
+    )
+    lines = list(difflib.unified_diff(first, second, lineterm=""))
     return difference(lines) if lines else parts().notes(["There are none."])
 
 
@@ -197,39 +201,65 @@ def _kinds(source: str) -> set[str]:
     return {ALIASES.get(name, name) for name in definitions(source).names}
 
 
-def _used(source: str, kinds: Collection[str]) -> list[str]:
-    """Return the lines of a file's functions of some kinds, and of what they use, but for imports."""
-    parts, imports = _parts(source)
+def function_lines(source: str) -> dict[str, list[tuple[int, int]]]:
+    """Return the first and the last lines, from 1, of a file's functions and of what each uses, by kind of function."""
+    if source.count("\n") >= MOST_LINES:
+        return {}
+    return {kind: [(part.begin, part.end) for part in _used(source, {kind})] for kind in sorted(_kinds(source))}
+
+
+def _used(source: str, kinds: Collection[str]) -> list["_Part"]:
+    """Return a file's functions of some kinds, and what they use, but for imports."""
+    parts = _parts(source)
     wanted = {name for name in definitions(source).names if ALIASES.get(name, name) in kinds}
-    kept = {k for k, (names, _) in enumerate(parts) if names & wanted}
+    kept = {k for k, part in enumerate(parts) if part.names & wanted}
     new = kept
     while new:
-        words = {word for k in new for line in parts[k][1] for word in re.findall(r"\w+", line)}
-        new = {k for k, (names, _) in enumerate(parts) if names & words and k not in imports} - kept
+        words = {word for k in new for line in parts[k].lines for word in re.findall(r"\w+", line)}
+        new = {k for k, part in enumerate(parts) if part.names & words and not part.imports} - kept
         kept = kept | new
-    return [line for k in sorted(kept) for line in [*parts[k][1], ""]]
+    return [parts[k] for k in sorted(kept)]
 
 
-def _parts(source: str) -> tuple[list[tuple[set[str], list[str]]], set[int]]:
-    """Return names and lines of each top-level statement, with comments and decorators above it; which are imports."""
-    parts: list[tuple[set[str], list[str]]] = []
+@dataclass
+class _Part:
+    """A top-level statement, with comments and decorators above it.
+
+    Attributes:
+        names: what it defines.
+        begin, end: its first and last line, from 1.
+        imports: whether it is an import.
+    """
+
+    names: set[str]
+    lines: list[str]
+    begin: int
+    end: int = 0
+    imports: bool = False
+
+
+def _parts(source: str) -> list[_Part]:
+    parts: list[_Part] = []
     above: list[str] = []
-    for line in source.splitlines():
+    begin = 0  # of the comments and decorators above a statement
+    for number, line in enumerate(map(str.rstrip, source.split("\n")), 1):
         if line[:1] in ("#", "@"):
+            begin = begin if above else number
             above.append(line)
         elif parts and not above and _CONTINUES.match(line):
-            parts[-1][1].append(line)
+            parts[-1].lines.append(line)
         elif line.strip():
-            parts.append((set(), [*above, line]))
+            parts.append(_Part(set(), [*above, line], begin if above else number))
             above = []
-    imports: set[int] = set()
-    for k, (names, lines) in enumerate(parts):
-        while not lines[-1].strip():
-            lines.pop()
-        text = "\n".join(line for line in lines if line[:1] not in ("#", "@"))
+        if parts and not above and line.strip():
+            parts[-1].end = number
+    for part in parts:
+        while not part.lines[-1].strip():
+            part.lines.pop()
+        text = "\n".join(line for line in part.lines if line[:1] not in ("#", "@"))
         if match := _DEFINED.match(text):
-            names.add(match[1] or match[2])
+            part.names.add(match[1] or match[2])
         elif match := _IMPORTED.match(text):
-            names.update(re.findall(r"\w+", match[1]))
-            imports.add(k)
-    return parts, imports
+            part.names.update(re.findall(r"\w+", match[1]))
+            part.imports = True
+    return parts

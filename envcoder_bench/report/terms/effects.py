@@ -18,12 +18,12 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.csv_log import table_text
 from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import NAN, Result
+from envcoder_bench.report.speed import steps_until, target_fitness
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.shaping.variants import SWEEP, Variant, label, short
 from envcoder_bench.tasks.base import UNTRAINED
 
-SHARE = 0.9  # of what the original learns: the fitness whose env-steps are compared
 NO_EFFECT = "no effect can be shown"
 
 
@@ -254,25 +254,13 @@ def _reached(
             by_seed.setdefault(point.seed, []).append((point.env_steps, point.fitness))
     fitness_of_original = [value for course in courses.get(original, {}).values() for _, value in course]
     start = min(fitness_of_original, default=NAN) if math.isnan(before) else before
-    target = start + SHARE * (fitness - start)
-    if not target > start:  # it has learnt nothing
+    target = target_fitness(start, fitness)
+    if math.isnan(target):
         return NAN, {}
     return target, {
-        name: {seed: _until(target, start, sorted(course)) for seed, course in by_seed.items()}
+        name: {seed: steps_until(target, start, sorted(course)) for seed, course in by_seed.items()}
         for name, by_seed in courses.items()
     }
-
-
-def _until(target: float, start: float, course: Sequence[tuple[int, float]]) -> tuple[float, bool]:
-    """Return the env-steps at which a course of evaluations first reaches ``target``, by linear interpolation, and
-    True; or all of its env-steps and False."""
-    steps, fitness = 0, start
-    for later, value in course:
-        if value >= target:
-            part = (target - fitness) / (value - fitness) if value > fitness else 1.0
-            return max(steps + part * (later - steps), 1.0), True
-        steps, fitness = later, value
-    return float(steps), False
 
 
 def _shares(original: str, variants: Mapping[str, Variant], points: Sequence[Point]) -> dict[str, float]:

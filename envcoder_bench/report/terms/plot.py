@@ -22,8 +22,9 @@ from envcoder_bench.report.figures import (
     show_message,
 )
 from envcoder_bench.report.ranking import decimal_places
+from envcoder_bench.report.speed import SHARE
 from envcoder_bench.report.table import shorten
-from envcoder_bench.report.terms.effects import SHARE, Effect, Study
+from envcoder_bench.report.terms.effects import Effect, Study
 from envcoder_bench.report.terms.table import HEADS, NAME_WIDTH
 from envcoder_bench.report.words import fixed
 from envcoder_bench.shaping.variants import label, short

@@ -8,8 +8,9 @@ from markupsafe import Markup
 from envcoder_bench.report.page import shell
 from envcoder_bench.report.page.shell import Section
 from envcoder_bench.report.ranking import decimal_places
+from envcoder_bench.report.speed import SHARE
 from envcoder_bench.report.table import numbers, shorten, wrap
-from envcoder_bench.report.terms.effects import NO_EFFECT, SHARE, Effect, Study
+from envcoder_bench.report.terms.effects import NO_EFFECT, Effect, Study
 from envcoder_bench.report.words import aligned, counted, fixed, some
 from envcoder_bench.shaping.variants import FACTORS, label
 

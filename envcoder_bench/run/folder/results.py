@@ -80,7 +80,7 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     paths = {"results": folder.results.name, "candidates": "candidates"}
     # logs in the order of one wave, and pictures
     if folder.curves.is_file():
-        for log in (folder.curves, folder.components, folder.points, folder.episodes):
+        for log in (folder.curves, folder.components, folder.points, folder.episodes, folder.step_fitness):
             if log.is_file():
                 sort_rows(log, _names(sources))
         curves, task = read_curves(folder.curves), cfg.task.name
@@ -88,7 +88,8 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning, short_points)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)
         paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
-        paths.update(episodes=folder.episodes.name, tensorboard=folder.tensorboard.name)
+        paths.update(episodes=folder.episodes.name, step_fitness=folder.step_fitness.name)
+        paths.update(tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
         paths.update(write_studies(folder, cfg, sources, results))
     # the race

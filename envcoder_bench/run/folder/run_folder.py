@@ -12,6 +12,7 @@
     points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
     episodes.csv         the fitness of every episode of the final evaluation, and of those that a race compares;
                          with evaluation.record=true of all
+    step_fitness.csv     where in the episodes of the final evaluation the fitness comes from
     learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
                          sweep_NAME.png for each candidate
@@ -43,7 +44,7 @@ from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, 
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.yaml_files import to_yaml
-from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
+from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, STEP_FITNESS, TENSORBOARD
 from envcoder_bench.run.folder import checkpoint
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.provenance import Provenance, read_config, read_provenance
@@ -72,6 +73,7 @@ class RunFolder:
         self.components = path / COMPONENTS
         self.points = path / POINTS
         self.episodes = path / EPISODES
+        self.step_fitness = path / STEP_FITNESS
         self.fitness = path / "fitness.py"
         self.tensorboard = path / TENSORBOARD
         self.checkpoint = path / "checkpoint.pth"
@@ -304,7 +306,7 @@ class RunFolder:
 
     @property
     def _logs(self) -> list[Path]:
-        return [self.curves, self.components, self.points, self.episodes]
+        return [self.curves, self.components, self.points, self.episodes, self.step_fitness]
 
     def _record(self, files: dict[str, list[str]]) -> None:
         assert self.provenance is not None

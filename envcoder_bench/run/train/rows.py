@@ -8,7 +8,7 @@ from typing import Any
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.run_log import muted, note
-from envcoder_bench.env.evaluation import Episodes, run_episodes
+from envcoder_bench.env.evaluation import Episodes, bin_ends, run_episodes
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import FAILED, OK, RUNNING, Result
 from envcoder_bench.report.statistics import success_interval
@@ -101,7 +101,7 @@ def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) ->
         episodes = played.first(cfg.evaluation.final_episodes)
         env.dispatch.poll()
     overflows, failures = env.take_contact_overflows().tolist(), env.failures
-    rows = []
+    rows, step_means = [], episodes.step_means(env.full_episode).tolist()
     for g, seed in enumerate(seeds):
         fault = failures.get(g) or no_fitness(env, episodes, g)
         if fault is not None:
@@ -110,6 +110,8 @@ def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) ->
         row = Result(UNTRAINED, seed, contact_overflows=overflows[g], **scores(spec, episodes, g))
         rows.append(row)
         logs.episodes.add(0, 0, UNTRAINED, seed, episodes.fitness[g].tolist())
+        logs.step_fitness.add(0, 0, UNTRAINED, seed, bin_ends(env.full_episode), step_means[g], env.task.dt)
         note(f"{UNTRAINED}, seed {seed}: fitness {alone(row.fitness)}")
     logs.episodes.flush()
+    logs.step_fitness.flush()
     return rows

@@ -20,7 +20,7 @@ from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.run_log import flush_messages, note
-from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes, run_point
+from envcoder_bench.env.evaluation import Episodes, bin_ends, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import Point, RunLogs
 from envcoder_bench.report.words import alone
@@ -321,7 +321,10 @@ class Session:
         """Log the last evaluation, and the rewards in training since the one before."""
         logs, episodes, point = self.logs, self.episodes, self.point
         assert episodes is not None and point is not None
-        decides = self.full and (self.cfg.race.enabled or self.cfg.evaluation.record)
+        race, record = self.cfg.race.enabled, self.cfg.evaluation.record
+        ends, step_means = bin_ends(self.evaluation.full_episode), []
+        if episodes.course is not None and (self.complete or race):
+            step_means = episodes.step_means(ends[-1]).tolist()
         returns = self.env.stats.last_return.tolist()
         spreads, failed = self.env.dispatch.component_spreads(), self.failures()
         for g, group in enumerate(self.groups):
@@ -329,10 +332,13 @@ class Session:
                 fitness, length = (float(x[g].double().mean()) for x in (point.fitness, point.length))
                 when = (self.iteration, self.env_steps(g))
                 logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
-                if self.complete or decides:
-                    logs.episodes.add(*when, group.name, group.seed, episodes.fitness[g].tolist())
-        logs.points.flush()
-        logs.episodes.flush()
+                key = (*when, group.name, group.seed)
+                if self.complete or (self.full and (race or record)):
+                    logs.episodes.add(*key, episodes.fitness[g].tolist())
+                if step_means:
+                    logs.step_fitness.add(*key, ends, step_means[g], self.evaluation.task.dt)
+        for table in (logs.points, logs.episodes, logs.step_fitness):
+            table.flush()
 
     # messages
 
@@ -386,7 +392,7 @@ class Session:
             "trainer": self.trainer.get_state(),
             "obs": None if self.obs is None else self.obs.cpu().clone(),
             "env": self.env.get_state(),
-            "episodes": None if self.episodes is None else dict(vars(self.episodes)),
+            "episodes": None if self.episodes is None else self.episodes.state(),
             "evaluation": self.evaluation.dispatch.get_state(),
             "failed_at": self.failed_at,
         }
