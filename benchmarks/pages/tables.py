@@ -7,6 +7,7 @@ from typing import Any
 from bench import tables
 from bench.records import Record, latest
 from bench.tables import SIZE, Column
+from measurements.hacks import confusion
 
 from . import learning_tables
 
@@ -52,6 +53,12 @@ COLUMNS: dict[str, list[Column]] = {
         ("intervals with the truth", lambda r: f"{r['covered']:.1%}" if "covered" in r else ""),
         ("the first is the best: stated, true", lambda r: f"{r['stated']:.0%}, {r['true']:.0%}" if "true" in r else ""),
         ("marked, by paired t-tests", lambda r: f"{r['marked']:.0%}, {r['paired']:.0%}" if "paired" in r else ""),
+    ],
+    "hacks": [
+        ("task", lambda r: r["task"]),
+        ("seeds x environments x iterations",
+         lambda r: f"{r['seeds']} x {r['num_envs_per_candidate']} x {r['learning_iterations']}"),
+        ("hacks, marked, others, marked", lambda r: ", ".join(map(str, confusion(r["facts"])))),
     ],
     "devices": [
         ("devices", lambda r: f"{r['count']}"),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
+from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, one_seed, ties
 from envcoder_bench.report.page.charts import colours
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.words import decimal_places, fixed, number
@@ -137,5 +137,5 @@ def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str) -> l
         notes += ["it is coloured where it differs from 0 (paired t-test, 5 %, corrected by Holm's method)"]
     if any(math.isfinite(row.p_best) for row in ranked):
         notes += ["best: probability that it is the best"]
-    notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked)
+    notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked) + hacked(ranked)
     return [f"{note[0].upper()}{note[1:]}" for note in notes] + first_place(ranked)  # which begins with a name

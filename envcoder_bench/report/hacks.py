@@ -1,0 +1,147 @@
+"""Which candidates are hacked: their policies earn more of the reward and do less of the task.
+
+Three signs, each a fall of the fitness in every seed, which is surer than chance, and as large as LEAST_FALL of the
+differences in the run:
+
+- from its peak to the last evaluation, while the return rose. The peak of a seed is where the other seeds have theirs:
+  the peak of a noisy curve is too high.
+- below the untrained policy, while the return rose and the fitness did not, from the first evaluation to the last.
+- of the final policy, with half the physics step, where ``evaluation.half_step`` measured it.
+
+One seed tells nothing of chance, and is not judged.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from envcoder_bench.report.logs import Point
+from envcoder_bench.report.results import Result
+from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, falls, stabilized
+from envcoder_bench.report.words import alone
+from envcoder_bench.shaping.outputs import TOTAL
+from envcoder_bench.tasks.base import UNTRAINED
+
+LEAST_FALL = 0.1  # of the difference between the best and the worst mean fitness in the run
+LEAST_RISE = 0.1  # of the return in every seed, of the difference between its greatest and least value
+RULES, DID_NOT = 0.8, 0.5  # shares of the reward at the last evaluation, and at the first: one component rules it
+PEAK = "fitness fell from {before} to {after} while the return rose"
+BELOW = "fitness, {after}, is below the untrained policy's, {before}, and the return rose"
+COARSE = "with half the physics step its fitness is {after}, not {before}"
+
+
+class _Fall(NamedTuple):
+    """A sign to be tested: fitness before and after, by seed, and whether the return is as the sign needs it."""
+
+    before: dict[int, float]
+    after: dict[int, float]
+    rose: bool = True
+
+    def change(self, bounds: tuple[float, float]) -> dict[int, float]:
+        return {
+            seed: stabilized(self.after[seed], bounds) - stabilized(self.before[seed], bounds) for seed in self.before
+        }
+
+
+def hacked(
+    rows: Sequence[Result], points: Sequence[Point], short_points: bool, bounds: tuple[float, float] = UNBOUNDED
+) -> dict[str, str]:
+    """Return why candidates are hacked, by name; all others are left out.
+
+    Args:
+        rows: of all candidates, and of the untrained policy.
+        points: the evaluations in the course of the training.
+        short_points: whether all of them but the last are of shorter episodes, so that the last is no part of a course.
+        bounds: the least and the greatest fitness of an episode.
+    """
+    final: dict[str, dict[int, Result]] = {}
+    for row in rows:
+        if row.measured and not row.stopped_at:
+            final.setdefault(row.candidate, {})[row.seed] = row
+    courses: dict[str, dict[int, list[Point]]] = {name: {} for name in final}
+    for point in points:
+        if point.seed in final.get(point.candidate, {}):
+            courses[point.candidate].setdefault(point.seed, []).append(point)
+    untrained = {seed: row.fitness for seed, row in final.get(UNTRAINED, {}).items()}
+    means = [_mean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
+    least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
+    # the signs of all candidates, and how sure each is
+    signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
+    for name, by_seed in final.items():
+        if name != UNTRAINED and len(by_seed) > 1:
+            for kind, sign in _signs(by_seed, courses[name], untrained, short_points, least).items():
+                signs[kind][name] = sign
+    reasons: dict[str, list[str]] = {}
+    for kind, by_name in signs.items():
+        changes = {name: sign.change(bounds) for name, sign in by_name.items() if sign.rose}
+        for name, p in falls(changes).items():
+            before, after = _mean(by_name[name].before.values()), _mean(by_name[name].after.values())
+            if p < LEVEL and max(changes[name].values()) < 0 and before - after >= least:
+                reasons.setdefault(name, []).append(kind.format(before=alone(before), after=alone(after)))
+    return {name: "; ".join([*texts, *_ruler(courses[name])]) for name, texts in reasons.items()}
+
+
+def _signs(
+    final: Mapping[int, Result],
+    course: Mapping[int, list[Point]],
+    untrained: Mapping[int, float],
+    short_points: bool,
+    least: float,
+) -> dict[str, _Fall]:
+    """Return the signs of a candidate that can be measured; a rise of the fitness below ``least`` is none."""
+    signs: dict[str, _Fall] = {}
+    half = {seed: row.half_step_fitness for seed, row in final.items() if np.isfinite(row.half_step_fitness)}
+    if half:
+        signs[COARSE] = _Fall({seed: final[seed].fitness for seed in half}, half)
+    # fitness and return (evaluations, seeds)
+    common = set.intersection(*({p.iteration for p in points} for points in course.values())) if course else set()
+    kept = sorted(common)[: -1 if short_points else None]
+    if len(kept) < 2 or len(course) < 2:
+        return signs
+    seeds = list(course)
+    values = {seed: {p.iteration: (p.fitness, p.shaped_return) for p in course[seed]} for seed in seeds}
+    table = np.array([[values[seed][iteration] for seed in seeds] for iteration in kept])
+    fitness, returns = table[..., 0], table[..., 1]
+    if not np.isfinite(table).all():
+        return signs
+    # from the peak, which the other seeds choose
+    others = (fitness.sum(axis=1, keepdims=True) - fitness)[:-1]
+    columns = np.arange(len(seeds))
+    peak = others.argmax(axis=0)
+    signs[PEAK] = _Fall(
+        dict(zip(seeds, fitness[peak, columns])), dict(zip(seeds, fitness[-1])), _rose(returns, returns[peak, columns])
+    )
+    # below the untrained policy, and no better than at first
+    both = [seed for seed in final if seed in untrained]
+    if both:
+        rose = _rose(returns, returns[0]) and fitness[-1].mean() - fitness[0].mean() < least
+        after = {seed: final[seed].fitness for seed in both}
+        signs[BELOW] = _Fall({seed: untrained[seed] for seed in both}, after, rose)
+    return signs
+
+
+def _rose(returns: np.ndarray, before: np.ndarray) -> bool:
+    """Return whether returns, ``(evaluations, seeds)``, end above those before, ``(seeds,)``, in all seeds."""
+    return bool((returns[-1] - before > LEAST_RISE * np.ptp(returns, axis=0)).all())
+
+
+def _ruler(course: Mapping[int, list[Point]]) -> list[str]:
+    """Return which component has come to rule the reward, as a sentence; empty if none has."""
+    shares = []
+    for when in (0, -1):
+        sizes: dict[str, float] = {}
+        for points in course.values():
+            for name, stats in points[when].components.items():
+                if name != TOTAL:
+                    sizes[name] = sizes.get(name, 0.0) + abs(stats[0])
+        shares.append({name: size / (sum(sizes.values()) or 1.0) for name, size in sizes.items()})
+    return [
+        f"{name} is {share:.0%} of the reward, {shares[0][name]:.0%} at first"
+        for name, share in shares[1].items()
+        if share >= RULES and shares[0].get(name, 1.0) < DID_NOT
+    ]
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
