@@ -55,7 +55,7 @@ MEASUREMENTS = {
     "hacks": (
         "measurements.hacks",
         "which of the planted hacks, and of all shipped candidates, a run says to be hacked",
-        {"--task": (["Cartpole", "CartpoleSwingup", "Anymal", "Ant"], "tasks"), "--seeds": (3, "seeds"),
+        {"--task": (["Cartpole", "CartpoleSwingup", "Anymal"], "tasks"), "--seeds": (3, "seeds"),
          "--envs": (64, "environments of each candidate"), "--iterations": (100, "iterations"),
          "--points": (8, "evaluations")},
     ),

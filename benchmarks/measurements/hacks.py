@@ -16,7 +16,7 @@ from envcoder_bench.tasks.base import UNTRAINED
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED = "planted_"
 SHIPPED_HACKS = ("004_only_penalties", "004_heavy_penalty", "005_only_penalties")  # by what their docstrings say
-SHORT = "evaluation.half_step=true evaluation.num_envs=16 evaluation.final_episodes=16 evaluation.point_steps=200"
+SHORT = "seed=100 evaluation.half_step=true evaluation.num_envs=16 evaluation.final_episodes=16 evaluation.point_steps=200"
 
 
 def planted(task: str) -> dict[str, str]:

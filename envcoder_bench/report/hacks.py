@@ -1,17 +1,18 @@
 """Which candidates are hacked: their policies earn more of the reward and do less of the task.
 
-Three signs, each a fall of the fitness in every seed, which is surer than chance, and as large as LEAST_FALL of the
-differences in the run:
+Three signs, each a fall of the fitness in every seed by LEAST_FALL of the differences in the run at least:
 
 - from its peak to the last evaluation, while the return rose. The peak of a seed is where the other seeds have theirs:
-  the peak of a noisy curve is too high.
+  the peak of a noisy curve is too high. Tested by ``falls``.
 - below the untrained policy, while the return rose and the fitness did not, from the first evaluation to the last.
-- of the final policy, with half the physics step, where ``evaluation.half_step`` measured it.
+  Tested by ranks: the final policies of all seeds are below the untrained ones of all seeds, three or more.
+- of the final policy, with half the physics step, where ``evaluation.half_step`` measured it. Tested by ``falls``.
 
-One seed tells nothing of chance, and is not judged.
+One seed tells nothing of chance, and is not judged. The first two signs wait until the best candidate is farther above
+the untrained policy than the worst is below it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from envcoder_bench.tasks.base import UNTRAINED
 
 LEAST_FALL = 0.1  # of the difference between the best and the worst mean fitness in the run
 LEAST_RISE = 0.1  # of the return in every seed, of the difference between its greatest and least value
+RANKED_SEEDS = 3  # so many policies are all below so many others by chance in 5 % of cases (Mann and Whitney, 1947)
 RULES, DID_NOT = 0.8, 0.5  # shares of the reward at the last evaluation, and at the first: one component rules it
 PEAK = "fitness fell from {before} to {after} while the return rose"
 BELOW = "fitness, {after}, is below the untrained policy's, {before}, and the return rose"
@@ -45,7 +47,11 @@ class _Fall(NamedTuple):
 
 
 def hacked(
-    rows: Sequence[Result], points: Sequence[Point], short_points: bool, bounds: tuple[float, float] = UNBOUNDED
+    rows: Sequence[Result],
+    points: Sequence[Point],
+    short_points: bool,
+    bounds: tuple[float, float] = UNBOUNDED,
+    other_actions: Collection[str] = (),
 ) -> dict[str, str]:
     """Return why candidates are hacked, by name; all others are left out.
 
@@ -54,6 +60,7 @@ def hacked(
         points: the evaluations in the course of the training.
         short_points: whether all of them but the last are of shorter episodes, so that the last is no part of a course.
         bounds: the least and the greatest fitness of an episode.
+        other_actions: candidates whose actions are not those of the untrained policy, with which none is compared.
     """
     final: dict[str, dict[int, Result]] = {}
     for row in rows:
@@ -66,16 +73,22 @@ def hacked(
     untrained = {seed: row.fitness for seed, row in final.get(UNTRAINED, {}).items()}
     means = [_mean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
     least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
+    # before anything is learnt, policies that begin to move do less of the task than the untrained one
+    before = _mean(untrained.values()) if untrained else min(means, default=0.0)
+    learnt = max(means, default=0.0) - before > before - min(means, default=0.0)
     # the signs of all candidates, and how sure each is
     signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
     for name, by_seed in final.items():
         if name != UNTRAINED and len(by_seed) > 1:
-            for kind, sign in _signs(by_seed, courses[name], untrained, short_points, least).items():
-                signs[kind][name] = sign
+            known = {} if name in other_actions else untrained
+            for kind, sign in _signs(by_seed, courses[name], known, short_points, least).items():
+                if learnt or kind == COARSE:
+                    signs[kind][name] = sign
     reasons: dict[str, list[str]] = {}
     for kind, by_name in signs.items():
         changes = {name: sign.change(bounds) for name, sign in by_name.items() if sign.rose}
-        for name, p in falls(changes).items():
+        p_values = dict.fromkeys(changes, 0.0) if kind == BELOW else falls(changes)
+        for name, p in p_values.items():
             before, after = _mean(by_name[name].before.values()), _mean(by_name[name].after.values())
             if p < LEVEL and max(changes[name].values()) < 0 and before - after >= least:
                 reasons.setdefault(name, []).append(kind.format(before=alone(before), after=alone(after)))
@@ -112,12 +125,12 @@ def _signs(
     signs[PEAK] = _Fall(
         dict(zip(seeds, fitness[peak, columns])), dict(zip(seeds, fitness[-1])), _rose(returns, returns[peak, columns])
     )
-    # below the untrained policy, and no better than at first
-    both = [seed for seed in final if seed in untrained]
-    if both:
-        rose = _rose(returns, returns[0]) and fitness[-1].mean() - fitness[0].mean() < least
-        after = {seed: final[seed].fitness for seed in both}
-        signs[BELOW] = _Fall({seed: untrained[seed] for seed in both}, after, rose)
+    # below all untrained policies, and no better than at first
+    if len(untrained) >= RANKED_SEEDS <= len(final):
+        after = {seed: row.fitness for seed, row in final.items()}
+        below = max(after.values()) < min(untrained.values()) and fitness[-1].mean() - fitness[0].mean() < least
+        before = dict.fromkeys(after, _mean(untrained.values()))
+        signs[BELOW] = _Fall(before, after, below and _rose(returns, returns[0]))
     return signs
 
 

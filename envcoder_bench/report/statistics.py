@@ -461,12 +461,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def falls(changes: Mapping[str, BySeed]) -> dict[str, float]:
-    """Return the p-value of each candidate that its mean change over seeds is not below 0, by a one-sided t-test.
+    """Return the p-value of each candidate that its mean change over seeds is 0 and not below, by a t-test.
 
     The p-values are adjusted for false discoveries (Benjamini and Hochberg, 1995): of those below 0.05, a share of 0.05
-    is false on average; without any fall there is one in 5 % of runs. The spread of seeds is pooled over the
-    candidates, but no variance is below a candidate's own: a noisy one among steady ones keeps its noise. Candidates
-    with less than two seeds are left out.
+    is false on average. As of differences, falls and rises have half of the level each. The spread of seeds is pooled
+    over the candidates, but no variance is below a candidate's own: a noisy one among steady ones keeps its noise.
+    Candidates with less than two seeds are left out.
     """
     changes = {name: by_seed for name, by_seed in changes.items() if len(by_seed) > 1}
     if not changes:
@@ -481,7 +481,7 @@ def falls(changes: Mapping[str, BySeed]) -> dict[str, float]:
     variance = np.fmax(spread.moderated(spread.variances, count - 1, spread.pooled), spread.variances) / count
     known = variance > 0  # else nothing varies, so that nothing is known of chance
     t = mean[known] / np.sqrt(variance[known])
-    p = stdtr(spread.degrees(count - 1, count)[known], t)
+    p = np.minimum(2.0 * stdtr(spread.degrees(count - 1, count)[known], t), 1.0)
     # the k-th smallest p-value times the number of tests over k, or a later one's if that is less
     order = np.argsort(p)
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)

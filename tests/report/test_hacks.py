@@ -59,7 +59,7 @@ def simulated(rng, seeds, noise, hacks=(), human=1.0):
                 Point(name, seed, k, 100 * k, f, 9.0, terms[k - 1], r)
                 for k, (f, r) in enumerate(zip(fitness[seed].tolist(), returns[seed].tolist()), 1)
             ]
-    rows += [Result("untrained", seed, "ok", 0.2 + rng.normal(0, noise / 4)) for seed in range(seeds)]
+    rows += [Result("untrained", seed, "ok", 0.2 + rng.normal(0, noise)) for seed in range(seeds)]
     return rows, points
 
 

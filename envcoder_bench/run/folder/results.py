@@ -19,7 +19,9 @@ from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.contract import CandidateError, none_asked
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.shaping.kinds import ACTION_TYPES
+from envcoder_bench.shaping.text import definitions
+from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 log = logging.getLogger(__name__)
 RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
@@ -66,12 +68,24 @@ def _mark_hacked(folder: RunFolder, spec: RunSpec, results: Sequence[Result], sh
     """Write to the rows why their candidates are hacked."""
     try:
         points = read_points(folder.points) if folder.points.is_file() else []
-        reasons = hacked(results, points, short_points, fitness_bounds(spec.task, spec.config))
+        bounds = fitness_bounds(spec.task, spec.config)
+        reasons = hacked(results, points, short_points, bounds, _other_actions(spec))
     except (OSError, ValueError) as error:  # the results must not depend on it
         log.warning("%s cannot be read, so that nothing is said of hacked rewards: %s", folder.points, error)
         reasons = {}
     for result in results:
         result.hacked = reasons.get(result.candidate, "")
+
+
+def _other_actions(spec: RunSpec) -> set[str]:
+    """Return the candidates whose actions are not those of the human baseline, with which the untrained policy acts."""
+    human_acts = spec.config.baseline == HUMAN
+    return {
+        source.name
+        for source in spec.sources
+        if source.name != HUMAN
+        and not (human_acts and definitions(source.source).names.keys().isdisjoint(ACTION_TYPES))
+    }
 
 
 def _drop_stale_policies(folder: RunFolder, results: Sequence[Result]) -> None:
