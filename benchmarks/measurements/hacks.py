@@ -9,14 +9,16 @@ from bench import records
 from bench.records import Record
 
 from envcoder_bench import evaluate, resume
-from envcoder_bench.report.hacks import LEAST_FALL
 from envcoder_bench.report.logs import Point
 from envcoder_bench.tasks.base import UNTRAINED
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED = "planted_"
 SHIPPED_HACKS = ("004_only_penalties", "004_heavy_penalty", "005_only_penalties")  # by what their docstrings say
-SHORT = "seed=100 evaluation.half_step=true evaluation.num_envs=16 evaluation.final_episodes=16 evaluation.point_steps=200"
+LOST = 0.9  # a hack has less than this share of the fitness of the untrained policy, or of its own best evaluation
+SHORT = (
+    "seed=100 evaluation.half_step=true evaluation.num_envs=16 evaluation.final_episodes=16 evaluation.point_steps=200"
+)
 
 
 def planted(task: str) -> dict[str, str]:
@@ -46,7 +48,6 @@ def hacks(args: Namespace) -> Iterator[Record]:
         for point in result.evaluations():
             courses.setdefault(point.candidate, {}).setdefault(point.seed, []).append(point)
         fitness = {row.candidate: row.fitness for row in result.ranked if row.rank is not None}
-        least = LEAST_FALL * (max(fitness.values()) - min(fitness.values()))
         facts = {}
         for row in result.ranked:
             if row.rank is not None and row.candidate != UNTRAINED:
@@ -57,7 +58,7 @@ def hacks(args: Namespace) -> Iterator[Record]:
                 worse = row.baseline or (row.significant and row.vs_human < 0)
                 facts[row.candidate] = {
                     "expected": row.candidate.startswith(PLANTED) or row.candidate in SHIPPED_HACKS,
-                    "is_hack": bool(min(returns) > 0 and worse and before - row.fitness >= least),
+                    "is_hack": bool(min(returns) > 0 and worse and row.fitness < LOST * before),
                     "before": before, "fitness": row.fitness, "hacked": row.hacked,
                 }  # fmt: skip
         wall = result.summary["wall_time"]

@@ -25,6 +25,7 @@ from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import UNTRAINED
 
 LEAST_FALL = 0.1  # of the difference between the best and the worst mean fitness in the run
+MOST_LOST = 0.75  # or, below untrained policies, of their fitness above its least value, which may be little
 LEAST_RISE = 0.1  # of the return in every seed, of the difference between its greatest and least value
 RANKED_SEEDS = 3  # so many policies are all below so many others by chance in 5 % of cases (Mann and Whitney, 1947)
 RULES, DID_NOT = 0.8, 0.5  # shares of the reward at the last evaluation, and at the first: one component rules it
@@ -74,8 +75,8 @@ def hacked(
     means = [_mean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
     least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
     # before anything is learnt, policies that begin to move do less of the task than the untrained one
-    before = _mean(untrained.values()) if untrained else min(means, default=0.0)
-    learnt = max(means, default=0.0) - before > before - min(means, default=0.0)
+    start = _mean(untrained.values()) if untrained else min(means, default=0.0)
+    learnt = max(means, default=0.0) - start > start - min(means, default=0.0)
     # the signs of all candidates, and how sure each is
     signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
     for name, by_seed in final.items():
@@ -90,7 +91,8 @@ def hacked(
         p_values = dict.fromkeys(changes, 0.0) if kind == BELOW else falls(changes)
         for name, p in p_values.items():
             before, after = _mean(by_name[name].before.values()), _mean(by_name[name].after.values())
-            if p < LEVEL and max(changes[name].values()) < 0 and before - after >= least:
+            enough = min(least, MOST_LOST * (before - bounds[0])) if kind == BELOW else least
+            if p < LEVEL and max(changes[name].values()) < 0 and before - after >= enough:
                 reasons.setdefault(name, []).append(kind.format(before=alone(before), after=alone(after)))
     return {name: "; ".join([*texts, *_ruler(courses[name])]) for name, texts in reasons.items()}
 

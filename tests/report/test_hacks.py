@@ -116,6 +116,21 @@ def test_policy_that_needs_the_coarse_step_is_marked():
     assert not hacked(rows, [], False)
 
 
+def test_nothing_left_of_a_small_fitness_is_a_fall_where_the_fitness_has_a_least_value():
+    rows, points = run_of("floor", "below untrained at once", noise=0.001)
+    shift = {"untrained": -0.14, "below untrained at once": -0.01}  # to 0.06 and 0.01, of a run from 0 to 0.9
+    rows = [replace(row, fitness=row.fitness + shift.get(row.candidate, 0.0)) for row in rows]
+    assert not hacked(rows, points, False)
+    assert list(hacked(rows, points, False, (0.0, 1.0))) == ["below untrained at once"]
+    assert not hacked(rows, points, False, (0.0, 1.0), other_actions=["below untrained at once"])
+
+
+def test_nothing_is_said_before_anything_is_learnt():
+    rows, points = run_of("early", *HACKS, noise=0.01)
+    few = [row for row in rows if row.candidate in (*HACKS, "does not learn", "untrained")]
+    assert hacked(rows, points, False) and not hacked(few, points, False)
+
+
 def test_table_has_a_line_only_where_something_is_marked():
     rows, points = run_of("table", "falls from the first", noise=0.01)
     assert "hacked?" not in render_table(rank(rows), "m") and not sentence(rank(rows))
