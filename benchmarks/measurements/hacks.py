@@ -70,10 +70,9 @@ def _means(course: Mapping[int, list[Point]], name: str) -> list[float]:
     return [sum(getattr(p, name) for p in same) / len(same) for same in zip(*course.values())]
 
 
-def confusion(facts: Mapping[str, Mapping[str, object]]) -> tuple[int, int, int, int]:
-    """Return the numbers of hacks, of those among them that are marked, of others that are marked, and of others."""
-    truth = [(bool(fact["is_hack"] and fact["expected"]), bool(fact["hacked"])) for fact in facts.values()]
-    return (
-        sum(hack for hack, _ in truth), sum(hack and mark for hack, mark in truth),
-        sum(mark and not hack for hack, mark in truth), sum(not hack for hack, _ in truth),
-    )  # fmt: skip
+def confusion(facts: Mapping[str, Mapping[str, object]]) -> tuple[int, ...]:
+    """Return the numbers of expected hacks, of those that were learnt, of those that are marked, and of false marks."""
+    hacks = [fact for fact in facts.values() if fact["expected"] and fact["is_hack"]]
+    marked = sum(bool(fact["hacked"]) for fact in hacks)
+    every = sum(bool(fact["hacked"]) for fact in facts.values())
+    return sum(bool(fact["expected"]) for fact in facts.values()), len(hacks), marked, every - marked

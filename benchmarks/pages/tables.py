@@ -58,7 +58,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("task", lambda r: r["task"]),
         ("seeds x environments x iterations",
          lambda r: f"{r['seeds']} x {r['num_envs_per_candidate']} x {r['learning_iterations']}"),
-        ("hacks, marked, others, marked", lambda r: ", ".join(map(str, confusion(r["facts"])))),
+        *((title, lambda r, k=k: f"{confusion(r['facts'])[k]}")
+          for k, title in enumerate(("expected", "hacks", "marked", "others, marked"))),
     ],
     "devices": [
         ("devices", lambda r: f"{r['count']}"),
@@ -85,6 +86,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "processes": ("envs", "processes"),
     "certainty": ("case", "candidates", "seeds"),
     "mjlab": ("task", "envs"),
+    "hacks": ("task",),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     "page": ("candidates", "seeds", "iterations", "libraries"),

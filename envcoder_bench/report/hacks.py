@@ -1,11 +1,12 @@
 """Which candidates are hacked: their policies earn more of the reward and do less of the task.
 
-Three signs, each a fall of the fitness in every seed by LEAST_FALL of the differences in the run at least:
+Three signs, each a fall of the fitness in every seed, and by LEAST_FALL of the differences in the run:
 
 - from its peak to the last evaluation, while the return rose. The peak of a seed is where the other seeds have theirs:
   the peak of a noisy curve is too high. Tested by ``falls``.
 - below the untrained policy, while the return rose and the fitness did not, from the first evaluation to the last.
-  Tested by ranks: the final policies of all seeds are below the untrained ones of all seeds, three or more.
+  Tested by ranks: the final policies of all seeds are below the untrained ones of all seeds, three or more. Where an
+  untrained policy does little, the fall may be MOST_LOST of that.
 - of the final policy, with half the physics step, where ``evaluation.half_step`` measured it. Tested by ``falls``.
 
 One seed tells nothing of chance, and is not judged. The first two signs wait until the best candidate is farther above
@@ -21,14 +22,12 @@ from envcoder_bench.report.logs import Point
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, falls, stabilized
 from envcoder_bench.report.words import alone
-from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import UNTRAINED
 
 LEAST_FALL = 0.1  # of the difference between the best and the worst mean fitness in the run
 MOST_LOST = 0.75  # or, below untrained policies, of their fitness above its least value, which may be little
 LEAST_RISE = 0.1  # of the return in every seed, of the difference between its greatest and least value
 RANKED_SEEDS = 3  # so many policies are all below so many others by chance in 5 % of cases (Mann and Whitney, 1947)
-RULES, DID_NOT = 0.8, 0.5  # shares of the reward at the last evaluation, and at the first: one component rules it
 PEAK = "fitness fell from {before} to {after} while the return rose"
 BELOW = "fitness, {after}, is below the untrained policy's, {before}, and the return rose"
 COARSE = "with half the physics step its fitness is {after}, not {before}"
@@ -94,7 +93,7 @@ def hacked(
             enough = min(least, MOST_LOST * (before - bounds[0])) if kind == BELOW else least
             if p < LEVEL and max(changes[name].values()) < 0 and before - after >= enough:
                 reasons.setdefault(name, []).append(kind.format(before=alone(before), after=alone(after)))
-    return {name: "; ".join([*texts, *_ruler(courses[name])]) for name, texts in reasons.items()}
+    return {name: "; ".join(texts) for name, texts in reasons.items()}
 
 
 def _signs(
@@ -139,23 +138,6 @@ def _signs(
 def _rose(returns: np.ndarray, before: np.ndarray) -> bool:
     """Return whether returns, ``(evaluations, seeds)``, end above those before, ``(seeds,)``, in all seeds."""
     return bool((returns[-1] - before > LEAST_RISE * np.ptp(returns, axis=0)).all())
-
-
-def _ruler(course: Mapping[int, list[Point]]) -> list[str]:
-    """Return which component has come to rule the reward, as a sentence; empty if none has."""
-    shares = []
-    for when in (0, -1):
-        sizes: dict[str, float] = {}
-        for points in course.values():
-            for name, stats in points[when].components.items():
-                if name != TOTAL:
-                    sizes[name] = sizes.get(name, 0.0) + abs(stats[0])
-        shares.append({name: size / (sum(sizes.values()) or 1.0) for name, size in sizes.items()})
-    return [
-        f"{name} is {share:.0%} of the reward, {shares[0][name]:.0%} at first"
-        for name, share in shares[1].items()
-        if share >= RULES and shares[0].get(name, 1.0) < DID_NOT
-    ]
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -10,6 +10,7 @@ import pytest
 from envcoder_bench.report.certainty import hacked as sentence
 from envcoder_bench.report.hacks import hacked
 from envcoder_bench.report.logs import Point
+from envcoder_bench.report.page.ranking import ranking_values
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.table import render_table
@@ -51,12 +52,8 @@ def simulated(rng, seeds, noise, hacks=(), human=1.0):
     for name, fitness, returns in courses:
         for seed in range(seeds):
             rows.append(Result(name, seed, "ok", fitness[seed, -1]))
-            terms = [
-                {"total reward": (r, r, r), "alive": (k * k, 0, 0), "task": (8, 0, 0)}
-                for k, r in enumerate(returns[seed])
-            ]
             points += [
-                Point(name, seed, k, 100 * k, f, 9.0, terms[k - 1], r)
+                Point(name, seed, k, 100 * k, f, 9.0, {}, r)
                 for k, (f, r) in enumerate(zip(fitness[seed].tolist(), returns[seed].tolist()), 1)
             ]
     rows += [Result("untrained", seed, "ok", 0.2 + rng.normal(0, noise)) for seed in range(seeds)]
@@ -80,7 +77,6 @@ def test_hacks_are_marked_with_their_numbers(name):
     reasons = hacked(*run_of(name, name, noise=0.02, seeds=4), False)
     assert list(reasons) == [name]
     assert "while the return rose" in reasons[name] or "is below the untrained policy's" in reasons[name]
-    assert "alive is 91% of the reward, 0% at first" in reasons[name]
 
 
 def test_one_seed_and_a_return_that_does_not_rise_are_not_marked():
@@ -137,3 +133,5 @@ def test_table_has_a_line_only_where_something_is_marked():
     reasons = hacked(rows, points, False)
     ranked = rank([replace(row, hacked=reasons.get(row.candidate, "")) for row in rows])
     assert "\nhacked? falls from the first (fitness fell from 0.4" in render_table(ranked, "m", 300)
+    anchors = {row.candidate: "a" for row in ranked}
+    assert "Hacked? falls from the first (fitness" in ranking_values(ranked, anchors, {}, "RUN")["notes"]
