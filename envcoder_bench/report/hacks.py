@@ -80,8 +80,8 @@ def hacked(
     signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
     for name, by_seed in final.items():
         if name != UNTRAINED and len(by_seed) > 1:
-            known = {} if name in other_actions else untrained
-            for kind, sign in _signs(by_seed, courses[name], known, short_points, least).items():
+            reference = {} if name in other_actions else untrained
+            for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
                 if learnt or kind == COARSE:
                     signs[kind][name] = sign
     reasons: dict[str, list[str]] = {}

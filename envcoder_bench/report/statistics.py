@@ -479,14 +479,14 @@ def falls(changes: Mapping[str, BySeed]) -> dict[str, float]:
     mean, count = np.nanmean(table, axis=1), np.isfinite(table).sum(axis=1)
     spread = _spread(table - mean[:, None], count - 1, float((count - 1).sum()))
     variance = np.fmax(spread.moderated(spread.variances, count - 1, spread.pooled), spread.variances) / count
-    known = variance > 0  # else nothing varies, so that nothing is known of chance
-    t = mean[known] / np.sqrt(variance[known])
-    p = np.minimum(2.0 * stdtr(spread.degrees(count - 1, count)[known], t), 1.0)
+    varies = variance > 0  # else nothing is known of chance
+    t = mean[varies] / np.sqrt(variance[varies])
+    p = np.minimum(2.0 * stdtr(spread.degrees(count - 1, count)[varies], t), 1.0)
     # the k-th smallest p-value times the number of tests over k, or a later one's if that is less
     order = np.argsort(p)
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
     p[order] = np.minimum.accumulate(scaled[::-1])[::-1]
-    return {name: float(x) for name, x in zip(np.array(list(changes))[known].tolist(), p)}
+    return {name: float(x) for name, x in zip(np.array(list(changes))[varies].tolist(), p)}
 
 
 def stabilized(fitness: float, bounds: tuple[float, float]) -> float:
