@@ -52,6 +52,13 @@ MEASUREMENTS = {
         "how often a ranking's statements are right, in simulated runs",
         {"--runs": (1000, "simulated runs of each kind")},
     ),
+    "hacks": (
+        "measurements.hacks",
+        "which of the planted hacks, and of all shipped candidates, a run says to be hacked",
+        {"--task": (["Cartpole", "CartpoleSwingup", "Anymal"], "tasks"), "--seeds": (3, "seeds"),
+         "--envs": (64, "environments of each candidate"), "--iterations": (100, "iterations"),
+         "--points": (8, "evaluations")},
+    ),
     "learning": (
         "measurements.learning",
         "how a task's baselines learn, over env-steps and time, several seeds at once",

@@ -7,6 +7,7 @@ from typing import Any
 from bench import tables
 from bench.records import Record, latest
 from bench.tables import SIZE, Column
+from measurements.hacks import confusion
 
 from . import learning_tables
 
@@ -53,6 +54,13 @@ COLUMNS: dict[str, list[Column]] = {
         ("the first is the best: stated, true", lambda r: f"{r['stated']:.0%}, {r['true']:.0%}" if "true" in r else ""),
         ("marked, by paired t-tests", lambda r: f"{r['marked']:.0%}, {r['paired']:.0%}" if "paired" in r else ""),
     ],
+    "hacks": [
+        ("task", lambda r: r["task"]),
+        ("seeds x environments x iterations",
+         lambda r: f"{r['seeds']} x {r['num_envs_per_candidate']} x {r['learning_iterations']}"),
+        *((title, lambda r, k=k: f"{confusion(r['facts'])[k]}")
+          for k, title in enumerate(("expected", "hacks", "marked", "others, marked"))),
+    ],
     "devices": [
         ("devices", lambda r: f"{r['count']}"),
         SIZE,
@@ -78,6 +86,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "processes": ("envs", "processes"),
     "certainty": ("case", "candidates", "seeds"),
     "mjlab": ("task", "envs"),
+    "hacks": ("task",),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     "page": ("candidates", "seeds", "iterations", "libraries"),

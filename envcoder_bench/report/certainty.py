@@ -65,6 +65,12 @@ def lost_seeds(ranked: Sequence[Ranked]) -> list[str]:
     return ["n/m seeds: the others failed; the numbers are of those that finished, and rank behind all that lost none"]
 
 
+def hacked(ranked: Sequence[Ranked]) -> list[str]:
+    """Return which candidates seem to exploit their reward, and why; empty without."""
+    marked = [f"{row.candidate} ({row.hacked})" for row in ranked if row.hacked]
+    return [f"hacked? {some(marked)}"] if marked else []
+
+
 def nothing_learnt(ranked: Sequence[Ranked], remedy: str = "", folder: str = "RUN") -> str:
     """Return what the means say if the first candidate is not above the untrained policy, else an empty string.
 

@@ -39,6 +39,7 @@ class Ranked:
         episode_length, shaped_return: means over ``seeds``.
         episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
+        hacked: why its policies are taken to exploit its reward, see ``report.hacks``; empty if not.
         run: the label of its run in a comparison of several, with which ``candidate`` begins: ``RUN: NAME``.
         stopped_at, reason: as of Result: the fitness of a candidate that a race stopped is that of this iteration, it
             is not compared with the baseline's, and its rank is below all that went on.
@@ -71,6 +72,7 @@ class Ranked:
     errors: tuple[str, ...] = ()
     stopped_at: int = 0
     reason: str = ""
+    hacked: str = ""
     run: str = ""
 
     @property
@@ -259,6 +261,7 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         errors=tuple(dict.fromkeys(r.error for r in rows if r.error)),
         stopped_at=stopped_at,
         reason=next((r.reason for r in rows if r.reason), ""),
+        hacked=next((r.hacked for r in rows if r.hacked), ""),
     )
 
 

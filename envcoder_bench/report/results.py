@@ -39,6 +39,8 @@ class Result:
         contact_overflows: env-steps, in training and evaluation, in which the simulator dropped contacts for lack of
             room; if it is not 0, the row is not reliable.
         stopped_at, reason: if a race stopped the candidate, the iteration (else 0), and its rank there with the reason.
+        half_step_fitness: fitness of the final policy with half the physics step; NaN without evaluation.half_step.
+        hacked: why the candidate's policies are taken to exploit its reward, see ``report.hacks``; empty if not.
     """
 
     candidate: str
@@ -57,6 +59,8 @@ class Result:
     contact_overflows: int = 0
     stopped_at: int = 0
     reason: str = ""
+    half_step_fitness: float = NAN
+    hacked: str = ""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -81,11 +85,12 @@ class Result:
 COLUMNS = (
     "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
     "shaped_return", "env_steps", "error", "unstable_resets", "training_episodes", "contact_overflows",
-    "stopped_at", "reason",
+    "stopped_at", "reason", "half_step_fitness", "hacked",
 )  # fmt: skip
 _WHOLE = (  # columns of whole numbers
     "seed", "episodes", "env_steps", "unstable_resets", "training_episodes", "contact_overflows", "stopped_at",
 )  # fmt: skip
+_NUMBERS = ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length", "half_step_fitness")
 
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
@@ -106,9 +111,10 @@ def read_results(path: str | Path) -> list[Result]:
     if not text.endswith("\n"):
         raise ValueError(f"{path}: its end is missing")
     header, *rows = csv.reader(io.StringIO(text))
-    if tuple(header) != COLUMNS:
+    if tuple(header) not in (COLUMNS, COLUMNS[:-2]):  # runs of earlier versions lack the last two
         raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
-    return [_result(row, f"{path}: row {number}") for number, row in enumerate(rows, 1)]
+    more = [""] * (len(COLUMNS) - len(header))
+    return [_result([*row, *more], f"{path}: row {number}") for number, row in enumerate(rows, 1)]
 
 
 def _result(row: Sequence[str], where: str) -> Result:
@@ -119,7 +125,7 @@ def _result(row: Sequence[str], where: str) -> Result:
     try:
         for column in _WHOLE:
             values[column] = int(cells[column])
-        for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
+        for column in _NUMBERS:
             values[column] = float(cells[column]) if cells[column] else NAN
         values["shaped_return"] = float(cells["shaped_return"]) if cells["shaped_return"] else None
         return Result(**values)

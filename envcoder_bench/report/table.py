@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from envcoder_bench.report.certainty import first_place, lost_seeds, nothing_learnt, one_seed, ties
+from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, nothing_learnt, one_seed, ties
 from envcoder_bench.report.ranking import Ranked, entrants
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.words import aligned, decimal_places, fixed, some
@@ -121,7 +121,7 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
     if any(r.significant for r in shown):
         of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""
         notes.append(f"!: it differs from 0 (paired t-test, 5 %{of})")
-    notes += [*first_place(shown), *one_seed(shown, folder), *ties(shown), *lost_seeds(shown)]
+    notes += [*first_place(shown), *one_seed(shown, folder), *ties(shown), *lost_seeds(shown), *hacked(shown)]
     if any(not math.isnan(r.episode_length) for r in shown):
         notes.append("steps: mean length of an evaluation episode, control steps")
     if any(r.stopped_at for r in shown):

@@ -50,6 +50,14 @@ def check_values(cfg: RunConfig) -> None:
         raise UserError(f"seed: the last of {count} seeds must be at most {LARGEST}, got seed={cfg.seed}")
 
 
+def check_half_step(spec: RunSpec) -> None:
+    """Raise UserError if half the physics step is asked for of a task that brings its own simulation."""
+    if spec.config.evaluation.half_step and not issubclass(spec.task.task_class, SimTask):
+        raise UserError(
+            f"evaluation.half_step: {spec.task.name} brings its own simulation, whose step is not changed: omit it"
+        )
+
+
 def check_deterministic(spec: RunSpec) -> None:
     """Raise UserError if a deterministic run on CUDA is asked for that cannot be one."""
     cfg = spec.config

@@ -13,7 +13,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import compose_config, find_task
-from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values, share_out
+from envcoder_bench.run.config_checks import check_deterministic, check_half_step, check_task, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -112,6 +112,7 @@ def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = T
         cfg = pick_device(cfg)
         spec = RunSpec.of(cfg)  # an Isaac Gym task may refuse the overrides
         check_deterministic(spec)
+        check_half_step(spec)
     fitness = read_fitness(spec.task, cfg) if ranks or cfg.fitness is not None else None
     return replace(spec, fitness=fitness)
 

@@ -60,6 +60,7 @@ class Evaluation(Keys):
     )
     final_episodes: Count = key(64, "episodes of each candidate and seed in the final evaluation")
     record: bool = key(False, "write the fitness of every evaluation episode to episodes.csv")
+    half_step: bool = key(False, "measure final policies with half the physics step, too: docs/reading_a_run.md#hacked")
 
 
 class Wandb(Keys):

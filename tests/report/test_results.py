@@ -10,6 +10,7 @@ RESULTS = [
     Result("nan", 0, FAILED, error='a, "b".py:12: in compute_reward: returned NaN'),
     Result("x", 7, FAILED_AT_LOAD, error="x.py:1: invalid syntax"),
     Result("y", 0, STOPPED, 0.25, stopped_at=30, reason="rank 9 of 9: 0.5 behind"),
+    Result("z", 0, "ok", 0.5, half_step_fitness=0.125, hacked="fitness fell"),
 ]
 
 
@@ -29,15 +30,24 @@ def test_results_file_has_expected_columns_and_bytes(tmp_path):
     write_results(tmp_path / "a.csv", RESULTS)
     assert (tmp_path / "a.csv").read_text() == (
         "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
-        "env_steps,error,unstable_resets,training_episodes,contact_overflows,stopped_at,reason\n"
-        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3,40,7,0,\n"
-        "human,1,running,0.333333333,,,0,,,1099511627776,,0,0,0,0,\n"
-        'nan,0,failed,,,,0,,,0,"a, ""b"".py:12: in compute_reward: returned NaN",0,0,0,0,\n'
-        "x,7,failed at load,,,,0,,,0,x.py:1: invalid syntax,0,0,0,0,\n"
-        "y,0,stopped,0.25,,,0,,,0,,0,0,0,30,rank 9 of 9: 0.5 behind\n"
+        "env_steps,error,unstable_resets,training_episodes,contact_overflows,stopped_at,reason,"
+        "half_step_fitness,hacked\n"
+        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3,40,7,0,,,\n"
+        "human,1,running,0.333333333,,,0,,,1099511627776,,0,0,0,0,,,\n"
+        'nan,0,failed,,,,0,,,0,"a, ""b"".py:12: in compute_reward: returned NaN",0,0,0,0,,,\n'
+        "x,7,failed at load,,,,0,,,0,x.py:1: invalid syntax,0,0,0,0,,,\n"
+        "y,0,stopped,0.25,,,0,,,0,,0,0,0,30,rank 9 of 9: 0.5 behind,,\n"
+        "z,0,ok,0.5,,,0,,,0,,0,0,0,0,,0.125,fitness fell\n"
     )
     write_results(tmp_path / "b.csv", read_results(tmp_path / "a.csv"))
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_file_of_an_earlier_version_is_read(tmp_path):
+    write_results(tmp_path / "a.csv", RESULTS[:1])
+    earlier = (tmp_path / "a.csv").read_text().replace(",half_step_fitness,hacked", "").replace(",7,0,,,", ",7,0,")
+    (tmp_path / "b.csv").write_text(earlier)
+    assert str(read_results(tmp_path / "b.csv")) == str(read_results(tmp_path / "a.csv"))
 
 
 def test_error_is_one_line():

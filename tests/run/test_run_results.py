@@ -30,6 +30,7 @@ def results(task, fitness, complete=True):
         env=SimpleNamespace(stats=SimpleNamespace(last_return=torch.zeros(len(fitness)), **counts)),
         failures=dict,
         complete=complete,
+        half_step=None,
         spec=RunSpec.of(compose_config(task)),
         groups=[SimpleNamespace(name=f"c{g}", seed=0) for g in range(len(fitness))],
         episodes=Episodes(fitness, torch.ones_like(fitness)),

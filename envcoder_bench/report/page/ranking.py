@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcoder_bench.report.certainty import first_place, lost_seeds, one_seed, ties
+from envcoder_bench.report.certainty import first_place, hacked, lost_seeds, one_seed, ties
 from envcoder_bench.report.page.charts import colours
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.tie_groups import letters
@@ -160,7 +160,7 @@ def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str, spee
             "steps to a fitness: mean env-steps of a seed until it, which you choose above; at first 90 % of what the"
             " human baseline learns, or else the best candidate; >: some seeds never have it"
         ]
-    notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked)
+    notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked) + hacked(ranked)
     return [f"{note[0].upper()}{note[1:]}" for note in notes] + first_place(ranked)  # which begins with a name
 
 

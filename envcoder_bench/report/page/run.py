@@ -177,6 +177,8 @@ def _results(row: Ranked) -> dict[str, str]:
         facts["trained on"] = f"{row.env_steps:,} env-steps"
     if row.stopped_at:
         facts["stopped by the race"] = f"at iteration {row.stopped_at:,}: {row.reason}"
+    if row.hacked:
+        facts["hacked?"] = row.hacked
     if row.unstable_resets:
         facts["unstable physics"] = f"{row.unstable_resets:,} of {row.training_episodes:,} training episodes"
     return facts

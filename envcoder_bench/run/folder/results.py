@@ -1,24 +1,29 @@
 """Writing of a run's results: results.csv, summary.json, pictures and policies."""
 
+import logging
 import shutil
 from collections.abc import Iterable, Sequence
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves_plot import plot_learning_curves
-from envcoder_bench.report.logs import read_curves
+from envcoder_bench.report.hacks import hacked
+from envcoder_bench.report.logs import read_curves, read_points
 from envcoder_bench.report.ranking import RunInfo, race_summary, summary, write_summary
 from envcoder_bench.report.ranking_plot import plot_race, plot_ranking
 from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, write_results
-from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.ranked import rank_run, write_studies
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.seeds import run_seeds
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.shaping.contract import CandidateError, none_asked
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.shaping.kinds import ACTION_TYPES
+from envcoder_bench.shaping.text import definitions
+from envcoder_bench.tasks.base import BASELINES, HUMAN
 
+log = logging.getLogger(__name__)
 RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
 
 
@@ -59,6 +64,30 @@ def write_policies(
             write_atomic(folder.candidate(name) / "policy.pth", policy)
 
 
+def _mark_hacked(folder: RunFolder, spec: RunSpec, results: Sequence[Result], short_points: bool) -> None:
+    """Write to the rows why their candidates are hacked."""
+    try:
+        points = read_points(folder.points) if folder.points.is_file() else []
+        bounds = fitness_bounds(spec.task, spec.config)
+        reasons = hacked(results, points, short_points, bounds, _other_actions(spec))
+    except (OSError, ValueError) as error:  # the results must not depend on it
+        log.warning("%s cannot be read, so that nothing is said of hacked rewards: %s", folder.points, error)
+        reasons = {}
+    for result in results:
+        result.hacked = reasons.get(result.candidate, "")
+
+
+def _other_actions(spec: RunSpec) -> set[str]:
+    """Return the candidates whose actions are not those of the human baseline, with which the untrained policy acts."""
+    human_acts = spec.config.baseline == HUMAN
+    return {
+        source.name
+        for source in spec.sources
+        if source.name != HUMAN
+        and not (human_acts and definitions(source.source).names.keys().isdisjoint(ACTION_TYPES))
+    }
+
+
 def _drop_stale_policies(folder: RunFolder, results: Sequence[Result]) -> None:
     """Delete policies of groups without a fitness, which they had before the run was extended."""
     measured = {result.candidate for result in results if result.measured}
@@ -73,6 +102,8 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     """Write the files of a complete run; ``available`` is the memory in bytes."""
     cfg, sources, results = spec.config, spec.sources, saved.results
     meaning = fitness_meaning(spec)
+    short_points = cfg.evaluation.point_steps is not None and not cfg.evaluation.record
+    _mark_hacked(folder, spec, results, short_points)
     save_results(folder, sources, results)
     _drop_stale_policies(folder, results)
     # the ranking
@@ -84,7 +115,6 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
             if log.is_file():
                 sort_rows(log, _names(sources))
         curves, task = read_curves(folder.curves), cfg.task.name
-        short_points = cfg.evaluation.point_steps is not None and not cfg.evaluation.record
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning, short_points)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)
         paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)

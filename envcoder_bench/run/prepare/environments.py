@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.settings import merged, nested, select
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.shaping.contract import Shaping
@@ -18,6 +19,12 @@ def build_env(spec: RunSpec, shapings: Sequence[Shaping], seeds: Sequence[int], 
     """Create the environment of groups with these shapings and seeds, ``num_envs`` environments each."""
     layout = GroupLayout(len(shapings), num_envs)
     return GroupedVecTask(build_task(spec, layout.num_envs), layout, shapings, seeds)
+
+
+def at_half_step(spec: RunSpec) -> RunSpec:
+    """Return a run with half the physics step, and the same control step."""
+    task = spec.config.task
+    return spec.changed(task=merged(task, nested({"sim.substeps": 2 * select(task, "sim.substeps")})))
 
 
 def build_task(spec: RunSpec, num_envs: int) -> Task:

@@ -163,7 +163,9 @@ class MemoryPlanner:
     def _environments(self, obs: int, act: int, critic: int = 0) -> int:
         """Estimate the bytes of one group's environments, for training and evaluation."""
         buffers = 2 * self._state + 4 * (3 * (obs + critic) + 6 * act + 4 * self._dofs + 16)
-        return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self.measure()[0] + buffers)
+        evaluation = self._cfg.evaluation
+        envs = self._cfg.num_envs_per_candidate + (1 + evaluation.half_step) * evaluation.num_envs
+        return envs * (self.measure()[0] + buffers)
 
     def refuse_too_large(self) -> None:
         """Raise UserError if not even the narrowest candidate fits."""

@@ -43,6 +43,8 @@ def trained(session: Session) -> list[Result]:
             reason = no_fitness(session.evaluation, session.episodes, g)
             if reason is None:
                 fields.update(scores(session.spec, session.episodes, g))
+                if session.half_step is not None:
+                    fields.update(half_step_fitness=session.half_step[g])
             else:  # a later evaluation may be without a fault
                 fields.update(status=FAILED if session.complete else RUNNING, error=reason)
         results.append(Result(group.name, group.seed, **fields))

@@ -25,7 +25,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import Point, RunLogs
 from envcoder_bench.report.words import alone
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.prepare.environments import build_env
+from envcoder_bench.run.prepare.environments import at_half_step, build_env
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import PARAMS, RunConfig, RunSpec
 from envcoder_bench.run.train.monitors import FitnessMonitor, PhysicsMonitor
@@ -117,6 +117,7 @@ class Session:
         episodes: episodes of the last evaluation; None before the first.
         point: what the learning curves show of them: as many steps as of evaluations that do not compare candidates.
         full: whether they were played to their end.
+        half_step: fitness of the final policies with half the physics step, by group; None if it is not measured.
         stats: the trainer's statistics of the last iteration.
         obs: observations of the training environments; None before the first reset.
         failed_at: the iterations at which groups failed, by group.
@@ -144,6 +145,7 @@ class Session:
         self.episodes: Episodes | None = None
         self.point: Episodes | None = None
         self.full = False
+        self.half_step: list[float] | None = None
         self.stats: Stats = {}
         self.obs: Tensor | None = None
         # when it evaluates and logs
@@ -236,6 +238,8 @@ class Session:
         if final:
             played = run_episodes(self.evaluation, policy, self._rounds, EVALUATION_STEP, check_at).cpu()
             self.episodes = self.point = played.first(self.cfg.evaluation.final_episodes)
+            if self.cfg.evaluation.half_step:
+                self.half_step = self._play_at_half_step(policy)
         elif compares:
             both = run_point(self.evaluation, policy, EVALUATION_STEP, check_at, self._point_steps)
             self.episodes, self.point = (episodes.cpu() for episodes in both)
@@ -244,6 +248,17 @@ class Session:
             self.point = self.episodes
         self.evaluation.dispatch.poll()
         self.env.dispatch.recheck()
+
+    def _play_at_half_step(self, policy: Callable[[Tensor], Tensor]) -> list[float]:
+        """Return the mean fitness of each group in the episodes of the final evaluation with half the physics step."""
+        shapings, seeds = [group.evaluation for group in self.groups], [group.seed for group in self.groups]
+        env = build_env(at_half_step(self.spec), shapings, seeds, self.cfg.evaluation.num_envs)
+        for group, error in self.failures().items():
+            env.dispatch.fail(group, error)
+        played = run_episodes(env, policy, self._rounds, EVALUATION_STEP).cpu()
+        env.dispatch.poll()
+        fitness = played.first(self.cfg.evaluation.final_episodes).fitness.double().mean(dim=1).tolist()
+        return [math.nan if group in env.failures else mean for group, mean in enumerate(fitness)]
 
     @property
     def _overlaps(self) -> bool:
