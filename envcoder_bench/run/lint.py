@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,8 +42,8 @@ from envcoder_bench.tasks.contract import TaskSnapshot
 
 log = logging.getLogger(__name__)
 MOST = 100  # candidates of a page that are judged
-# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. Of states (..., 13) the last
-# six numbers are velocities
+# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. The last six numbers of
+# states (..., 13) are velocities
 _VELOCITY = re.compile(r"(^|_)(lin|ang|rot)?_?vel(ocity|ocities)?(_[wb])?$")
 _BEFORE = ("prev_", "last_")
 
@@ -134,6 +134,17 @@ class Judge:
             return ""
         return "no baseline was clearly fitter than the untrained policy"
 
+    def __str__(self) -> str:
+        """Say on what rewards are judged, or why not."""
+        missing = self.obstacle or self.unlearnt
+        if missing:
+            return (
+                f"not judged: whether a reward opposes the fitness or pays for standing still, because {missing}; a run"
+                " of this task and config that trains both baselines keeps trajectories of them"
+            )
+        fitness = ", ".join(f"{name} {one.fitness.mean():.3g}" for name, one in self.kept.items())
+        return f"rewards are judged on trajectories that a run of this task has kept, of the fitness {fitness}"
+
     @property
     def _baselines(self) -> list[str]:
         return [name for name in (HUMAN, UNSHAPED) if name in self.kept]
@@ -152,8 +163,8 @@ class Judge:
 
     @cached_property
     def _trial(self) -> TrialState:
-        policies = [self._state(one.state) for one in self.kept.values()]
-        fit = self._state(self.kept[self.fit].state)
+        policies = [_flat(one) for one in self.kept.values()]
+        fit = _flat(self.kept[self.fit])
         blocks = [*policies, *(slowed(fit, factor) for factor in FACTORS[1:])]
         width = max(block["actions"].shape[1] for block in blocks)
         actions = [block.pop("actions") for block in blocks]
@@ -161,9 +172,12 @@ class Judge:
         state = {key: torch.cat([block[key] for block in blocks]) for key in blocks[0]}
         return TrialState(state, self.task.constants, replace(self.task, device=CPU), actions)
 
-    @staticmethod
-    def _state(state: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-        return {key: torch.from_numpy(x.reshape(-1, *x.shape[2:])) for key, x in state.items()}
+    def lines(self, shaping: Shaping) -> list[str]:
+        """Return what the lint says of a reward beside ``str(self)``."""
+        verdict = self(shaping)
+        if verdict.not_judged in ("", self.obstacle, self.unlearnt):
+            return verdict.remarks
+        return [*verdict.remarks, f"its reward is not judged on trajectories: {verdict.not_judged}"]
 
     def __call__(self, shaping: Shaping) -> Verdict:
         """Judge the reward of a checked shaping; untrusted code is a program in it."""
@@ -223,12 +237,19 @@ class Judge:
     @cached_property
     def _speeds(self) -> list[np.ndarray]:
         """The speed in each state of each policy, 1 on average for the fitter one."""
-        rows = [velocities(self._state(one.state)) for one in self.kept.values()]
+        rows = [velocities(_flat(one)) for one in self.kept.values()]
         fit = rows[list(self.kept).index(self.fit)]
         weight = torch.from_numpy(self.kept[self.fit].weight).double().reshape(-1, 1)
         usual = ((fit**2 * weight).sum(dim=0) / weight.sum()).sqrt().clamp(min=1e-6)
         speeds = [((x / usual) ** 2).mean(dim=1).sqrt().numpy() for x in rows]
         return [speed.reshape(one.weight.shape) for speed, one in zip(speeds, self.kept.values())]
+
+
+def _flat(played: Trajectories) -> dict[str, Tensor]:
+    """Return the states ``(times x episodes, ...)``, with the first one in the place of those after an end."""
+    counts = torch.from_numpy(played.weight.ravel() > 0)
+    rows = torch.where(counts, torch.arange(len(counts)), int(counts.int().argmax()))
+    return {key: torch.from_numpy(x.reshape(-1, *x.shape[2:]))[rows] for key, x in played.state.items()}
 
 
 def _columns(key: str, x: Tensor) -> slice | None:

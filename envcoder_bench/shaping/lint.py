@@ -1,15 +1,16 @@
 """Remarks on a reward from its values on many states: what a person would want to know before training with it.
 
-Terms that are constant, that hardly count, or that cancel show on any states. Two faults show on trajectories of policies
-of which one is clearly fitter: a reward that prefers the less fit policy, and one that pays for standing still. Episodes
-are the samples, and the k-th episodes of all policies have the same random numbers: a preference is one that at least
-``SHARE`` of the pairs have, and that chance gives in fewer than one of 1 / ``CHANCE`` cases (a sign test).
+Terms that are constant, that hardly count, or that cancel show on any states. Two faults show on trajectories of two
+policies of which one is clearly fitter: a reward that prefers the less fit one, and one that pays for standing still.
+Episodes are the samples, and the k-th episodes of all policies have the same random numbers. A preference is one that
+at least ``SHARE`` of the pairs have, and that has a probability of at most ``CHANCE`` without any (a sign test).
 """
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,9 +18,12 @@ from envcoder_bench.shaping.combination import PRODUCT, Combination
 
 SMALL = 0.01  # of the sizes of all terms together
 OPPOSED = 0.02  # what is left of two terms that cancel, of their sizes
-SHARE, CHANCE = 0.9, 0.001
+SHARE, CHANCE = 0.75, 0.001
+PEAK = 0.9  # of the states of an episode
 # how much of a term, and of all terms, the robot's motion must cost to be called a price
 LEAST_PRICE, LEAST_PART = 0.25, 0.05
+MOVES = 0.3  # of the usual speed, in states in which the robot moves
+CONSTANT = re.compile("alive|surviv|living|bias|const", re.IGNORECASE)  # names of terms that are meant to be
 FACTORS = (1.0, 0.0, 0.1, -0.1, -1.0)  # of all velocities; the second is standing still
 
 
@@ -30,7 +34,7 @@ class Played:
     Attributes:
         weight: the number of control steps that each state stands for.
         fitness: ``(episodes,)``.
-        speed: of the robot and of what it moves, in any unit.
+        speed: of the robot and of what it moves, relative to the usual one of the fitter policy.
         reward: on each state.
     """
 
@@ -78,19 +82,23 @@ def still_remarks(
     """
     if not mostly(unfit.mean(unfit.speed), fit.mean(fit.speed)):
         return []
-    total = float(fit.mean(np.sum([np.abs(values[0]) for values in terms.values()], axis=0)).mean()) if terms else 0.0
+    fit = replace(fit, weight=fit.weight * (fit.speed > MOVES))
+
+    def overall(values: np.ndarray) -> float:
+        return float((values * fit.weight).sum() / max(fit.weight.sum(), 1e-9))
+
+    total = sum(overall(np.abs(values[0])) for values in terms.values())
     remarks = []
     for name, values in terms.items():
-        moving, still = (float(fit.mean(x).mean()) for x in values[:2])
+        moving, still = (overall(x) for x in values[:2])
         pays = still > 0 and still - moving >= max(LEAST_PRICE * still, LEAST_PART * total)
         if pays and _peaks(fit, values):
             remarks.append(
                 f"the term {name} is largest when the robot stands still: with all velocities set to 0 in the states of"
                 f" the {fit.name} baseline's episodes it is {still:.3g} instead of {moving:.3g}"
             )
-    moving, still = (float(fit.mean(x).mean()) for x in rewards[:2])
-    size = float(fit.mean(np.abs(rewards[0])).mean())
-    if still - moving >= LEAST_PRICE * max(size, abs(still)) and _peaks(fit, rewards):
+    moving, still = (overall(x) for x in rewards[:2])
+    if still - moving >= LEAST_PRICE * max(overall(np.abs(rewards[0])), abs(still)) and _peaks(fit, rewards):
         remarks.append(
             f"the reward is largest when the robot stands still: with all velocities set to 0 in the states of the"
             f" {fit.name} baseline's episodes it is {still:.3g} instead of {moving:.3g}"
@@ -102,7 +110,8 @@ def _peaks(fit: Played, values: Sequence[np.ndarray]) -> bool:
     """Return whether values are largest without velocities, in most states of most episodes."""
     moving, still, *others = values
     peak = (still > moving) & np.all([still >= x for x in others], axis=0)
-    return mostly(np.full(peak.shape[1], SHARE), fit.mean(peak) + 1e-9)
+    shares = fit.mean(peak)[fit.weight.any(axis=0)] + 1e-9
+    return mostly(np.full(len(shares), PEAK), shares)
 
 
 def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) -> list[str]:
@@ -112,6 +121,8 @@ def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) 
         how: how the terms make up the reward; those of a product are not looked at.
         terms: values ``(states,)``. Terms that are always 0 are left out: the states may not reach them.
         where: the states, in words.
+
+    Terms that are constant by their names, such as ``alive``, are not named for it.
     """
     if how.form == PRODUCT:
         return []
@@ -124,6 +135,8 @@ def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) 
     remarks = []
     for name, part in parts.items():
         if np.ptp(part) <= 1e-6 * np.abs(part).max():
+            if CONSTANT.search(name):
+                continue
             remarks.append(f"the term {name} is {part[0]:.4g} {count}: a constant rewards only longer episodes")
             continue
         share = float((np.abs(part) / np.maximum(total, 1e-30)).max())
