@@ -42,8 +42,8 @@ from envcoder_bench.tasks.contract import TaskSnapshot
 
 log = logging.getLogger(__name__)
 MOST = 100  # candidates of a page that are judged
-# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. The last six numbers of
-# states (..., 13) are velocities
+# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. Of the states of bodies the
+# last six numbers are velocities, of dof_state the last one
 _VELOCITY = re.compile(r"(^|_)(lin|ang|rot)?_?vel(ocity|ocities)?(_[wb])?$")
 _BEFORE = ("prev_", "last_")
 
@@ -258,7 +258,9 @@ def _columns(key: str, x: Tensor) -> slice | None:
         return None
     if _VELOCITY.search(key) and not key.startswith(_BEFORE):
         return slice(None)
-    return slice(7, 13) if x.shape[-1:] == (13,) and not key.startswith("initial") else None
+    if key == "dof_state" and x.shape[-1] == 2:
+        return slice(1, None)
+    return slice(7, None) if x.shape[-1:] == (13,) and not key.startswith("initial") else None
 
 
 def velocities(state: Mapping[str, Tensor]) -> Tensor:

@@ -8,6 +8,7 @@ from helpers import write_candidates
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.trajectories import Recorder, pack, unpack
 from envcoder_bench.run import lint
+from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import read_candidates, resolve, with_candidates
 from envcoder_bench.run.lint import Judge, slowed
 from envcoder_bench.run.prepare.environments import build_env
@@ -116,6 +117,27 @@ def test_what_cannot_be_judged_is_said(prepared):
     assert "another version of the task" in str(Judge(context.task, other))
 
 
+def test_cache_keeps_the_fitter_baseline_of_each_config(prepared, tmp_path, monkeypatch):
+    *_, kept, _ = prepared
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
+    folder, spec = RunFolder(tmp_path), resolve("Cartpole", SMALL)
+
+    def fitness_after(human):
+        lint.add(folder, {"human": human})
+        lint.keep(folder, spec)
+        return lint.read(lint.cached(spec))["human"].fitness.mean()
+
+    lint.add(folder, {"human": kept["untrained"]})
+    lint.keep(folder, spec)
+    assert lint.read(lint.cached(spec)) == {}, "the untrained policy is missing"
+    lint.add(folder, {"untrained": kept["untrained"]})
+    worse, better = kept["untrained"].fitness.mean(), kept["human"].fitness.mean()
+    assert fitness_after(kept["untrained"]) == worse < better
+    assert fitness_after(kept["human"]) == fitness_after(kept["untrained"]) == better
+    assert list(lint.read(folder.trajectories)) == ["human", "untrained"]
+    assert lint.cached(resolve("Cartpole", SMALL[:2])) != lint.cached(spec)
+
+
 def test_slowed_states_have_no_velocities_and_the_same_poses():
     state = {
         "root_states": torch.rand(5, 13),
@@ -123,6 +145,7 @@ def test_slowed_states_have_no_velocities_and_the_same_poses():
         "base_lin_vel": torch.rand(5, 3),
         "body_lin_vel_w": torch.rand(5, 4, 3),
         "cart_vel": torch.rand(5),
+        "dof_state": torch.rand(5, 2, 2),
         "commands": torch.rand(5, 3),
         "potentials": torch.rand(5),
         "prev_potentials": torch.rand(5),
@@ -133,8 +156,9 @@ def test_slowed_states_have_no_velocities_and_the_same_poses():
     still, same = slowed(state, 0.0), slowed(state, 1.0)
     moving = {"base_lin_vel", "body_lin_vel_w", "cart_vel", "last_dof_vel", "dof_vel"}
     assert not any(still[key].any() for key in moving) and not still["root_states"][:, 7:].any()
+    assert torch.equal(still["dof_state"][..., 0], state["dof_state"][..., 0]) and not still["dof_state"][..., 1].any()
     assert torch.equal(still["root_states"][:, :7], state["root_states"][:, :7])
     assert torch.equal(still["prev_potentials"], state["potentials"])
-    kept = set(state) - moving - {"root_states", "prev_potentials"}
+    kept = set(state) - moving - {"root_states", "dof_state", "prev_potentials"}
     assert all(torch.equal(still[key], state[key]) for key in kept)
     assert all(torch.allclose(same[key], x) and same[key].shape == still[key].shape for key, x in state.items())

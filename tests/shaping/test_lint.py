@@ -1,4 +1,4 @@
-"""Remarks on terms: constant, hardly counting, cancelled; on rewards that oppose the fitness or pay for standing still."""
+"""Remarks on rewards: constant, negligible and cancelling terms; opposing the fitness; standing still."""
 
 import math
 import re
