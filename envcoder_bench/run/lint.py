@@ -42,9 +42,9 @@ from envcoder_bench.tasks.contract import TaskSnapshot
 
 log = logging.getLogger(__name__)
 MOST = 100  # candidates of a page that are judged
-# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. Of the states of bodies the
-# last six numbers are velocities, of dof_state the last one
-_VELOCITY = re.compile(r"(^|_)(lin|ang|rot)?_?vel(ocity|ocities)?(_[wb])?$")
+# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. The last six numbers of the
+# states of bodies are velocities, and the last one of dof_state
+_VELOCITY = re.compile(r"(^|[_.])(lin|ang|rot)?_?vel(ocity|ocities)?(_[wb])?$")
 _BEFORE = ("prev_", "last_")
 
 

@@ -143,7 +143,7 @@ def test_slowed_states_have_no_velocities_and_the_same_poses():
         "root_states": torch.rand(5, 13),
         "initial_root_states": torch.rand(5, 13),
         "base_lin_vel": torch.rand(5, 3),
-        "body_lin_vel_w": torch.rand(5, 4, 3),
+        "robot.body_lin_vel_w": torch.rand(5, 4, 3),
         "cart_vel": torch.rand(5),
         "dof_state": torch.rand(5, 2, 2),
         "commands": torch.rand(5, 3),
@@ -154,7 +154,7 @@ def test_slowed_states_have_no_velocities_and_the_same_poses():
         "progress_buf": torch.arange(5),
     }
     still, same = slowed(state, 0.0), slowed(state, 1.0)
-    moving = {"base_lin_vel", "body_lin_vel_w", "cart_vel", "last_dof_vel", "dof_vel"}
+    moving = {"base_lin_vel", "robot.body_lin_vel_w", "cart_vel", "last_dof_vel", "dof_vel"}
     assert not any(still[key].any() for key in moving) and not still["root_states"][:, 7:].any()
     assert torch.equal(still["dof_state"][..., 0], state["dof_state"][..., 0]) and not still["dof_state"][..., 1].any()
     assert torch.equal(still["root_states"][:, :7], state["root_states"][:, :7])
