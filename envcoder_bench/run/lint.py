@@ -42,8 +42,8 @@ from envcoder_bench.tasks.contract import TaskSnapshot
 
 log = logging.getLogger(__name__)
 MOST = 100  # candidates of a page that are judged
-# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. The last six numbers of the
-# states of bodies are velocities, and the last one of dof_state
+# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. The last six numbers of
+# bodies' states are velocities, and the last one of dof_state
 _VELOCITY = re.compile(r"(^|[_.])(lin|ang|rot)?_?vel(ocity|ocities)?(_[wb])?$")
 _BEFORE = ("prev_", "last_")
 
