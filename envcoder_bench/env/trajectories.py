@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from envcoder_bench.env.evaluation import Episodes
     from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 
 MOST_EPISODES, MOST_TIMES, LEAST_TIMES = 32, 24, 8  # of each policy
@@ -70,15 +69,14 @@ class Recorder:
                 self._parts[g].append({key: x.clone() for key, x in view.items()})
                 self._counts[g].append(weight * (active & ~ended)[envs].float())
 
-    def result(self, played: Episodes) -> dict[str, Trajectories]:
-        """Return the trajectories by policy; ``played`` has the recorded round first."""
+    def result(self, fitness: Tensor) -> dict[str, Trajectories]:
+        """Return the trajectories by policy; ``fitness`` ``(num_groups, episodes)`` has the recorded round first."""
         recorded = {}
         for g, name in self._policies.items():
             parts = [*self._parts[g], self._last[g]]
             state = {key: torch.stack([part[key] for part in parts]).cpu().numpy() for key in self._last[g]}
             weight = torch.stack([*self._counts[g], self._ended[g].float()]).cpu().numpy()
-            fitness = played.fitness[g, : weight.shape[1]].cpu().numpy()
-            recorded[name] = Trajectories(state, weight, fitness)
+            recorded[name] = Trajectories(state, weight, fitness[g, : weight.shape[1]].cpu().numpy())
         return recorded
 
 

@@ -32,12 +32,12 @@ from envcoder_bench.run.prepare.groups import make_context
 from envcoder_bench.run.prepare.run_files import SlowFiles, load_and_assemble
 from envcoder_bench.run.spec import CandidateSource, RunSpec
 from envcoder_bench.shaping.checking import CPU, TrialState
-from envcoder_bench.shaping.combination import NotDivisible, find_combination
+from envcoder_bench.shaping.combination import SUM, NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.kinds import ALIASES, REWARD, VALUE
 from envcoder_bench.shaping.lint import FACTORS, Played, mostly, opposed, still_remarks, term_remarks
 from envcoder_bench.shaping.text import definitions
-from envcoder_bench.tasks.base import HUMAN, UNSHAPED, UNTRAINED
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, UNTRAINED
 from envcoder_bench.tasks.contract import TaskSnapshot
 
 log = logging.getLogger(__name__)
@@ -51,16 +51,12 @@ _BEFORE = ("prev_", "last_")
 # the files
 
 
-def key_of(spec: RunSpec) -> str:
-    """Return the key of trajectories in the cache: the task, its config, and the fitness."""
-    fitness = None if spec.fitness is None else spec.fitness.source
-    parts = (spec.task.name, spec.task.digest, plain(spec.config.task), fitness)
-    return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()
-
-
 def cached(spec: RunSpec) -> Path:
-    """Return the file of a task's trajectories in the cache."""
-    return cache_folder() / "trajectories" / f"{key_of(spec)}.npz"
+    """Return the file in the cache of trajectories of a task with this config and fitness."""
+    fitness = None if spec.fitness is None else spec.fitness.source
+    key = repr((spec.task.name, spec.task.digest, plain(spec.config.task), fitness))
+    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+    return cache_folder() / "trajectories" / f"{digest}.npz"
 
 
 def read(path: Path) -> dict[str, Trajectories]:
@@ -155,19 +151,12 @@ class Judge:
         return max(self._baselines, key=lambda name: float(self.kept[name].fitness.mean()))
 
     @cached_property
-    def _blocks(self) -> list[tuple[int, int]]:
-        """The times and episodes of each block of states: those of the policies, and of the fitter one with slower
-        velocities."""
-        shapes = {name: one.weight.shape for name, one in self.kept.items()}
-        return [*shapes.values(), *[shapes[self.fit]] * (len(FACTORS) - 1)]
-
-    @cached_property
     def _trial(self) -> TrialState:
-        policies = [_flat(one) for one in self.kept.values()]
+        """The states of all policies, and those of the fitter one with other velocities."""
         fit = _flat(self.kept[self.fit])
-        blocks = [*policies, *(slowed(fit, factor) for factor in FACTORS[1:])]
-        width = max(block["actions"].shape[1] for block in blocks)
+        blocks = [*map(_flat, self.kept.values()), *(slowed(fit, factor) for factor in FACTORS[1:])]
         actions = [block.pop("actions") for block in blocks]
+        width = max(x.shape[1] for x in actions)
         actions = torch.cat([torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in actions])
         state = {key: torch.cat([block[key] for block in blocks]) for key in blocks[0]}
         return TrialState(state, self.task.constants, replace(self.task, device=CPU), actions)
@@ -202,44 +191,45 @@ class Judge:
         return self._verdict(tensors[VALUE].double().numpy(), {k: x.double().numpy() for k, x in named.items()})
 
     def _verdict(self, reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Verdict:
-        count = len(self.kept)
-        reached = np.concatenate([one.weight.ravel() > 0 for one in self.kept.values()])
+        """Judge the values of a reward and its terms on the states of ``_trial``."""
+        # the terms
         remarks, parts = [], {}
+        reached = np.concatenate([one.weight.ravel() > 0 for one in self.kept.values()])
         with contextlib.suppress(NotDivisible):
             seen = {name: x[: len(reached)][reached] for name, x in terms.items()}
             how = find_combination(reward[: len(reached)][reached], seen)
             remarks += term_remarks(how, seen, "the baselines' and the untrained policy's episodes")
-            parts = {} if how.form != "sum" else {name: how.weights[name] * terms[name] for name in how.used}
+            parts = {name: how.weights[name] * terms[name] for name in how.used if how.form == SUM}
         if self.unlearnt:
             return Verdict(remarks, self.unlearnt)
-        rewards, named = self._split(reward), {name: self._split(x) for name, x in parts.items()}
-        speeds = self._speeds
+
+        # the trajectories: blocks of the policies, then those of the fitter one with other velocities
+        names = list(self.kept)
+        shapes = [self.kept[name].weight.shape for name in [*names, *[self.fit] * (len(FACTORS) - 1)]]
+        ends = np.cumsum([times * episodes for times, episodes in shapes])[:-1]
+
+        def blocks(values: np.ndarray) -> list[np.ndarray]:
+            return [part.reshape(shape) for part, shape in zip(np.split(values, ends), shapes)]
+
+        def by_factor(values: np.ndarray) -> list[np.ndarray]:
+            return [blocks(values)[names.index(self.fit)], *blocks(values)[len(names) :]]
+
         played = {
-            name: Played(name, one.weight, one.fitness, speed, own)
-            for (name, one), speed, own in zip(self.kept.items(), speeds, rewards)
+            name: Played(name, self.kept[name].weight, self.kept[name].fitness, speed, rewards)
+            for name, speed, rewards in zip(names, self._speeds, blocks(reward))
         }
         fit, unfit = played[self.fit], played[UNTRAINED]
-        at = list(self.kept).index(self.fit)
-
-        def variants(values: Sequence[np.ndarray]) -> list[np.ndarray]:
-            return [values[at], *values[count:]]
-
         remarks += opposed(fit, unfit)
-        remarks += still_remarks(
-            fit, unfit, variants(rewards), {name: variants(values) for name, values in named.items()}
-        )
-        return Verdict(remarks)
-
-    def _split(self, values: np.ndarray) -> list[np.ndarray]:
-        ends = np.cumsum([times * episodes for times, episodes in self._blocks])[:-1]
-        return [part.reshape(shape) for part, shape in zip(np.split(values, ends), self._blocks)]
+        remarks += still_remarks(fit, unfit, by_factor(reward), {name: by_factor(x) for name, x in parts.items()})
+        unseen = "whether it pays for standing still, because no key of the state is a velocity"
+        return Verdict(remarks, "" if any(speed.any() for speed in self._speeds) else unseen)
 
     @cached_property
     def _speeds(self) -> list[np.ndarray]:
-        """The speed in each state of each policy, 1 on average for the fitter one."""
+        """The speed in each state of each policy; the root of the mean square of the fitter one's is 1."""
         rows = [velocities(_flat(one)) for one in self.kept.values()]
-        fit = rows[list(self.kept).index(self.fit)]
         weight = torch.from_numpy(self.kept[self.fit].weight).double().reshape(-1, 1)
+        fit = rows[list(self.kept).index(self.fit)]
         usual = ((fit**2 * weight).sum(dim=0) / weight.sum()).sqrt().clamp(min=1e-6)
         speeds = [((x / usual) ** 2).mean(dim=1).sqrt().numpy() for x in rows]
         return [speed.reshape(one.weight.shape) for speed, one in zip(speeds, self.kept.values())]
@@ -265,10 +255,9 @@ def _columns(key: str, x: Tensor) -> slice | None:
 
 def velocities(state: Mapping[str, Tensor]) -> Tensor:
     """Return all velocities in a state, ``(n, k)``; of keys that repeat others, too."""
-    parts = [x.reshape(len(x), -1) if cut == slice(None) else x[..., cut].reshape(len(x), -1)
-             for key, x in state.items() if (cut := _columns(key, x)) is not None]  # fmt: skip
-    n = len(next(iter(state.values())))
-    return torch.cat([x.double() for x in parts], dim=1) if parts else torch.zeros(n, 1, dtype=torch.float64)
+    cuts = {key: cut for key, x in state.items() if (cut := _columns(key, x)) is not None}
+    parts = [state[key][..., cut].reshape(len(state[key]), -1).double() for key, cut in cuts.items()]
+    return torch.cat(parts, dim=1) if parts else torch.zeros(len(next(iter(state.values()))), 1).double()
 
 
 def slowed(state: Mapping[str, Tensor], factor: float) -> dict[str, Tensor]:
@@ -277,7 +266,7 @@ def slowed(state: Mapping[str, Tensor], factor: float) -> dict[str, Tensor]:
     for key, x in state.items():
         cut = _columns(key, x)
         if cut is not None:
-            new[key] = x * factor if x.dim() == 1 else torch.cat([x[..., : cut.start or 0], x[..., cut] * factor], -1)
+            new[key] = torch.cat([x[..., : cut.start or 0], x[..., cut] * factor], dim=-1)
     for key, x in state.items():
         now = new.get(key.removeprefix("prev_").removeprefix("last_")) if key.startswith(_BEFORE) else None
         if now is not None and now.shape == x.shape and x.is_floating_point():
@@ -285,36 +274,35 @@ def slowed(state: Mapping[str, Tensor], factor: float) -> dict[str, Tensor]:
     return new
 
 
+# the candidates of a run
+
+
 def judge_run(folder: RunFolder, spec: RunSpec, names: Sequence[str]) -> dict[str, Verdict]:
-    """Judge candidates of a complete run by their names, those that define a reward.
+    """Judge the rewards of candidates of a complete run, the first ``MOST`` by ``names``.
 
     Untrusted code is examined in the jail, as by the run. Nothing that goes wrong here is an error.
     """
-    sources = [source for source in spec.sources if source.name in set(names[:MOST]) and rewards(source, spec)]
+    left_out = set(names[MOST:])
+    sources = [one for one in spec.sources if one.name in names and rewards(one, spec)]
+    verdicts = {one.name: Verdict(not_judged=f"only {MOST} candidates are") for one in sources if one.name in left_out}
+    sources = [one for one in sources if one.name not in left_out]
     if not sources:
-        return {}
-    kept = read(folder.trajectories)
-    spec = replace(
-        in_small_simulation(spec), sources=tuple(s for s in spec.sources if s in sources or s.name not in names)
-    )
+        return verdicts
+    baselines = [one for one in spec.sources if one.name in BASELINES]
+    spec = replace(in_small_simulation(spec), sources=(*baselines, *sources))
     try:
         with SlowFiles() as slow, settings_kept(), warnings.catch_warnings():
             torch.set_num_threads(1)
             warnings.simplefilter("ignore")
             context = make_context(spec, slow)
-            judge = Judge(context.task, kept)
-
-            def verdict(source: CandidateSource) -> Verdict:
-                try:
+            judge = Judge(context.task, read(folder.trajectories))
+            for source in sources:
+                with contextlib.suppress(CandidateError):  # the page has it
                     shaping = context.check(load_and_assemble(source, context.files, spec.config.seed))
-                    return judge(shaping)
-                except CandidateError as error:
-                    return Verdict(not_judged=str(error))
-
-            return {source.name: verdict(source) for source in sources}
+                    verdicts[source.name] = judge(shaping)
     except Exception as error:  # a remark must not cost a page
         log.warning("the rewards are not judged: %s", error, exc_info=not isinstance(error, UserError))
-        return {}
+    return verdicts
 
 
 def rewards(source: CandidateSource, spec: RunSpec) -> bool:

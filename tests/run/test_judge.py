@@ -1,5 +1,7 @@
 """Rewards are judged on states that policies met: what is recorded, planted bugs, and what cannot be judged."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -58,7 +60,7 @@ def prepared(tmp_path_factory):
 
         recorder = Recorder(env, {0: name})
         played = run_episodes(env, policy, 1, 7, recorder=recorder)
-        kept |= recorder.result(played)
+        kept |= recorder.result(played.fitness)
         lengths[name] = played.length[0].numpy()
     return context, shapings, kept, lengths
 
@@ -113,6 +115,10 @@ def test_what_cannot_be_judged_is_said(prepared):
     assert alike(shapings["minus"]).remarks == [] and alike(shapings["bonus"]).remarks
     none = Judge(context.task, {"human": kept["human"]})
     assert "no trajectories" in str(none) and none(shapings["minus"]).not_judged in str(none)
+    poses = {name: replace(one, state={**one.state}) for name, one in kept.items()}
+    for one in poses.values():
+        one.state.update({key: 0 * x for key, x in one.state.items() if key.endswith("vel")})
+    assert Judge(context.task, poses)(shapings["good"]).not_judged.startswith("whether it pays for standing still")
     del (other := unpack(pack(kept)))["human"].state["dof_vel"]
     assert "another version of the task" in str(Judge(context.task, other))
 

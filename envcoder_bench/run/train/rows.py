@@ -116,4 +116,4 @@ def evaluate_untrained(
         logs.episodes.add(0, 0, UNTRAINED, seed, episodes.fitness[g].tolist())
         note(f"{UNTRAINED}, seed {seed}: fitness {alone(row.fitness)}")
     logs.episodes.flush()
-    return rows, recorder.result(played)
+    return rows, recorder.result(played.fitness)

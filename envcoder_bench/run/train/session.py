@@ -237,7 +237,7 @@ class Session:
             played = run_episodes(
                 self.evaluation, policy, self._rounds, EVALUATION_STEP, check_at, recorder=recorder
             ).cpu()
-            self.trajectories = {} if recorder is None else recorder.result(played)
+            self.trajectories = {} if recorder is None else recorder.result(played.fitness)
             self.episodes = self.point = played.first(self.cfg.evaluation.final_episodes)
         elif compares:
             both = run_point(self.evaluation, policy, EVALUATION_STEP, check_at, self._point_steps)
