@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.env.trajectories import Recorder
 
 MOST_BINS = 50  # of the course of an episode
 
@@ -67,6 +68,7 @@ def run_episodes(
     first_step: int,
     check_at: int = 0,
     steps: int | None = None,
+    recorder: Recorder | None = None,
 ) -> Episodes:
     """Play ``rounds`` episodes in every environment of ``env``.
 
@@ -78,9 +80,14 @@ def run_episodes(
         first_step: first step counter of the random numbers; the same counter gives the same episodes.
         check_at: the step of the first round at which compiled functions are compared with the originals.
         steps: control steps to play of each episode (None: full episodes).
+        recorder: it records the first round.
     """
     checks, steps = [check_at, *[-1] * (rounds - 1)], steps or env.full_episode
-    played = [_one_round(env, policy, first_step + k * env.full_episode, at, steps)[0] for k, at in enumerate(checks)]
+    recorders = [recorder, *[None] * (rounds - 1)]
+    played = [
+        _one_round(env, policy, first_step + k * env.full_episode, at, steps, recorder=recorders[k])[0]
+        for k, at in enumerate(checks)
+    ]
     fitness, length = (torch.cat([getattr(p, name) for p in played], dim=1) for name in ("fitness", "length"))
     courses = [p.course for p in played if p.course is not None]
     return Episodes(fitness, length, torch.cat(courses, dim=1) if courses else None)
@@ -102,7 +109,13 @@ def has_mean_fitness(env: GroupedVecTask) -> bool:
 
 
 def _one_round(
-    env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int, check_at: int, steps: int, point: int = 0
+    env: GroupedVecTask,
+    policy: Callable[[Tensor], Tensor],
+    first_step: int,
+    check_at: int,
+    steps: int,
+    point: int = 0,
+    recorder: Recorder | None = None,
 ) -> tuple[Episodes, Episodes]:
     """Return the episodes after ``steps``, and as they were after ``point`` steps if they lasted so long."""
     begun: Episodes | None = None
@@ -117,6 +130,8 @@ def _one_round(
         # a group's functions are called until its last episode ends, independently of its neighbours
         env.advance(policy(obs), active)
         ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable
+        if recorder is not None:
+            recorder.step(t, active, ended)
         # the step on which an episode ends early counts 0, as do the steps after it
         active = active & ~ended
         fitness += torch.where(active, step_fitness(env, active), 0.0)

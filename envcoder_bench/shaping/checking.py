@@ -109,17 +109,27 @@ def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask,
 
 
 class TrialState:
-    """A state on which functions are called to check them."""
+    """A state on which functions are called to check them.
 
-    def __init__(self, state: dict[str, Tensor], constants: dict[str, Tensor], task: AnyTask) -> None:
+    ``actions`` ``(n, width)`` are padded with zeros; None for random ones.
+    """
+
+    def __init__(
+        self,
+        state: dict[str, Tensor],
+        constants: dict[str, Tensor],
+        task: AnyTask,
+        actions: Tensor | None = None,
+    ) -> None:
         self.n = next(iter(state.values())).shape[0]
         self.device, self.action_dim = task.device, 0
         self.cpu_action_dim: int | None = None  # of ``check``
         self._keepers: list[CandidateFunction] = []  # functions that stored something in their module
         state = {**state}
         state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
-        # the number at (environment, column) does not depend on how many columns there are
-        actions = 2.0 * noise.uniform(0, 0, noise.ACTION, self.n, MAX_ACTION_DIM, task.device) - 1.0
+        if actions is None:  # the number at (environment, column) does not depend on how many columns there are
+            actions = 2.0 * noise.uniform(0, 0, noise.ACTION, self.n, MAX_ACTION_DIM, task.device) - 1.0
+        actions = torch.nn.functional.pad(actions, (0, MAX_ACTION_DIM - actions.shape[1]))
         devices = {task.device, CPU}
         self._states = {device: {key: x.to(device) for key, x in state.items()} for device in devices}
         self._actions = {device: actions.to(device) for device in devices}

@@ -12,15 +12,17 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
 from envcoder_bench.report.words import number
+from envcoder_bench.run import lint
 from envcoder_bench.run.inputs import Candidates, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group, stateful_note
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.prepare.variants import rollout
 from envcoder_bench.run.spec import CandidateSource, RunSpec
-from envcoder_bench.shaping.combination import NotDivisible, find_combination, term_remarks
+from envcoder_bench.shaping.combination import NotDivisible, find_combination
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
 from envcoder_bench.shaping.kinds import REWARD
+from envcoder_bench.shaping.lint import term_remarks
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.tasks.base import BASELINES
 
@@ -61,6 +63,11 @@ class CandidateCheck:
     form: str = ""
     error: str = ""
 
+    @property
+    def defines_reward(self) -> bool:
+        """Whether a run would train with a reward of its own, and it is no baseline."""
+        return REWARD in self.defines and not self.baseline
+
 
 @dataclass
 class CheckResult:
@@ -70,11 +77,13 @@ class CheckResult:
         rows: one per candidate, baselines first.
         compiles: whether functions are compiled, with this config on this machine.
         num_envs: number of environments of each candidate in the step.
+        judged: on what rewards were judged, or why some of it was not.
     """
 
     rows: list[CandidateCheck]
     compiles: bool
     num_envs: int
+    judged: str = ""
 
     @property
     def passed(self) -> bool:
@@ -82,7 +91,7 @@ class CheckResult:
         return all(row.status != FAILED for row in self.rows)
 
     def __str__(self) -> str:
-        return render_check(self.rows, 110, self.compiles, self.num_envs)
+        return render_check(self.rows, 110, self.compiles, self.num_envs, self.judged)
 
 
 def check_candidates(
@@ -109,7 +118,8 @@ def check_candidates(
     with SlowFiles() as slow, settings_kept():
         torch.set_num_threads(1)  # the tensors are small
         context = make_context(spec, slow)
-        rows, shapings = _check_all(context, spec)
+        judge = lint.Judge(context.task, lint.read(lint.cached(spec)))
+        rows, shapings = _check_all(context, spec, judge)
         skipped = {row.name: row.error for row in rows if row.status == SKIPPED}
         if set(names) <= set(skipped):
             more = f"; and {len(names) - 1} more of the same kind" if len(names) > 1 else ""
@@ -119,10 +129,13 @@ def check_candidates(
         for first in range(0, len(shapings), most):
             part = dict(list(shapings.items())[first : first + most])
             _take_a_step(spec, part, by_name)
-    return CheckResult(rows, context.tracer.on, cfg.num_envs_per_candidate)
+    judged = str(judge) if any(row.defines_reward for row in rows) else ""
+    return CheckResult(rows, context.tracer.on, cfg.num_envs_per_candidate, judged)
 
 
-def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCheck], dict[str, Shaping]]:
+def _check_all(
+    context: PrepareContext, spec: RunSpec, judge: lint.Judge
+) -> tuple[list[CandidateCheck], dict[str, Shaping]]:
     """Return a row for each source, and the shapings of those that can train by name."""
     cfg = spec.config
     rows: list[CandidateCheck] = []
@@ -143,9 +156,9 @@ def _check_all(context: PrepareContext, spec: RunSpec) -> tuple[list[CandidateCh
             continue
         row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
         # how its reward is made up, and what is not compiled
-        if REWARD in taken and shaping.components and not row.baseline:
-            row.form, remarks = _divided(spec, context, source, shaping)
-            row.notes += remarks
+        if row.defines_reward:
+            row.form, remarks = _divided(spec, context, source, shaping) if shaping.components else ("", [])
+            row.notes += remarks if judge.obstacle else judge.lines(shaping)
         refused = [one for one in context.tracer.untraced if one.function.file == source.file]
         row.not_compiled = [str(one) for one in refused]
         stateful = [one for one in shaping.functions.values() if one.type in taken and one.stateful_line is not None]
@@ -167,7 +180,7 @@ def _divided(
         return str(error), []
     except CandidateError:  # the step shows it
         return "", []
-    return str(how), term_remarks(how, terms)
+    return str(how), term_remarks(how, terms, "short rollouts")
 
 
 def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:
@@ -200,11 +213,12 @@ def _collected(texts: list[str]) -> Iterator[None]:
 # the result as text
 
 
-def render_check(rows: Sequence[CandidateCheck], width: int, compiles: bool, num_envs: int) -> str:
+def render_check(rows: Sequence[CandidateCheck], width: int, compiles: bool, num_envs: int, judged: str = "") -> str:
     """Render a check in lines of at most ``width`` characters; places (FILE:LINE) are not broken.
 
     Args:
         num_envs: environments per candidate in the checked step.
+        judged: as of CheckResult.
     """
     sections = ["\n".join(_table(rows, width, compiles))]
     if any(row.reward for row in rows):
@@ -213,6 +227,7 @@ def render_check(rows: Sequence[CandidateCheck], width: int, compiles: bool, num
     forms = [wrap(f"{row.name}: {row.form}", width, "  ", "    ") for row in rows if row.form]
     if forms:
         sections.append("\n".join(["rewards and their components:", *forms]))
+    sections += [wrap(judged, width, then="")] if judged else []
     sections += render_by_place(
         "not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width
     )

@@ -26,6 +26,7 @@ from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.ranked import picture, run_studies, variants_in
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.lint import judge_run
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.kinds import ALIASES
@@ -181,7 +182,7 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
         title=f"{cfg.task.name}: {entrants(row.candidate for row in ranked)}",
         fitness_meaning=fitness_meaning(run.spec),
         ranked=ranked,
-        candidates=_candidates(run),
+        candidates=_candidates(run, ranked),
         facts=_facts(run),
         curves=read_curves(folder.curves) if folder.curves.is_file() else None,
         components=read_curves(folder.components) if folder.components.is_file() else None,
@@ -230,7 +231,9 @@ def _facts(run: OpenedRun) -> list[str]:
     return facts
 
 
-def _candidates(run: OpenedRun) -> list[PageCandidate]:
+def _candidates(run: OpenedRun, ranked: Sequence[Ranked]) -> list[PageCandidate]:
+    names = [row.candidate for row in ranked if not row.baseline]
+    verdicts = judge_run(run.folder, run.spec, names)
     uncompiled = _uncompiled(run.folder.path / "run.log")
     variants = variants_in(run.spec.sources)
     human = run.sources.get(HUMAN)
@@ -259,7 +262,11 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
             against = (original.name, original.source)
         elif human is not None and name not in BASELINES:
             against = (HUMAN, human.source)
-        candidates.append(PageCandidate(name, source.file, source.source, facts, against))
+        verdict = verdicts.get(name)
+        if verdict is not None and verdict.not_judged:
+            facts["reward not judged on trajectories"] = verdict.not_judged
+        remarks = () if verdict is None else verdict.remarks
+        candidates.append(PageCandidate(name, source.file, source.source, facts, against, remarks))
     if any(row.candidate == UNTRAINED for row in run.rows):
         facts = {"policy": f"before the first iteration, with the observation and action of the {HUMAN} baseline"}
         candidates.append(PageCandidate(UNTRAINED, "", None, facts))

@@ -18,6 +18,7 @@ HOSTILE = [
     "<!--",
     "'; window.hacked=1; '",
 ]
+REMARK = f"the term {HOSTILE[0]} is largest when the robot stands still"
 SOURCE = '''"""A candidate."""
 
 LIMIT = 0.5  # </pre><script>window.hacked=1</script>
@@ -60,6 +61,7 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
         PageCandidate(
             name, f"files/{name}.py", source, {"compiled": f"all but {HOSTILE[2]}"},
             None if k < 2 else ("human", "def compute_reward(state_dict):\n    return 0\n"),
+            [REMARK] * (k >= 2),
         )
         for k, name in enumerate(every)
     ]  # fmt: skip

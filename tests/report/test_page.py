@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from page_fakes import HOSTILE, SOURCE, fake_page
+from page_fakes import HOSTILE, REMARK, SOURCE, fake_page
 
 from envcoder_bench.report.page import charts, run
 from envcoder_bench.report.page.charts import components, first_pair, step_fitness
@@ -89,6 +89,7 @@ def test_every_candidate_has_a_row_and_details(page):
     anchors = {a["id"] for tag, a in parsed.tags if tag == "details"}
     links = {a["href"][1:] for tag, a in parsed.tags if tag == "a" and a["href"].startswith("#candidate-")}
     assert links == anchors and len(anchors) == 2 + 2 + len(HOSTILE)
+    assert parsed.text.count(REMARK) == page.count("<li>") == 2 + len(HOSTILE)
     assert '<td class="number" data-v="1998">1,998</td>' in page, "sorted as a number"
     assert '<span class="gd">-    return 0</span>' in page and '<span class="gi">+LIMIT = 0.5' in page
 

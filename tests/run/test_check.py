@@ -1,9 +1,12 @@
 """eval-shapers --check: the checks of a run without training."""
 
+from pathlib import Path
+
 import pytest
 from helpers import write_candidates
 
 from envcoder_bench.cli.eval_shapers import main
+from envcoder_bench.run import lint
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
@@ -23,6 +26,14 @@ FILES = {
     "syntax": "def compute_reward(:\n",
     "wide": "def compute_torque(action, dof_vel):\n    return 0 * dof_vel + action.sum(dim=1, keepdim=True)\n",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_run_before():
+    """Other tests' runs on these tasks keep trajectories in the cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lint, "cached", lambda spec: Path("/nowhere/trajectories.npz"))
+        yield
 
 
 def by_name(result):
@@ -163,13 +174,14 @@ def test_check_table_has_expected_columns_and_width():
 
 def test_terms_that_hardly_count_are_named_and_the_form_of_a_reward(capfd):
     texts = {
-        "alive": 'def compute_reward(pole_angle):\n    x = {"up": pole_angle.cos(), "alive": 1.0}\n'
+        "alive": 'def compute_reward(pole_angle):\n    x = {"up": pole_angle.cos(), "bonus": 1.0}\n'
         "    return (x['up'] + 1.0).clamp(max=1.9), x\n",
         "plain": 'def compute_reward(pole_angle):\n    return pole_angle * pole_angle, {"angle": pole_angle}\n',
     }
     result = check_candidates("Cartpole", SMALL, texts)
     rows = by_name(result)
     assert rows["alive"].form == "the sum of its terms, at most 1.9" and "not the sum" in rows["plain"].form
-    assert len(rows["alive"].notes) == 1 and "alive is 1 in all" in rows["alive"].notes[0]
+    assert len(rows["alive"].notes) == 1 and "bonus is 1 in all" in rows["alive"].notes[0]
     assert not rows["plain"].notes and not rows["human"].form
     assert "alive: the sum of its terms, at most 1.9" in str(result)
+    assert "not judged: whether a reward opposes the fitness or pays for standing still" in str(result)

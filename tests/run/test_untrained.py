@@ -17,6 +17,7 @@ from envcoder_bench import UserError, extend, resume
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.report.logs import read_episodes
 from envcoder_bench.report.results import FAILED, read_results
+from envcoder_bench.run import lint
 from envcoder_bench.run.folder.checkpoint import load_checkpoint
 from envcoder_bench.run.folder.policies import load_policy, open_run
 from envcoder_bench.run.train import executor
@@ -69,6 +70,11 @@ def test_there_is_a_row_for_each_seed_in_results_and_ranking_and_no_policy(whole
     (ranked,) = (x for x in json.loads((whole / "summary.json").read_text())["ranking"] if x["candidate"] == UNTRAINED)
     assert ranked["baseline"] and ranked["rank"] and ranked["seeds"] == [0, 1] and ranked["vs_human_p"] is None
     assert not (whole / "candidates" / UNTRAINED).exists()
+    # the states of the first seed's episodes, with the same fitness
+    kept, final = lint.read(whole / "trajectories.npz"), {**read_episodes(whole / "episodes.csv")}
+    played = {**final[max(final)], **final[0]}
+    assert set(kept) == {"human", "unshaped", UNTRAINED}
+    assert all(list(one.fitness) == pytest.approx(played[name, 0][:3]) for name, one in kept.items())
     opened = open_run(whole)
     assert opened.best() == "cosine"
     with pytest.raises(UserError, match="before the first iteration: it has no file"):
@@ -176,9 +182,9 @@ def test_runs_without_baselines_have_none(files, tmp_path):
 def test_its_failure_costs_no_other_row(files, whole, tmp_path, monkeypatch):
     play = rows_module.run_episodes
 
-    def failing(env, *args):
+    def failing(env, *args, **named):
         env.dispatch.fail(0, CandidateError("raised on purpose", "human.py"))
-        return play(env, *args)
+        return play(env, *args, **named)
 
     monkeypatch.setattr(rows_module, "run_episodes", failing)
     folder = run(tmp_path / "run", *WORDS, "--candidates", *files)

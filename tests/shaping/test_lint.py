@@ -1,11 +1,13 @@
-"""Remarks on terms: constant, hardly counting, cancelled; nothing else."""
+"""Remarks on rewards: constant, negligible and cancelling terms; opposing the fitness; standing still."""
 
+import math
 import re
 
 import numpy as np
 import pytest
 
-from envcoder_bench.shaping.combination import PRODUCT, SUM, Combination, term_remarks
+from envcoder_bench.shaping.combination import PRODUCT, SUM, Combination
+from envcoder_bench.shaping.lint import CHANCE, FACTORS, Played, mostly, opposed, still_remarks, term_remarks
 
 _RNG = np.random.default_rng(0)
 A, B = _RNG.normal(size=500), _RNG.normal(size=500)
@@ -16,7 +18,8 @@ ONE = np.ones(500)
     ("terms", "weights", "words"),
     [
         ({"a": A, "b": B}, {}, []),
-        ({"a": A, "alive": 0.5 * ONE}, {}, ["alive is 0.5 in all 500 states"]),
+        ({"a": A, "bonus": 0.5 * ONE}, {}, ["bonus is 0.5 in all 500 states"]),
+        ({"a": A, "alive": 0.5 * ONE}, {}, []),  # as its name says
         ({"a": 2 + np.abs(A), "b": 0.01 * np.tanh(B)}, {}, [r"b is at most 0.\d+ % of what is added"]),
         ({"a": 2 + np.abs(A), "b": np.tanh(B)}, {"b": 0.001}, ["b is at most"]),  # by its weight
         ({"a": A, "b": 1e-3 * B}, {}, []),  # where a is near 0, b counts
@@ -30,11 +33,58 @@ ONE = np.ones(500)
 )
 def test_remarks(terms, weights, words):
     how = Combination(SUM, {name: weights.get(name, 1.0) for name in terms})
-    remarks = term_remarks(how, terms)
+    remarks = term_remarks(how, terms, "rollouts")
     assert len(remarks) == len(words)
     for remark, word in zip(remarks, words):
         assert re.search(word, remark), remark
 
 
 def test_terms_of_a_product_are_not_looked_at():
-    assert term_remarks(Combination(PRODUCT, {"a": 1.0}), {"a": ONE}) == []
+    assert term_remarks(Combination(PRODUCT, {"a": 1.0}), {"a": ONE}, "rollouts") == []
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 16, 32, 100])
+def test_preference_without_any_is_as_rare_as_it_says(count):
+    passing = [wins for wins in range(count + 1) if mostly(np.zeros(count), np.arange(count) < wins)]
+    assert sum(math.comb(count, wins) for wins in passing) <= CHANCE * 2**count
+    assert bool(passing) == (count >= 10) and all(wins >= 0.75 * count for wins in passing)
+
+
+def played(name, speed, fitness, reward=None):
+    """Ten times of 32 episodes."""
+    shape = (10, 32)
+    speed = speed * _RNG.uniform(0.8, 1.2, shape)
+    return Played(
+        name, np.ones(shape), fitness + 0.1 * _RNG.normal(size=32), speed, speed if reward is None else reward
+    )
+
+
+@pytest.mark.parametrize(("sign", "count"), [(1.0, 0), (-1.0, 1), (0.0, 0)])
+def test_reward_that_prefers_the_less_fit_policy_is_named(sign, count):
+    fit, unfit = (played(name, 1.0, x, sign * x + 0.1 * _RNG.normal(size=(10, 32))) for name, x in (("a", 1), ("b", 0)))
+    remarks = opposed(fit, unfit)
+    assert len(remarks) == count and all("higher for the b policy, in 32 of 32 episodes" in line for line in remarks)
+
+
+COMMAND = _RNG.uniform(0.5, 1.0, (10, 32)) * _RNG.choice([-1.0, 1.0], (10, 32))
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"bonus": lambda v: np.exp(-(v**2)), "track": lambda v: 9.0 * v}, ["the term bonus is largest"]),
+        ({"clearance": lambda v: np.exp(-np.tanh(2 * np.abs(v))), "track": lambda v: 9.0 * v}, ["the term clearance"]),
+        ({"tiny": lambda v: 0.01 * np.exp(-(v**2)), "track": lambda v: 9.0 * v}, []),
+        ({"effort": lambda v: -(v**2), "track": lambda v: 9.0 * v}, []),  # a penalty
+        ({"track": lambda v: np.exp(-((COMMAND - v) ** 2) / 0.25), "effort": lambda v: -0.01 * v**2}, []),
+        ({"effort": lambda v: -(v**2), "alive": lambda v: 0 * v + 1}, ["the reward is largest"]),
+        ({"pose": lambda v: 0 * v + 1}, []),
+    ],
+)
+@pytest.mark.parametrize("slow", [0.1, 3.0])
+def test_bonus_for_standing_still_is_named_where_the_fitter_policy_moves(terms, words, slow):
+    fit, unfit = played("human", 1.0, 1.0), played("untrained", slow, 0.0)
+    values = {name: [term(factor * fit.speed) for factor in FACTORS] for name, term in terms.items()}
+    remarks = still_remarks(fit, unfit, [sum(parts) for parts in zip(*values.values())], values)
+    assert len(remarks) == (len(words) if slow < 1 else 0)
+    assert all(word in line for word, line in zip(words, remarks))

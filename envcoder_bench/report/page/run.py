@@ -33,6 +33,7 @@ class PageCandidate:
         source: the text of its file; None if it is not known.
         facts: further lines of its description by title, such as the functions that are compiled.
         against: name and text of the file that it is compared with; None for no comparison.
+        remarks: on its reward.
     """
 
     name: str
@@ -40,6 +41,7 @@ class PageCandidate:
     source: str | None
     facts: Mapping[str, str] = field(default_factory=dict)
     against: tuple[str, str] | None = None
+    remarks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ def _details(row: Ranked, candidate: PageCandidate, coloured: bool) -> dict[str,
     return {
         "facts": {**_results(row), **candidate.facts, "file": candidate.file},
         "errors": errors,
+        "remarks": candidate.remarks,
         "against": candidate.against and candidate.against[0],
         "changes": changes(candidate.against[1], source) if source and candidate.against else None,
         "source": None if source is None else shell.code(source[:MOST_SOURCE], faults, coloured),

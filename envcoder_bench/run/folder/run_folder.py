@@ -80,6 +80,7 @@ class RunFolder:
         self.jobs = path / "jobs"
         self.states = path / "states"
         self.profile = path / "profile"
+        self.trajectories = path / "trajectories.npz"
         self.notes: list[str] = []
         self.provenance: Provenance | None = None
         self._trains = False

@@ -14,9 +14,11 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import note
 from envcoder_bench.core.torch_settings import ALONE
+from envcoder_bench.env.trajectories import Trajectories
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs, read_episodes
 from envcoder_bench.report.results import FAILED, STOPPED, Result
+from envcoder_bench.run import lint
 from envcoder_bench.run.folder import results
 from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey, SavedJob, sum_counts
 from envcoder_bench.run.folder.run_folder import RunFolder
@@ -121,6 +123,7 @@ class Executor(JobHandler):
             with ALONE:
                 results.finish(self._folder, self._spec, saved, plan.available)
                 finish_tracking(self._folder, self._cfg, self._spec.sources, saved.results, self._wandb)
+                lint.keep(self._folder, self._spec)
         breakdown = None if self._profile is None else self._profile.finish()
         if breakdown is not None:
             note("the profile\n" + render_breakdown(breakdown, 100))
@@ -318,6 +321,7 @@ class Executor(JobHandler):
             self._save_results()
         elif isinstance(message, UntrainedEvaluated):  # measured again unless they are in the next checkpoint
             self._add_rows(message.rows)
+            self._add_trajectories(message.trajectories, message.results)
             self._saved.results += message.results
             self._save_results()
         # a wave's state, its end, and ends on the way
@@ -373,6 +377,7 @@ class Executor(JobHandler):
         """Save the results and policies of a wave that has trained to the end."""
         if message.state is not None:
             self._folder.write_state(job.items, message.state)
+        self._add_trajectories(message.trajectories, message.results)
         self._end_job(job, message)
         self._finish_wave(message.results, message.policies, checkpoint=self._checkpoint(job))
         note(f"wave {self._num_done} of {self._num_waves} done: {len(job.items)} groups")
@@ -428,6 +433,11 @@ class Executor(JobHandler):
     def _add_rows(self, rows: Any, counted: Mapping[str, int] | None = None) -> None:
         self._logs.append(rows)
         self._saved.rows = sum_counts(self._saved.rows, counted or {}, rows.counts)
+
+    def _add_trajectories(self, recorded: Mapping[str, Trajectories], rows: Sequence[Result]) -> None:
+        """Write the trajectories of policies that have a fitness."""
+        measured = {row.candidate for row in rows if row.measured}
+        lint.add(self._folder, {name: one for name, one in recorded.items() if name in measured})
 
     def _open_logs(self) -> RunLogs:
         """Open the run's log files, without rows that were logged after the checkpoint."""

@@ -8,7 +8,12 @@ from typing import Any
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.run_log import muted, note
+<<<<<<< HEAD
 from envcoder_bench.env.evaluation import Episodes, bin_ends, run_episodes
+=======
+from envcoder_bench.env.evaluation import Episodes, run_episodes
+from envcoder_bench.env.trajectories import Recorder, Trajectories
+>>>>>>> lint
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import FAILED, OK, RUNNING, Result
 from envcoder_bench.report.statistics import success_interval
@@ -87,11 +92,13 @@ def due_in(wave: Iterable[GroupKey], done: Iterable[GroupKey]) -> list[GroupKey]
     return [(name, seed) for name, seed in wave if name == HUMAN and seed not in seeds]
 
 
-def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) -> list[Result]:
+def evaluate_untrained(
+    spec: RunSpec, groups: Sequence[Group], logs: RunLogs
+) -> tuple[list[Result], dict[str, Trajectories]]:
     """Evaluate the initial policies of groups of the human baseline, and log their episodes at iteration 0.
 
     Returns:
-        A row for each group, in their order.
+        A row for each group, in their order, and the trajectories of the first seed, if it is among them.
     """
     cfg, seeds = spec.config, [group.seed for group in groups]
     called = [replace(group.evaluation, programs={}) for group in groups]  # for one evaluation compiling takes longer
@@ -99,7 +106,8 @@ def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) ->
         env = build_env(spec, called, seeds, cfg.evaluation.num_envs)
         trainer = make_trainer(cfg, env, GroupLayout(len(groups), cfg.num_envs_per_candidate))
         rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
-        played = run_episodes(env, trainer.policy(env.layout), rounds, EVALUATION_STEP).cpu()
+        recorder = Recorder(env, {g: UNTRAINED for g, seed in enumerate(seeds) if seed == cfg.seed})
+        played = run_episodes(env, trainer.policy(env.layout), rounds, EVALUATION_STEP, recorder=recorder).cpu()
         episodes = played.first(cfg.evaluation.final_episodes)
         env.dispatch.poll()
     overflows, failures = env.take_contact_overflows().tolist(), env.failures
@@ -115,5 +123,9 @@ def evaluate_untrained(spec: RunSpec, groups: Sequence[Group], logs: RunLogs) ->
         logs.step_fitness.add(0, 0, UNTRAINED, seed, bin_ends(env.full_episode), step_means[g], env.task.dt)
         note(f"{UNTRAINED}, seed {seed}: fitness {alone(row.fitness)}")
     logs.episodes.flush()
+<<<<<<< HEAD
     logs.step_fitness.flush()
     return rows
+=======
+    return rows, recorder.result(played.fitness)
+>>>>>>> lint

@@ -22,6 +22,7 @@ from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.run_log import flush_messages, note
 from envcoder_bench.env.evaluation import Episodes, bin_ends, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
+from envcoder_bench.env.trajectories import Recorder, Trajectories
 from envcoder_bench.report.logs import Point, RunLogs
 from envcoder_bench.report.words import alone
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -31,6 +32,7 @@ from envcoder_bench.run.spec import PARAMS, RunConfig, RunSpec
 from envcoder_bench.run.train.monitors import FitnessMonitor, PhysicsMonitor
 from envcoder_bench.run.train.profile import RunProfile
 from envcoder_bench.run.train.rungs import compared_iterations, evaluation_iterations
+from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -117,6 +119,7 @@ class Session:
         episodes: episodes of the last evaluation; None before the first.
         point: what the learning curves show of them: as many steps as of evaluations that do not compare candidates.
         full: whether they were played to their end.
+        trajectories: of the final evaluation, by baseline, of the first seed.
         half_step: fitness of the final policies with half the physics step, by group; None if it is not measured.
         stats: the trainer's statistics of the last iteration.
         obs: observations of the training environments; None before the first reset.
@@ -145,6 +148,7 @@ class Session:
         self.episodes: Episodes | None = None
         self.point: Episodes | None = None
         self.full = False
+        self.trajectories: dict[str, Trajectories] = {}
         self.half_step: list[float] | None = None
         self.stats: Stats = {}
         self.obs: Tensor | None = None
@@ -236,7 +240,16 @@ class Session:
         # rare branches of functions occur late in an episode, so each evaluation compares at a later step
         check_at = (self.iteration - 1) * steps // self.cfg.learning_iterations
         if final:
-            played = run_episodes(self.evaluation, policy, self._rounds, EVALUATION_STEP, check_at).cpu()
+            judges = {
+                g: one.name
+                for g, one in enumerate(self.groups)
+                if one.key in {(name, self.cfg.seed) for name in BASELINES}
+            }
+            recorder = Recorder(self.evaluation, judges) if judges else None
+            played = run_episodes(
+                self.evaluation, policy, self._rounds, EVALUATION_STEP, check_at, recorder=recorder
+            ).cpu()
+            self.trajectories = {} if recorder is None else recorder.result(played.fitness)
             self.episodes = self.point = played.first(self.cfg.evaluation.final_episodes)
             if self.cfg.evaluation.half_step:
                 self.half_step = self._play_at_half_step(policy)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from envcoder_bench.env.trajectories import Trajectories
 from envcoder_bench.report.logs import Rows
 from envcoder_bench.report.results import Result
 from envcoder_bench.run.folder.checkpoint import GroupKey
@@ -142,11 +143,12 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class UntrainedEvaluated:
-    """The untrained policy was evaluated: rows for results.csv, and the rows logged."""
+    """The untrained policy was evaluated: rows for results.csv, the rows logged, and trajectories by policy."""
 
     job: str
     results: Sequence[Result]
     rows: Rows
+    trajectories: Mapping[str, Trajectories]
 
 
 @dataclass
@@ -166,13 +168,15 @@ class Trained:
     Attributes:
         rows: the rows not sent yet.
         state: the state at the end, as a job's checkpoint file; None if it is not kept.
+        trajectories: of the baselines among the groups.
     """
 
     job: str
     results: Sequence[Result]
     policies: Mapping[GroupKey, bytes]
     rows: Rows
-    state: bytes | None = None
+    state: bytes | None
+    trajectories: Mapping[str, Trajectories]
 
 
 @dataclass(frozen=True)

@@ -116,8 +116,8 @@ class Worker:
             wave = Wave(groups, request.number, request.total, request.best, request.until)
             untrained = [group for group in groups if group.key in request.untrained]
             if untrained:
-                rows = evaluate_untrained(spec, untrained, logs)
-                send(UntrainedEvaluated(job, rows, logs.take()))
+                rows, played = evaluate_untrained(spec, untrained, logs)
+                send(UntrainedEvaluated(job, rows, logs.take(), played))
                 release(cfg.device)
             session = Session(spec, wave, shared, on_evaluation, save)
             counts.update(self._continue(session, request))
@@ -128,7 +128,8 @@ class Worker:
             session.train()
             if session.complete:
                 state = pack_job(keys, session.state(), {}) if keeps_state(cfg) else None
-                send(Trained(job, trained(session), dict(policies(session)), logs.take(), state))
+                results, files = trained(session), dict(policies(session))
+                send(Trained(job, results, files, logs.take(), state, session.trajectories))
                 if shared.profile is not None:
                     with ALONE:  # it traces
                         shared.profile.time_candidates(groups, session.env)

@@ -1,0 +1,312 @@
+"""The lint of rewards: candidates' rewards on the states that the baselines' and the untrained policies met.
+
+A run records trajectories of these policies in its folder, and keeps them in the cache for ``--check`` of candidates of
+the same task and config; those of the fitter human baseline stay.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.folders import cache_folder
+from envcoder_bench.core.settings import plain
+from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.env.grouped_vec_task import keys_read
+from envcoder_bench.env.trajectories import Trajectories, pack, unpack
+from envcoder_bench.run.folder.run_folder import RunFolder
+from envcoder_bench.run.prepare.environments import in_small_simulation
+from envcoder_bench.run.prepare.groups import make_context
+from envcoder_bench.run.prepare.run_files import SlowFiles, load_and_assemble
+from envcoder_bench.run.spec import CandidateSource, RunSpec
+from envcoder_bench.shaping.checking import CPU, TrialState
+from envcoder_bench.shaping.combination import SUM, NotDivisible, find_combination
+from envcoder_bench.shaping.contract import CandidateError, Shaping
+from envcoder_bench.shaping.kinds import ALIASES, REWARD, VALUE
+from envcoder_bench.shaping.lint import FACTORS, Played, mostly, opposed, still_remarks, term_remarks
+from envcoder_bench.shaping.text import definitions
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, UNTRAINED
+from envcoder_bench.tasks.contract import TaskSnapshot
+
+log = logging.getLogger(__name__)
+MOST = 100  # candidates of a page that are judged
+# keys of velocities by their names in IsaacGymEnvs, legged_gym and mjlab; goals have others. The last six numbers of
+# bodies' states are velocities, and the last one of dof_state
+_VELOCITY = re.compile(r"(^|[_.])(lin|ang|rot)?_?vel(ocity|ocities)?(_[wb])?$")
+_BEFORE = ("prev_", "last_")
+
+
+# the files
+
+
+def cached(spec: RunSpec) -> Path:
+    """Return the file in the cache of trajectories of a task with this config and fitness."""
+    fitness = None if spec.fitness is None else spec.fitness.source
+    key = repr((spec.task.name, spec.task.digest, plain(spec.config.task), fitness))
+    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+    return cache_folder() / "trajectories" / f"{digest}.npz"
+
+
+def read(path: Path) -> dict[str, Trajectories]:
+    """Return the trajectories in a file by policy; none if it is absent or damaged."""
+    try:
+        return unpack(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+
+
+def add(folder: RunFolder, recorded: Mapping[str, Trajectories]) -> None:
+    """Add trajectories to those of a run."""
+    if recorded:
+        write_atomic(folder.trajectories, pack({**read(folder.trajectories), **recorded}))
+
+
+def keep(folder: RunFolder, spec: RunSpec) -> None:
+    """Keep the trajectories of a complete run in the cache, unless those there are of a fitter human baseline."""
+    new, path = read(folder.trajectories), cached(spec)
+    if HUMAN not in new or UNTRAINED not in new:
+        return
+    old = read(path).get(HUMAN)
+    if old is not None and old.fitness.mean() > new[HUMAN].fitness.mean():
+        return
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(f".{os.getpid()}")
+        scratch.write_bytes(folder.trajectories.read_bytes())
+        os.replace(scratch, path)
+
+
+# judging
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the lint says of a reward: remarks, and what was not judged, with the reason; empty if everything was."""
+
+    remarks: list[str] = field(default_factory=list)
+    not_judged: str = ""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges rewards on kept trajectories.
+
+    Args:
+        task: its contract, constants and drives.
+        kept: trajectories by policy.
+    """
+
+    task: TaskSnapshot
+    kept: Mapping[str, Trajectories]
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why no reward can be judged on the trajectories; empty if they can be."""
+        if UNTRAINED not in self.kept or not self._baselines:
+            return "no trajectories of the baselines and the untrained policy are kept"
+        keys = {key: spec.shape for key, spec in self.task.contract.state.items()}
+        for one in self.kept.values():
+            shapes = {key: x.shape[2:] for key, x in one.state.items() if key not in ("actions", "progress_buf")}
+            if shapes != keys:
+                return "the kept trajectories are those of another version of the task"
+        return ""
+
+    @cached_property
+    def unlearnt(self) -> str:
+        """Why the trajectories do not tell good from bad; empty if they do."""
+        if mostly(self.kept[UNTRAINED].fitness, self.kept[self.fit].fitness):
+            return ""
+        return "no baseline was clearly fitter than the untrained policy"
+
+    def __str__(self) -> str:
+        """Say on what rewards are judged, or why not."""
+        missing = self.obstacle or self.unlearnt
+        if missing:
+            return (
+                f"not judged: whether a reward opposes the fitness or pays for standing still, because {missing}; a run"
+                " of this task and config that trains both baselines keeps trajectories of them"
+            )
+        fitness = ", ".join(f"{name} {one.fitness.mean():.3g}" for name, one in self.kept.items())
+        return f"rewards are judged on trajectories that a run of this task has kept, of the fitness {fitness}"
+
+    @property
+    def _baselines(self) -> list[str]:
+        return [name for name in (HUMAN, UNSHAPED) if name in self.kept]
+
+    @cached_property
+    def fit(self) -> str:
+        """The fitter one of the baselines."""
+        return max(self._baselines, key=lambda name: float(self.kept[name].fitness.mean()))
+
+    @cached_property
+    def _trial(self) -> TrialState:
+        """The states of all policies, and those of the fitter one with other velocities."""
+        fit = _flat(self.kept[self.fit])
+        blocks = [*map(_flat, self.kept.values()), *(slowed(fit, factor) for factor in FACTORS[1:])]
+        actions = [block.pop("actions") for block in blocks]
+        width = max(x.shape[1] for x in actions)
+        actions = torch.cat([torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in actions])
+        state = {key: torch.cat([block[key] for block in blocks]) for key in blocks[0]}
+        return TrialState(state, self.task.constants, replace(self.task, device=CPU), actions)
+
+    def lines(self, shaping: Shaping) -> list[str]:
+        """Return what the lint says of a reward beside ``str(self)``."""
+        verdict = self(shaping)
+        if verdict.not_judged in ("", self.obstacle, self.unlearnt):
+            return verdict.remarks
+        return [*verdict.remarks, f"its reward is not judged on trajectories: {verdict.not_judged}"]
+
+    def __call__(self, shaping: Shaping) -> Verdict:
+        """Judge the reward of a checked shaping; untrusted code is a program in it."""
+        function = shaping.functions["reward"]
+        if self.obstacle:
+            return Verdict(not_judged=self.obstacle)
+        if function.stateful_line is not None:
+            return Verdict(not_judged="it keeps values between calls")
+        if shaping.patches:
+            return Verdict(not_judged="it changes the task's config")
+        keys = keys_read([replace(shaping, functions={"reward": function})])
+        widths = {one.state["actions"].shape[2] for one in self.kept.values()}
+        if (keys is None or "actions" in keys) and widths != {shaping.action_dim}:
+            return Verdict(not_judged="its actions have another width than the baselines'")
+        trial = self._trial
+        trial.action_dim = shaping.action_dim
+        try:
+            with torch.no_grad():
+                tensors, named = trial.results(function, replace(self.task, device=CPU))
+        except CandidateError as error:
+            return Verdict(not_judged=f"on the kept states it {error.message}")
+        return self._verdict(tensors[VALUE].double().numpy(), {k: x.double().numpy() for k, x in named.items()})
+
+    def _verdict(self, reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Verdict:
+        """Judge the values of a reward and its terms on the states of ``_trial``."""
+        # the terms
+        remarks, parts = [], {}
+        reached = np.concatenate([one.weight.ravel() > 0 for one in self.kept.values()])
+        with contextlib.suppress(NotDivisible):
+            seen = {name: x[: len(reached)][reached] for name, x in terms.items()}
+            how = find_combination(reward[: len(reached)][reached], seen)
+            remarks += term_remarks(how, seen, "the baselines' and the untrained policy's episodes")
+            parts = {name: how.weights[name] * terms[name] for name in how.used if how.form == SUM}
+        if self.unlearnt:
+            return Verdict(remarks, self.unlearnt)
+
+        # the trajectories: blocks of the policies, then those of the fitter one with other velocities
+        names = list(self.kept)
+        shapes = [self.kept[name].weight.shape for name in [*names, *[self.fit] * (len(FACTORS) - 1)]]
+        ends = np.cumsum([times * episodes for times, episodes in shapes])[:-1]
+
+        def blocks(values: np.ndarray) -> list[np.ndarray]:
+            return [part.reshape(shape) for part, shape in zip(np.split(values, ends), shapes)]
+
+        def by_factor(values: np.ndarray) -> list[np.ndarray]:
+            return [blocks(values)[names.index(self.fit)], *blocks(values)[len(names) :]]
+
+        played = {
+            name: Played(name, self.kept[name].weight, self.kept[name].fitness, speed, rewards)
+            for name, speed, rewards in zip(names, self._speeds, blocks(reward))
+        }
+        fit, unfit = played[self.fit], played[UNTRAINED]
+        remarks += opposed(fit, unfit)
+        remarks += still_remarks(fit, unfit, by_factor(reward), {name: by_factor(x) for name, x in parts.items()})
+        unseen = "whether it pays for standing still, because no key of the state is a velocity"
+        return Verdict(remarks, "" if any(speed.any() for speed in self._speeds) else unseen)
+
+    @cached_property
+    def _speeds(self) -> list[np.ndarray]:
+        """The speed in each state of each policy; the root of the mean square of the fitter one's is 1."""
+        rows = [velocities(_flat(one)) for one in self.kept.values()]
+        weight = torch.from_numpy(self.kept[self.fit].weight).double().reshape(-1, 1)
+        fit = rows[list(self.kept).index(self.fit)]
+        usual = ((fit**2 * weight).sum(dim=0) / weight.sum()).sqrt().clamp(min=1e-6)
+        speeds = [((x / usual) ** 2).mean(dim=1).sqrt().numpy() for x in rows]
+        return [speed.reshape(one.weight.shape) for speed, one in zip(speeds, self.kept.values())]
+
+
+def _flat(played: Trajectories) -> dict[str, Tensor]:
+    """Return the states ``(times x episodes, ...)``, with the first one in the place of those after an end."""
+    counts = torch.from_numpy(played.weight.ravel() > 0)
+    rows = torch.where(counts, torch.arange(len(counts)), int(counts.int().argmax()))
+    return {key: torch.from_numpy(x.reshape(-1, *x.shape[2:]))[rows] for key, x in played.state.items()}
+
+
+def _columns(key: str, x: Tensor) -> slice | None:
+    """Return which numbers along the last axis of a key are velocities; None if it has none."""
+    if not x.is_floating_point():
+        return None
+    if _VELOCITY.search(key) and not key.startswith(_BEFORE):
+        return slice(None)
+    if key == "dof_state" and x.shape[-1] == 2:
+        return slice(1, None)
+    return slice(7, None) if x.shape[-1:] == (13,) and not key.startswith("initial") else None
+
+
+def velocities(state: Mapping[str, Tensor]) -> Tensor:
+    """Return all velocities in a state, ``(n, k)``; of keys that repeat others, too."""
+    cuts = {key: cut for key, x in state.items() if (cut := _columns(key, x)) is not None}
+    parts = [state[key][..., cut].reshape(len(state[key]), -1).double() for key, cut in cuts.items()]
+    return torch.cat(parts, dim=1) if parts else torch.zeros(len(next(iter(state.values()))), 1).double()
+
+
+def slowed(state: Mapping[str, Tensor], factor: float) -> dict[str, Tensor]:
+    """Return a state with all velocities multiplied, and with what the last step changed (``prev_X`` and ``X``)."""
+    new = dict(state)
+    for key, x in state.items():
+        cut = _columns(key, x)
+        if cut is not None:
+            new[key] = torch.cat([x[..., : cut.start or 0], x[..., cut] * factor], dim=-1)
+    for key, x in state.items():
+        now = new.get(key.removeprefix("prev_").removeprefix("last_")) if key.startswith(_BEFORE) else None
+        if now is not None and now.shape == x.shape and x.is_floating_point():
+            new[key] = factor * x if _VELOCITY.search(key) else now - factor * (now - x)
+    return new
+
+
+# the candidates of a run
+
+
+def judge_run(folder: RunFolder, spec: RunSpec, names: Sequence[str]) -> dict[str, Verdict]:
+    """Judge the rewards of candidates of a complete run, the first ``MOST`` by ``names``.
+
+    Untrusted code is examined in the jail, as by the run. Nothing that goes wrong here is an error.
+    """
+    left_out = set(names[MOST:])
+    sources = [one for one in spec.sources if one.name in names and rewards(one, spec)]
+    verdicts = {one.name: Verdict(not_judged=f"only {MOST} candidates are") for one in sources if one.name in left_out}
+    sources = [one for one in sources if one.name not in left_out]
+    if not sources:
+        return verdicts
+    baselines = [one for one in spec.sources if one.name in BASELINES]
+    spec = replace(in_small_simulation(spec), sources=(*baselines, *sources))
+    try:
+        with SlowFiles() as slow, settings_kept(), warnings.catch_warnings():
+            torch.set_num_threads(1)
+            warnings.simplefilter("ignore")
+            context = make_context(spec, slow)
+            judge = Judge(context.task, read(folder.trajectories))
+            for source in sources:
+                with contextlib.suppress(CandidateError):  # the page has it
+                    shaping = context.check(load_and_assemble(source, context.files, spec.config.seed))
+                    verdicts[source.name] = judge(shaping)
+    except Exception as error:  # a remark must not cost a page
+        log.warning("the rewards are not judged: %s", error, exc_info=not isinstance(error, UserError))
+    return verdicts
+
+
+def rewards(source: CandidateSource, spec: RunSpec) -> bool:
+    """Return whether a run takes the reward from a candidate."""
+    types = spec.config.shaper_types
+    kinds = {ALIASES.get(name, name) for name in definitions(source.source).names}
+    return REWARD in kinds and (types is None or REWARD in types)

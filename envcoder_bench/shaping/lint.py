@@ -1,0 +1,149 @@
+"""Remarks on a reward from its values on many states: what a person would want to know before training with it.
+
+Terms that are constant, that hardly count, or that cancel show on any states. Two faults show on trajectories of two
+policies of which one is clearly fitter: a reward that prefers the less fit one, and one that pays for standing still.
+Episodes are the samples, and the k-th episodes of all policies have the same random numbers. A preference is one that
+at least ``SHARE`` of the pairs have, and that has a probability of at most ``CHANCE`` without any (a sign test).
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from envcoder_bench.shaping.combination import PRODUCT, Combination
+
+SMALL = 0.01  # of the sizes of all terms together
+OPPOSED = 0.02  # what is left of two terms that cancel, of their sizes
+SHARE, CHANCE = 0.75, 0.001
+PEAK = 0.9  # of the states of an episode
+# how much of a term, and of all terms, the robot's motion must cost to be called a price
+LEAST_PRICE, LEAST_PART = 0.25, 0.05
+MOVES = 0.3  # of the usual speed, in states in which the robot moves
+CONSTANT = re.compile("alive|surviv|living|bias|const", re.IGNORECASE)  # names of terms that are meant to be
+FACTORS = (1.0, 0.0, 0.1, -0.1, -1.0)  # of all velocities; the second is standing still
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a reward says of one policy's episodes, arrays ``(times, episodes)``.
+
+    Attributes:
+        weight: the number of control steps that each state stands for.
+        fitness: ``(episodes,)``.
+        speed: of the robot and of what it moves, relative to the usual one of the fitter policy.
+        reward: on each state.
+    """
+
+    name: str
+    weight: np.ndarray
+    fitness: np.ndarray
+    speed: np.ndarray
+    reward: np.ndarray
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """Return the mean of values ``(times, episodes)`` over each episode."""
+        return (values * self.weight).sum(axis=0) / np.maximum(self.weight.sum(axis=0), 1e-9)
+
+
+def mostly(smaller: np.ndarray, larger: np.ndarray) -> bool:
+    """Return whether ``smaller`` is below ``larger`` in so many episodes that it is no chance."""
+    count, wins = len(smaller), int((smaller < larger).sum())
+    chance = sum(math.comb(count, k) for k in range(wins, count + 1)) / 2.0**count
+    return wins >= SHARE * count and chance <= CHANCE
+
+
+def opposed(fit: Played, unfit: Played) -> list[str]:
+    """Return a line if a reward prefers the policy that is less fit."""
+    low, high = ((one.reward * one.weight).sum(axis=0) for one in (fit, unfit))
+    if not mostly(low, high):
+        return []
+    return [
+        f"the reward opposes the fitness: it is higher for the {unfit.name} policy, in {(low < high).sum()} of"
+        f" {len(low)} episodes, with a return of {high.mean():.3g} against {low.mean():.3g} of the {fit.name} baseline,"
+        f" whose fitness is {fit.fitness.mean():.3g} against {unfit.fitness.mean():.3g}"
+    ]
+
+
+def still_remarks(
+    fit: Played, unfit: Played, rewards: Sequence[np.ndarray], terms: Mapping[str, Sequence[np.ndarray]]
+) -> list[str]:
+    """Return a line for each term, else for the reward, that is largest when the robot stands still.
+
+    That is no fault where the fitter policy moves less. A penalty on motion is none either, as long as it does not make
+    the whole reward so.
+
+    Args:
+        rewards: on the states of ``fit`` with all velocities multiplied by each of ``FACTORS``, ``(times, episodes)``.
+        terms: the same, for what each term adds to the reward; empty if that is not known.
+    """
+    if not mostly(unfit.mean(unfit.speed), fit.mean(fit.speed)):
+        return []
+    fit = replace(fit, weight=fit.weight * (fit.speed > MOVES))
+
+    def overall(values: np.ndarray) -> float:
+        return float((values * fit.weight).sum() / max(fit.weight.sum(), 1e-9))
+
+    total = sum(overall(np.abs(values[0])) for values in terms.values())
+    remarks = []
+    for name, values in terms.items():
+        moving, still = (overall(x) for x in values[:2])
+        pays = still > 0 and still - moving >= max(LEAST_PRICE * still, LEAST_PART * total)
+        if pays and _peaks(fit, values):
+            remarks.append(
+                f"the term {name} is largest when the robot stands still: with all velocities set to 0 in the states of"
+                f" the {fit.name} baseline's episodes it is {still:.3g} instead of {moving:.3g}"
+            )
+    moving, still = (overall(x) for x in rewards[:2])
+    if still - moving >= LEAST_PRICE * max(overall(np.abs(rewards[0])), abs(still)) and _peaks(fit, rewards):
+        remarks.append(
+            f"the reward is largest when the robot stands still: with all velocities set to 0 in the states of the"
+            f" {fit.name} baseline's episodes it is {still:.3g} instead of {moving:.3g}"
+        )
+    return remarks
+
+
+def _peaks(fit: Played, values: Sequence[np.ndarray]) -> bool:
+    """Return whether values are largest without velocities, in most states of most episodes."""
+    moving, still, *others = values
+    peak = (still > moving) & np.all([still >= x for x in others], axis=0)
+    shares = fit.mean(peak)[fit.weight.any(axis=0)] + 1e-9
+    return mostly(np.full(len(shares), PEAK), shares)
+
+
+def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) -> list[str]:
+    """Return a line for each term that is constant, that hardly counts, or that another term cancels.
+
+    Args:
+        how: how the terms make up the reward; those of a product are not looked at.
+        terms: values ``(states,)``. Terms that are always 0 are left out: the states may not reach them.
+        where: the states, in words.
+
+    Terms that are constant by their names, such as ``alive``, are not named for it.
+    """
+    if how.form == PRODUCT:
+        return []
+    parts = {name: how.weights[name] * np.asarray(terms[name], np.float64) for name in how.used}
+    parts = {name: part for name, part in parts.items() if part.any() and np.isfinite(part).all()}
+    if not parts:
+        return []
+    total = np.sum([np.abs(part) for part in parts.values()], axis=0)
+    count = f"in all {len(total):,} states of {where}"
+    remarks = []
+    for name, part in parts.items():
+        if np.ptp(part) <= 1e-6 * np.abs(part).max():
+            if CONSTANT.search(name):
+                continue
+            remarks.append(f"the term {name} is {part[0]:.4g} {count}: a constant rewards only longer episodes")
+            continue
+        share = float((np.abs(part) / np.maximum(total, 1e-30)).max())
+        if len(parts) > 1 and share < SMALL:
+            remarks.append(f"the term {name} is at most {100 * share:.2g} % of what is added {count}")
+    for (name, part), (other, opposite) in itertools.combinations(parts.items(), 2):
+        left = np.abs(part + opposite).max() / max(np.abs(part).max(), np.abs(opposite).max())
+        if left < OPPOSED and np.ptp(part) > 0:
+            remarks.append(f"the terms {name} and {other} cancel each other {count}")
+    return remarks
