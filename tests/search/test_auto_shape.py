@@ -282,16 +282,26 @@ def _a_spent_budget_is_raised(folder, server, capsys):
     assert {path.name for path in folder.glob("final*")} == {"final", "final_1", "final_2"}
 
 
-def test_evolve_starts_from_a_given_candidate(tmp_path, trusted):
-    start = tmp_path / "mine.py"
-    start.write_text('"""Mine."""\n\n\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n')
-    folder = run(tmp_path / "search", *PLAIN, "--num_iters", 2, "--llm", "evolve", "--candidates", start)
+def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tmp_path, trusted):
+    text = '''"""Mine."""\n\n\ndef compute_reward(pole_angle, cart_vel):
+    terms = {"upright": torch.cos(pole_angle), "still": -WEIGHT * cart_vel**2}
+    return terms["upright"] + terms["still"], terms\n'''
+    for k in range(3):
+        (tmp_path / f"mine{k}.py").write_text(text.replace("WEIGHT", f"0.{k + 1}"))
+    words = [*PLAIN, "--llm", "evolve", "--candidates", *sorted(tmp_path.glob("mine*.py")), "term_variants=2"]
+    folder = run(tmp_path / "search", *words, "--num_iters", 2)
     archive = read_archive(folder / "archive.json")
     assert [len(archive.of_round(number)) for number in (1, 2)] == [3, 3]
-    assert archive.find("r1_00").origin == "start: mine"
-    assert all(attempt.parents for attempt in archive.attempts[1:])
+    assert archive.find("r1_00").origin == "start: mine0"
+    assert all(attempt.parents for attempt in archive.attempts[3:])
+    variants = [a for a in archive.attempts if a.term]
+    assert [(a.name, a.status, a.parents) for a in variants] == [(f"r2_0{k}", OK, variants[0].parents) for k in (1, 2)]
     assert not (folder / "transcript.jsonl").exists()
     assert (folder / "report.html").exists()
+    # ended after a round and resumed it is the same search
+    again = run(tmp_path / "again", *words, "--num_iters", 1)
+    assert auto_shape.main(["--resume", str(again), "--num_iters", "2"]) == 0
+    assert (again / "archive.json").read_text() == (folder / "archive.json").read_text()
 
 
 def test_search_resumes_after_ctrl_c_and_reports_if_all_candidates_fail(tmp_path, capsys, monkeypatch, server, trusted):
