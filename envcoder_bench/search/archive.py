@@ -118,7 +118,7 @@ class Archive:
         baselines: the baselines by name.
         reference: the baseline that fills in missing functions, with which attempts are compared.
         seeds: the seeds of each round.
-        bounds: the least and the greatest fitness of an episode.
+        bounds, episodes: the least and the greatest fitness of an episode, and the number of them with each seed.
         untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None before the first.
     """
 
@@ -130,11 +130,12 @@ class Archive:
     seeds: dict[int, tuple[int, ...]] = field(default_factory=dict)
     untrained: Attempt | None = None
     bounds: tuple[float, float] = UNBOUNDED
+    episodes: int = 1
 
     def model(self) -> FitnessModel:
         """Return what is known of the fitness of all whole trainings, by attempt and baseline."""
         whole = [a for a, _ in _measured([*self.baselines.values(), *self.attempts]) if not a.stopped_at]
-        return FitnessModel({a.name: a.by_seed for a in whole}, bounds=self.bounds)
+        return FitnessModel({a.name: a.by_seed for a in whole}, bounds=self.bounds, episodes=self.episodes)
 
     def interval(self, attempt: Attempt, model: FitnessModel) -> tuple[float, float] | None:
         """Return the 95 % interval of a fitness: over several seeds, else over the episodes of the only one."""

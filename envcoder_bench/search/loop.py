@@ -78,6 +78,7 @@ class Search:
             self._archive = Archive([], {b.name: Attempt(b.name, 0, b.source) for b in sources})
         self._archive.reference = self._cfg.baseline
         self._archive.bounds = fitness_bounds(spec.task, self._cfg)
+        self._archive.episodes = int(self._cfg.evaluation.final_episodes)
 
     def run(self) -> SearchResult:
         """Run the remaining rounds and the final evaluation.

@@ -132,7 +132,8 @@ def _parsed(attempt: Attempt, types: Iterable[str]) -> Source | None:
 def study_of(attempt: Attempt, archive: Archive) -> Study | None:
     """Return the effects of an attempt's terms, with intervals where there are seeds for them; None without any."""
     variants = [a for a, _, _ in _compared(archive) if a.parents == (attempt.name,)]
-    rows = [Result(a.name, seed, fitness=x) for a in (attempt, *variants) for seed, x in a.by_seed.items()]
+    seeds = [(a.name, seed, x) for a in (attempt, *variants) for seed, x in a.by_seed.items()]
+    rows = [Result(name, seed, fitness=x, episodes=archive.episodes) for name, seed, x in seeds]
     by_name = {a.name: Variant(attempt.name, TERMS, a.term, a.factor) for a in variants}
     return next(iter(studies(by_name, rows, points=attempt.points, bounds=archive.bounds)), None)
 

@@ -116,7 +116,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
                 folder / "rounds" / str(attempt.round) / "candidates" / f"{attempt.name}.py"
             ).read_text() == attempt.source
     # every round has a seed of its own, and trains the baselines and the best so far again
-    assert set(archive.baselines["human"].by_seed) == {0, 1, 2}
+    assert set(archive.baselines["human"].by_seed) == {0, 1, 2} and archive.episodes == 4
     best_of_first = max(archive.of_round(1), key=lambda a: a.by_seed[0])
     assert {0, 1} <= set(best_of_first.by_seed)
     best = archive.best()
