@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from envcoder_bench.report.results import OK, Result
 from envcoder_bench.report.table import half_width
-from envcoder_bench.report.terms.effects import Effect, Study, studies
+from envcoder_bench.report.terms.effects import Effect, studies
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, difference, proposal_name
 from envcoder_bench.shaping.kinds import REWARD, SHAPER_TYPES
 from envcoder_bench.shaping.source import Edit, Source, UnsupportedCode, shaping_source
 from envcoder_bench.shaping.variants import FACTORS, TERMS, Variant
 
-LEFT_OUT = 0.25  # the factor whose step, a logarithm, stands for that of 0
+LEFT_OUT = 0.25  # the factor whose logarithm stands for that of 0
 
 
 # the text of a reward
@@ -129,24 +129,18 @@ def _parsed(attempt: Attempt, types: Iterable[str]) -> Source | None:
 # what they have shown
 
 
-def study_of(attempt: Attempt, archive: Archive) -> Study | None:
-    """Return the effects of an attempt's terms, with intervals where there are seeds for them; None without any."""
-    variants = [a for a, _, _ in _compared(archive) if a.parents == (attempt.name,)]
+def effects_text(attempt: Attempt, archive: Archive) -> str:
+    """Return a line for each term of an attempt with the effects of its variants; empty without any."""
+    variants = [a for a, _ in _compared(archive) if a.parents == (attempt.name,)]
     seeds = [(a.name, seed, x) for a in (attempt, *variants) for seed, x in a.by_seed.items()]
     rows = [Result(name, seed, fitness=x, episodes=archive.episodes) for name, seed, x in seeds]
     by_name = {a.name: Variant(attempt.name, TERMS, a.term, a.factor) for a in variants}
-    return next(iter(studies(by_name, rows, points=attempt.points, bounds=archive.bounds)), None)
-
-
-def effects_text(attempt: Attempt, archive: Archive) -> str:
-    """Return a line for each term of an attempt with the effects of its variants; empty without any."""
-    study = study_of(attempt, archive)
-    if study is None:
-        return ""
-    lines = ["Its fitness changes with its reward's terms, measured with the same seeds (!: differs from 0, 5 %):"]
-    for term in study.terms:
-        effects = [study.of_term(term)[factor] for factor in sorted(study.of_term(term))]
-        lines.append(f"{term}: {', '.join(map(_effect_text, effects))}")
+    lines = []
+    for study in studies(by_name, rows, bounds=archive.bounds):
+        lines = ["Its fitness changes with its reward's terms, measured with the same seeds (!: differs from 0, 5 %):"]
+        for term in study.terms:
+            effects = sorted(study.of_term(term).values(), key=lambda effect: effect.factor)
+            lines.append(f"{term}: {', '.join(map(_effect_text, effects))}")
     return "\n".join(lines)
 
 
@@ -173,7 +167,7 @@ class Tendency:
 def tendencies(archive: Archive) -> dict[str, Tendency]:
     """Return the tendency of each term of which a variant was compared with its original."""
     effects: dict[str, list[tuple[float, float]]] = {}
-    for variant, _, gap in _compared(archive):
+    for variant, gap in _compared(archive):
         effects.setdefault(variant.term, []).append((math.log(max(variant.factor, LEFT_OUT)), gap))
     return {
         term: Tendency(math.fsum(abs(gap) for _, gap in pairs) / len(pairs), sum(x * gap for x, gap in pairs) > 0)
@@ -181,11 +175,11 @@ def tendencies(archive: Archive) -> dict[str, Tendency]:
     }
 
 
-def _compared(archive: Archive) -> Iterator[tuple[Attempt, Attempt, float]]:
-    """Yield the variants that share a seed with their originals, these, and the differences in fitness."""
+def _compared(archive: Archive) -> Iterator[tuple[Attempt, float]]:
+    """Yield the variants that share a seed with their original, and the difference in fitness."""
     attempts = {a.name: a for a in archive.attempts}
     for variant in archive.attempts:
-        original = attempts.get(variant.parents[0]) if variant.term and variant.parents else None
-        gap = None if original is None or variant.status != OK else difference(variant, original)
-        if original is not None and gap is not None and not variant.stopped_at:
-            yield variant, original, gap
+        if variant.term and variant.status == OK and not variant.stopped_at:
+            gap = difference(variant, attempts[variant.parents[0]])
+            if gap is not None:
+                yield variant, gap
