@@ -23,8 +23,9 @@ VARIABLES = """def compute_reward(x, y):
     return total, {"track": track, "cost": cost, "total": total}
 """
 NOT_OF_THE_REWARD = """def compute_reward(x, y):
-    track = torch.exp(-x)
-    return track - y**2, {"cost": -y**2, "all": track * 2.0}
+    track, speed = torch.exp(-x), x
+    size = y**2
+    return track - y**2, {"cost": -(y**2), "all": track * 2.0, "speed": speed, "size": size}
 """
 SEEN = {"human": Attempt("human", 0, "", fitness=0.5, by_seed={1: 0.5, 2: 0.5, 3: 0.5})}
 
