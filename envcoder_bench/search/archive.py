@@ -36,6 +36,7 @@ class Proposal:
         note: further facts for the user, which no prompt shows: messages of servers, the reason why a repair failed.
         reply: beginning of a reply that is complete and has no candidate, for a repair; otherwise empty.
         left_out: functions that the model wrote besides and the search does not ask for; they are not in the source.
+        term, factor: of a variant of its only parent, the reward term that is multiplied, and by what; see terms.py.
     """
 
     name: str
@@ -46,6 +47,8 @@ class Proposal:
     left_out: tuple[str, ...] = ()
     note: str = ""
     reply: str = ""
+    term: str = ""
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Attempt:
     """A candidate and its result.
 
     Attributes:
-        name, source, parents, origin, left_out, note: as in Proposal.
+        name, source, parents, origin, left_out, note, term, factor: as in Proposal.
         round: the round in which it was made; 0 for baselines.
         status: one of STATUSES: ``failed at load`` was never trained, ``failed`` stopped in training or has no fitness.
         fitness: mean over all seeds with which it was trained, in all rounds; None if there is none.
@@ -80,6 +83,8 @@ class Attempt:
     stopped_at: int = 0
     left_out: tuple[str, ...] = ()
     note: str = ""
+    term: str = ""
+    factor: float = 1.0
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -113,7 +118,7 @@ class Archive:
         baselines: the baselines by name.
         reference: the baseline that fills in missing functions, with which attempts are compared.
         seeds: the seeds of each round.
-        bounds: the least and the greatest fitness of an episode.
+        bounds, episodes: the least and the greatest fitness of an episode, and the number of them with each seed.
         untrained: the row ``untrained`` of the rounds' runs, with the seeds of all rounds; None before the first.
     """
 
@@ -125,11 +130,12 @@ class Archive:
     seeds: dict[int, tuple[int, ...]] = field(default_factory=dict)
     untrained: Attempt | None = None
     bounds: tuple[float, float] = UNBOUNDED
+    episodes: int = 1
 
     def model(self) -> FitnessModel:
         """Return what is known of the fitness of all whole trainings, by attempt and baseline."""
         whole = [a for a, _ in _measured([*self.baselines.values(), *self.attempts]) if not a.stopped_at]
-        return FitnessModel({a.name: a.by_seed for a in whole}, bounds=self.bounds)
+        return FitnessModel({a.name: a.by_seed for a in whole}, bounds=self.bounds, episodes=self.episodes)
 
     def interval(self, attempt: Attempt, model: FitnessModel) -> tuple[float, float] | None:
         """Return the 95 % interval of a fitness: over several seeds, else over the episodes of the only one."""

@@ -1,9 +1,10 @@
 """An evolutionary proposer, which changes and combines the best candidates without a language model.
 
 It has three operations: scale a number, add a term of the task's state to the reward, and take a function from another
-candidate. It is the reference for language models. For a fair comparison it starts from the baselines alone; users can
-give candidates for a better start. Without selection (``--llm random``) it is the reference for evolution itself: the
-same changes, but of parents that are drawn with equal probability.
+candidate. Where a search has measured the effects of reward terms (``term_variants``), it scales whole terms as well,
+those of large effects more often. It is the reference for language models. For a fair comparison it starts from the
+baselines alone; users can give candidates for a better start. Without selection (``--llm random``) it is the reference
+for evolution itself: the same changes, but of parents that are drawn with equal probability.
 """
 
 import ast
@@ -18,6 +19,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name
+from envcoder_bench.search.terms import Tendency, reward_terms, scaled, tendencies
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SHAPER_TYPES
 from envcoder_bench.shaping.source import ACTION_DIM, Edit, Source, UnsupportedCode, shaping_source, unused
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -27,6 +29,8 @@ TOURNAMENT = 3  # parents are the best of this many drawn at random
 ELITE = 0.25  # share of a round whose parent is the best so far
 TAKEN = 0.4  # share of proposals with a function of another candidate
 NEW_TERM = 0.1  # share of proposals whose reward gets a new term
+OF_TERM = 0.5  # share of changes that scale a whole term of the reward, where effects of terms were measured
+MEASURED_WAY = 0.8  # of these, share in the direction in which fitness rose
 MORE = 0.5  # probability of one more change, up to MAX_CHANGES
 MAX_CHANGES = 4
 TRIES = 200  # to find a proposal that is not in the archive
@@ -91,12 +95,13 @@ class EvolveProposer:
                 proposal = proposal_name(round, len(proposals))
                 text = source.with_docstring(f"{proposal}: a start of the search, {name}.")
                 proposals.append(Proposal(proposal, text, (), f"start: {name}"))
-        population = self._population(archive)
+        population, effects = self._population(archive), self._tendencies(archive)
         names = list(population)
         while len(proposals) < count:
             name = proposal_name(round, len(proposals))
             elite = self._selection and len(proposals) < math.ceil(ELITE * count)
-            proposal = self._make(name, population, names[:1] if elite else names, fingerprints, self._rng(name))
+            parents = names[:1] if elite else names
+            proposal = self._make(name, population, parents, fingerprints, self._rng(name), effects)
             if proposal is None:
                 break
             proposals.append(proposal)
@@ -105,12 +110,12 @@ class EvolveProposer:
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
         """Return another variant of the same parents for each failed proposal."""
         fingerprints = self._fingerprints([*_all(archive), *(proposal for proposal, _ in failures)])
-        population = self._population(archive)
+        population, effects = self._population(archive), self._tendencies(archive)
         repaired = []
         for proposal, error in failures:
             parents = [name for name in proposal.parents[:1] if name in population] or list(population)
             rng = self._rng(f"{proposal.name} {proposal.source} {error}")
-            repaired.append(self._make(proposal.name, population, parents, fingerprints, rng))
+            repaired.append(self._make(proposal.name, population, parents, fingerprints, rng, effects))
         return repaired
 
     def _rng(self, label: str) -> Random:
@@ -123,13 +128,14 @@ class EvolveProposer:
         parents: Sequence[str],
         fingerprints: set[str],
         rng: Random,
+        effects: Mapping[str, Tendency],
     ) -> Proposal | None:
         """Return a new variant of one of ``parents``, which are in order of rank; None if none is found."""
         everyone, drawn = list(population), TOURNAMENT if self._selection else 1
         for _ in range(TRIES):
             parent, other = (x[min(rng.randrange(len(x)) for _ in range(drawn))] for x in (parents, everyone))
             try:
-                source, changes, used = self._vary(population, parent, other, rng)
+                source, changes, used = self._vary(population, parent, other, rng, effects)
             except UnsupportedCode:
                 continue
             if not changes or source.fingerprint() in fingerprints:
@@ -140,7 +146,12 @@ class EvolveProposer:
         return None
 
     def _vary(
-        self, population: Mapping[str, Source], parent: str, other: str, rng: Random
+        self,
+        population: Mapping[str, Source],
+        parent: str,
+        other: str,
+        rng: Random,
+        effects: Mapping[str, Tendency],
     ) -> tuple[Source, list[str], tuple[str, ...]]:
         """Return a changed copy of a parent, perhaps with a function of another, its changes, and its parents' names.
 
@@ -160,6 +171,8 @@ class EvolveProposer:
         for number in range(count):
             if new_term and number == 0:
                 change = add_term(source, self._quantities, rng)
+            elif effects and rng.random() < OF_TERM:
+                change = scale_term(source, effects, rng)
             else:
                 change = scale_number(source, self._types, rng)
             if change is not None:
@@ -167,6 +180,9 @@ class EvolveProposer:
                 changes.append(change[1])
         source = source.edited(*_outdated_docstrings(source, population[parent]))
         return shaping_source(source.text, self._types), changes, names
+
+    def _tendencies(self, archive: Archive) -> dict[str, Tendency]:
+        return tendencies(archive) if self._selection else {}
 
     def _population(self, archive: Archive) -> dict[str, Source]:
         """Return possible parents with different code in the order of ``Archive.order``, unmeasured ones last."""
@@ -253,6 +269,22 @@ def scale_number(source: Source, types: Iterable[str], rng: Random) -> Change:
     else:
         after = _rounded(before * _factor(rng))
     return source.edited((*source.span(node), repr(after))), f"{before:.3g} to {after:.3g} in {used}"
+
+
+def scale_term(source: Source, effects: Mapping[str, Tendency], rng: Random) -> Change:
+    """Scale a whole term of the reward: the more often, the larger its effects, and mostly the way that they point to.
+
+    A term of unknown effects counts as one of their mean.
+    """
+    terms = list(reward_terms(source))
+    if not terms:
+        return None
+    mean = math.fsum(x.size for x in effects.values()) / len(effects) or 1.0
+    name = rng.choices(terms, [effects[term].size if term in effects else mean for term in terms])[0]
+    factor = _factor(rng)
+    if name in effects and rng.random() < MEASURED_WAY and (factor > 1.0) != effects[name].up:
+        factor = _rounded(1.0 / factor)
+    return scaled(source, {name: factor}), f"{factor:.3g} times {name!r}"
 
 
 def _factor(rng: Random) -> float:

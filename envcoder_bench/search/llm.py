@@ -119,7 +119,9 @@ class LLMProposer:
         return repaired
 
     def _repair(self, archive: Archive, proposal: Proposal, error: str) -> str:
-        """Return the prompt for a failed candidate; empty if it would be too long."""
+        """Return the prompt for a failed candidate; empty if it would be too long, or is not the model's."""
+        if proposal.term:
+            return ""
         if not proposal.source:
             round = int(proposal.name[1 : proposal.name.index("_")])
             return self._prompts.missing(archive, round, error, proposal.reply)

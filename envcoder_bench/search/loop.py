@@ -28,6 +28,7 @@ from envcoder_bench.search.report import SearchFacts, best_facts, write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import MODEL, SearchSettings
+from envcoder_bench.search.terms import term_variants
 from envcoder_bench.video import default_videos
 from envcoder_bench.video.page import read_videos, videos_of
 
@@ -77,6 +78,7 @@ class Search:
             self._archive = Archive([], {b.name: Attempt(b.name, 0, b.source) for b in sources})
         self._archive.reference = self._cfg.baseline
         self._archive.bounds = fitness_bounds(spec.task, self._cfg)
+        self._archive.episodes = int(self._cfg.evaluation.final_episodes)
 
     def run(self) -> SearchResult:
         """Run the remaining rounds and the final evaluation.
@@ -118,8 +120,13 @@ class Search:
         """Propose, check and repair the candidates of a round."""
         assert self._proposer is not None
         count = self._settings.shapers_per_iter
-        self._view.say(f"{self._writer} writes {counted(count, 'candidate')}")
-        proposals = self._proposer.propose(self._archive, number, count)
+        wanted = self._settings.term_variants
+        variants = term_variants(self._archive, number, count, wanted, self._cfg.shaper_types)
+        if wanted and number > 1 and not variants:
+            self._view.say("no variants of terms: the best so far has no reward terms that were not varied")
+        self._view.say(f"{self._writer} writes {counted(count - len(variants), 'candidate')}")
+        proposals = self._proposer.propose(self._archive, number, count - len(variants))
+        proposals += variants
         first = self._cfg.seed + (number - 1) * seed_count(self._cfg)
         checker = Checker(self._folder, self._spec.changed(seed=first), self._archive)
         round = check_and_repair(number, proposals, self._proposer, self._archive, checker, self._settings.repair)

@@ -146,9 +146,9 @@ def record_round(
 
 
 def _attempt(number: int, proposal: Proposal, status: str = OK, error: str = "") -> Attempt:
-    source, parents, origin = proposal.source, proposal.parents, proposal.origin
-    left_out, note = proposal.left_out, without_folders(proposal.note)
-    return Attempt(proposal.name, number, source, parents, origin, status, error=error, left_out=left_out, note=note)
+    same = ("name", "source", "parents", "origin", "left_out", "term", "factor")
+    note = without_folders(proposal.note)
+    return Attempt(**{key: getattr(proposal, key) for key in same}, round=number, status=status, error=error, note=note)
 
 
 def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:

@@ -39,6 +39,9 @@ class SearchSettings(Keys):
 
     num_iters: Rounds = key(5, "rounds")
     shapers_per_iter: Rounds = key(10, "candidates that are sampled in each round")
+    term_variants: Annotated[int, Field(ge=0, le=10_000)] = key(
+        0, "of them, from round 2 on: the best with one term of its reward left out, halved or doubled"
+    )
     repair: Annotated[int, Field(ge=0, le=1_000)] = key(1, "attempts to mend a candidate that fails its check")
     temperature: Amount | None = key(None, "temperature of sampling; null: the model's own")
     max_output_tokens: Count | None = key(

@@ -140,6 +140,8 @@ class SearchSpec:
             limit = self.settings.shapers_per_iter
             files = counted(len(self.starts), "file")
             raise UserError(f"--candidates gives {files}, and a round has {limit} (--shapers_per_iter)")
+        if self.llm == RANDOM and self.settings.term_variants:
+            raise UserError("term_variants vary the best candidate, and --llm random does not select: leave them out")
         prompts = self.prompts(spec)  # also with evolve, so that errors in templates are reported
         if isinstance(provider, ReplayProvider):
             provider.check(self.meta(spec), prompts.system)

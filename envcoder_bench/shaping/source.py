@@ -335,11 +335,12 @@ def _dump(node: ast.AST) -> str:
     return ast.dump(node)
 
 
-def _roots(types: Iterable[str]) -> list[str]:
-    """Return the names that functions of these types may have in a file, and that of the width of actions."""
+def _roots(types: Iterable[str], source: Source) -> list[str]:
+    """Return the names that functions of these types may have in a file, and that of the width of their actions."""
     types = set(types)
     names = [*types, *(alias for alias, name in ALIASES.items() if name in types)]
-    return names + [ACTION_DIM] * bool(types & set(ACTION_TYPES))
+    acts = types & set(ACTION_TYPES) & set(source.definitions) or "*" in source.definitions
+    return names + [ACTION_DIM] * bool(acts)
 
 
 def shaping_source(text: str, types: Iterable[str]) -> Source:
@@ -357,10 +358,7 @@ def shaping_source(text: str, types: Iterable[str]) -> Source:
             raise UnsupportedCode(f"line {statement.lineno}: {type(statement).__name__} at the top level")
     aliases = {a: n for a, n in ALIASES.items() if source.function(a) and n not in source.definitions}
     source = source.renamed(aliases).without_decorators()
-    roots = _roots(types)
-    if set(roots) & set(source.definitions) <= {ACTION_DIM}:
-        roots = []
-    return source.using(roots)
+    return source.using(_roots(types, source))
 
 
 def reduced(text: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
@@ -381,7 +379,7 @@ def reduced(text: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...
         )  # fmt: skip
         if not others or types is None:
             return text, ()
-        roots = _roots(types)
+        roots = _roots(types, source)
         if not {*roots, "*"} & (set(source.definitions) - {ACTION_DIM}):
             return "", others
         source = source.using(roots)

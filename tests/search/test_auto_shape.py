@@ -116,7 +116,7 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
                 folder / "rounds" / str(attempt.round) / "candidates" / f"{attempt.name}.py"
             ).read_text() == attempt.source
     # every round has a seed of its own, and trains the baselines and the best so far again
-    assert set(archive.baselines["human"].by_seed) == {0, 1, 2}
+    assert set(archive.baselines["human"].by_seed) == {0, 1, 2} and archive.episodes == 4
     best_of_first = max(archive.of_round(1), key=lambda a: a.by_seed[0])
     assert {0, 1} <= set(best_of_first.by_seed)
     best = archive.best()
@@ -282,14 +282,34 @@ def _a_spent_budget_is_raised(folder, server, capsys):
     assert {path.name for path in folder.glob("final*")} == {"final", "final_1", "final_2"}
 
 
-def test_evolve_starts_from_a_given_candidate(tmp_path, trusted):
-    start = tmp_path / "mine.py"
-    start.write_text('"""Mine."""\n\n\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n')
-    folder = run(tmp_path / "search", *PLAIN, "--num_iters", 2, "--llm", "evolve", "--candidates", start)
+def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tmp_path, trusted, monkeypatch):
+    text = '''"""Mine."""\n\n\ndef compute_reward(pole_angle, cart_vel):
+    terms = {"upright": torch.cos(pole_angle), "still": -WEIGHT * cart_vel**2}
+    return terms["upright"] + terms["still"], terms\n'''
+    for k in range(3):
+        (tmp_path / f"mine{k}.py").write_text(text.replace("WEIGHT", f"0.{k + 1}"))
+    words = [*PLAIN, "--llm", "evolve", "--candidates", *sorted(tmp_path.glob("mine*.py")), "term_variants=2"]
+    folder, train = tmp_path / "search", Search._train
+
+    def killed(search, round):
+        if round.number == 2:
+            raise SystemExit
+        return train(search, round)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Search, "_train", killed)
+        with pytest.raises(SystemExit):
+            run(folder, *words, "--num_iters", 2)
+    second = folder / "rounds" / "2" / "round.json"
+    proposed = second.read_text()
+    second.unlink()  # as if it was killed before
+    assert auto_shape.main(["--resume", str(folder)]) == 0 and second.read_text() == proposed
     archive = read_archive(folder / "archive.json")
     assert [len(archive.of_round(number)) for number in (1, 2)] == [3, 3]
-    assert archive.find("r1_00").origin == "start: mine"
-    assert all(attempt.parents for attempt in archive.attempts[1:])
+    assert archive.find("r1_00").origin == "start: mine0"
+    assert all(attempt.parents for attempt in archive.attempts[3:])
+    variants = [a for a in archive.attempts if a.term]
+    assert [(a.name, a.status, a.parents) for a in variants] == [(f"r2_0{k}", OK, variants[0].parents) for k in (1, 2)]
     assert not (folder / "transcript.jsonl").exists()
     assert (folder / "report.html").exists()
 

@@ -152,6 +152,12 @@ def test_taken_function_includes_its_action_dim():
     assert "ACTION_DIM = 3" in after.text and "compute_torque" not in after.text and "compute_reward" in after.text
 
 
+def test_width_of_an_action_that_is_not_searched_is_left_out():
+    human = baselines("Ant")["human"].source  # has compute_torque
+    assert "ACTION_DIM" not in source(human, ["compute_reward", "compute_dof_target"]).definitions
+    assert "ACTION_DIM" in source(human, ["compute_reward", "compute_torque"]).definitions
+
+
 def test_taken_function_includes_its_helpers_without_replacing_the_hosts():
     host = source("K = 2.0\n\n\ndef compute_goal(a):\n    return K * a\n\n\ndef compute_reward(a):\n    return a\n")
     donor = source("K = 5.0\n\n\ndef f(x):\n    return K + x\n\n\ndef compute_reward(a):\n    return f(a)\n")

@@ -126,6 +126,13 @@ def test_errors_of_servers_are_notes_for_the_user(reply, error, note, tmp_path):
     assert (lost.source, lost.error, lost.reply) == ("", error, "") and note in lost.note and len(model.requests) == 3
 
 
+def test_variant_of_a_term_is_not_sent_for_repair(tmp_path):
+    llm, model = proposer(fenced, tmp_path)
+    failed = [Proposal("r2_00", "bad"), Proposal("r2_01", "bad", ("r1_00",), term="cost", factor=0.5)]
+    repaired = llm.repair(random_archive(0), [(p, "an error") for p in failed])
+    assert repaired[0] is not None and repaired[1] is None and len(model.requests) == 1
+
+
 def test_duplicate_is_repaired_with_what_there_is(tmp_path):
     llm, model = proposer(fenced, tmp_path)
     archive = random_archive(0)

@@ -8,12 +8,8 @@ from typing import Any
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.run_log import muted, note
-<<<<<<< HEAD
 from envcoder_bench.env.evaluation import Episodes, bin_ends, run_episodes
-=======
-from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.trajectories import Recorder, Trajectories
->>>>>>> lint
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import FAILED, OK, RUNNING, Result
 from envcoder_bench.report.statistics import success_interval
@@ -123,9 +119,5 @@ def evaluate_untrained(
         logs.step_fitness.add(0, 0, UNTRAINED, seed, bin_ends(env.full_episode), step_means[g], env.task.dt)
         note(f"{UNTRAINED}, seed {seed}: fitness {alone(row.fitness)}")
     logs.episodes.flush()
-<<<<<<< HEAD
     logs.step_fitness.flush()
-    return rows
-=======
-    return rows, recorder.result(played.fitness)
->>>>>>> lint
+    return rows, recorder.result(played)

@@ -10,6 +10,7 @@ from envcoder_bench.report.statistics import FitnessModel
 from envcoder_bench.report.table import half_width, split_place
 from envcoder_bench.report.words import counted, cut, without_folders
 from envcoder_bench.search.archive import FAILED, OK, Archive, Attempt, compared, difference
+from envcoder_bench.search.terms import effects_text
 from envcoder_bench.tasks.base import BASELINES as BASELINE_NAMES
 from envcoder_bench.tasks.base import UNTRAINED
 
@@ -108,7 +109,9 @@ def _items(archive: Archive) -> list[Item]:
 def _full(section: int, attempt: Attempt, archive: Archive) -> list[Item]:
     """Return an attempt with its source and its training; a long source of the best is cut."""
     items = [Item(section, 0, summary(attempt, archive)), Item(section, 1, _block(attempt), cut=section == BEST)]
-    return items + ([Item(section, 2, training_course(attempt))] if attempt.points else [])
+    items += [Item(section, 2, training_course(attempt))] if attempt.points else []
+    effects = effects_text(attempt, archive)
+    return items + ([Item(section, 3, effects)] if effects else [])
 
 
 def _others(ranked: Sequence[Attempt], of_last: Sequence[Attempt], included: Sequence[Attempt]) -> list[Attempt]:
