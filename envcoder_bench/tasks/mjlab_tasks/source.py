@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -99,8 +100,12 @@ def list_tasks(package: str = "") -> list[str]:
             sys.path.insert(0, os.getcwd())
             try:
                 importlib.import_module(package)
-            except ImportError as error:
-                raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {error}") from None
+            except Exception as error:  # of its code
+                frames = traceback.extract_tb(error.__traceback__)
+                where = "" if isinstance(error, ImportError) else f"{frames[-1].filename}:{frames[-1].lineno}: "
+                what = f"{where}{type(error).__name__}: {error}"
+                reason = f"{what}; this is mjlab {_version('mjlab')}: which does {package} ask for?"
+                raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {reason}") from None
             finally:
                 sys.path.remove(os.getcwd())
     return list_tasks()
