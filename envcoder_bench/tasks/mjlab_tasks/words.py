@@ -59,7 +59,8 @@ def _term(term: Any) -> str:
     numbers = ", ".join(f"{key} {value}" for key, value in _numbers(values).items())
     meaning = "" if func is None else (inspect.getdoc(func) or "").partition("\n")[0].rstrip(".")
     name = "" if func is None else f" {getattr(func, '__name__', type(func).__name__)}"
-    return f": {', '.join(filter(None, (numbers, name.strip())))}{meaning and f' ({meaning})'}"
+    shown = ", ".join(filter(None, (numbers, name.strip())))
+    return f"{shown and f': {shown}'}{meaning and f' ({meaning})'}"
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
