@@ -77,7 +77,7 @@ class SimView:
         return getattr(self._sim, name)
 
     def forward(self) -> None:
-        """Compute derived quantities; MuJoCo's warm starts change with each call, so other environments get none."""
+        """Compute derived quantities, on a CPU of these environments alone, as every block may call it once a step."""
         if isinstance(self._sim, BatchSimulation):
             self._sim.forward(np.arange(self._rows.start, self._rows.stop))
         else:

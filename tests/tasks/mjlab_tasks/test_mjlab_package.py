@@ -148,7 +148,7 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
 
 def test_the_candidate_of_the_page_can_be_used():
     page = Path(__file__).parents[3] / "docs" / "mjlab.md"
-    (text,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    text, _ = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     task_class = find_spec(f"mjlab:{GO1}").task_class
     candidate = load_candidate("mine", text, "mine.py", complete=task_class.complete)
     widths = task_class.own_widths["actor"]
