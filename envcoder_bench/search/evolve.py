@@ -77,7 +77,7 @@ class EvolveProposer:
                 source = shaping_source(text, self._types)
             except UnsupportedCode as error:
                 raise UserError(f"evolve cannot start from {name}: {error}") from None
-            if not source.functions(self._types):
+            if not source.shapers(self._types):
                 raise UserError(f"evolve cannot start from {name}: it defines none of {', '.join(self._types)}")
             self._starts[name] = source
 
@@ -210,7 +210,7 @@ class EvolveProposer:
             source = shaping_source(candidate.source, self._types)
         except UnsupportedCode:
             return None
-        return source if source.functions(self._types) else None
+        return source if source.shapers(self._types) else None
 
     def _fingerprints(self, candidates: Sequence[Attempt | Proposal]) -> set[str]:
         return {source.fingerprint() for source in map(self._source, candidates) if source is not None}
@@ -245,16 +245,16 @@ def scale_number(source: Source, types: Iterable[str], rng: Random) -> Change:
 
     The reward has twice the weight of other functions. Of an action function, the result is also a number to scale.
     """
-    functions = [function.name for function in source.functions(types)]
-    if not functions:
+    shapers = source.shapers(types)
+    if not shapers:
         return None
-    name = rng.choice(functions + [REWARD] * (REWARD in functions))
+    name = rng.choice([*shapers, *[REWARD] * (REWARD in shapers)])
     result = _result(source, name)
     if name in ACTION_TYPES and result is not None and rng.random() < 0.5:
         factor = _factor(rng)
         start, end = source.span(result)
         return source.edited((start, start, f"{factor} * ("), (end, end, ")")), f"{factor:.3g} times {name}"
-    definitions = {used: source.definitions[used] for used in source.reachable([name]) if used != ACTION_DIM}
+    definitions = {used: source.definitions[used] for used in source.reachable(shapers[name]) if used != ACTION_DIM}
     inside = {used: list(numbers(x)) for used, x in definitions.items() if not isinstance(x, ast.ClassDef)}
     names = [used for used, constants in inside.items() if constants]
     if not names:
@@ -342,15 +342,20 @@ def _result(source: Source, name: str) -> ast.expr | None:
 
 def take_function(source: Source, donor: Source, donor_name: str, types: Iterable[str], rng: Random) -> Change:
     """Take a function of the donor, with the helpers and constants that it uses."""
-    dumps = {function.name: ast.dump(function) for function in source.functions(types)}
-    names = [f.name for f in donor.functions(types) if dumps.get(f.name) != ast.dump(f)]
+
+    def dumps(of: Source) -> dict[str, list[str]]:
+        return {name: [ast.dump(of.definitions[one]) for one in all_] for name, all_ in of.shapers(types).items()}
+
+    before, donated = dumps(source), donor.shapers(types)
+    names = [name for name, dump in dumps(donor).items() if before.get(name) != dump]
     if not names:
         return None
     name = rng.choice(names)
-    # replace the other action function and its width, too
+    # replace the other action function and its width, and the dicts that a function goes with
     replaced = [*ACTION_TYPES, ACTION_DIM] if name in ACTION_TYPES else [name]
+    replaced += source.shapers([name]).get(name, [])
     replaced += [alias for alias, proper in ALIASES.items() if proper in replaced]
-    roots = [name, *(x for x in (ACTION_DIM,) if x in replaced and x in donor.definitions)]
+    roots = [*donated[name], *(x for x in (ACTION_DIM,) if x in replaced and x in donor.definitions)]
     return source.without(replaced).joined(donor, roots), f"{name} of {donor_name}"
 
 
@@ -363,6 +368,7 @@ REFERENCES = re.compile(r"(?:^|_)(?:initial|init|default|basis|inv|gravity)_")
 ROTATION = re.compile(r"quat|rot|orient", re.IGNORECASE)  # in the key or the meaning of a quaternion
 RIGID_UNIT = "m, -, m/s, rad/s"  # position 3, quaternion xyzw 4, linear and angular velocity 3 each
 UTILS = ("quat_axis", "quat_diff_rad", "quat_rotate_inverse")
+RESULTS = ("reward_buf", "reward_terms", "obs_buf", "critic_buf", "score")  # of a task's terms, and its fitness
 # terms of a number {x} of size {s}, and of a vector of such numbers
 SCALARS = ("{x} / {s}", "-{x} / {s}", "-(({x} / {s}) ** 2)", "torch.exp(-(({x} / {s}) ** 2))", "torch.tanh({x} / {s})")
 VECTORS = ("-torch.mean(({x} / {s}) ** 2, dim=-1)", "torch.exp(-torch.mean(({x} / {s}) ** 2, dim=-1))")
@@ -435,6 +441,7 @@ def draw_term(all_quantities: Sequence[Quantity], rng: Random) -> tuple[str, str
 def _candidate(name: str, text: str, term: str) -> tuple[str, str]:
     value = text.replace("{", 'state_dict["').replace("}", '"]')
     helpers = [helper for helper in UTILS if f"{helper}(" in value]
+    name = re.sub(r"\W", "_", name)
     head = f"from envcoder_bench.torch_utils import {', '.join(helpers)}\n" if helpers else ""
     body = f"    {name} = {value}\n    return {term.replace('{x}', name)}\n"
     return name.lower(), f"{head}import torch\n\n\ndef {REWARD}(state_dict):\n{body}"
@@ -443,11 +450,12 @@ def _candidate(name: str, text: str, term: str) -> tuple[str, str]:
 def quantities(state: Mapping[str, Key]) -> list[Quantity]:
     """Return the quantities of a state with these keys, shapes without the environment axis; only floats are used."""
     floats = {key: spec for key, spec in state.items() if spec.dtype.startswith("float") and math.prod(spec.shape)}
+    floats = {key: spec for key, spec in floats.items() if key not in RESULTS and "wxyz" not in spec.meaning}
     specs = {key: _resolved(spec, state) for key, spec in floats.items()}
     all_quantities = [q for key, spec in specs.items() if not REFERENCES.search(key) for q in _of_key(key, spec)]
     for (a, one), (b, other) in combinations(specs.items(), 2):
         constant = REFERENCES.search(a) and REFERENCES.search(b)
-        if one.shape == other.shape and one.unit == other.unit and len(one.shape) < 2 and not constant:
+        if one.shape == other.shape and one.unit == other.unit != "" and len(one.shape) < 2 and not constant:
             all_quantities.append(_apart(a, b, one))
     return all_quantities
 

@@ -35,7 +35,7 @@ GIVEN: dict[str, object] = {
 }  # fmt: skip
 _SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
 _loaded = itertools.count()
-Complete = Callable[[Mapping[str, Any]], tuple[str, Mapping[str, Any]]]
+Complete = Callable[[Mapping[str, Any], str], tuple[str, Mapping[str, Any]]]
 
 
 def load_source(path: Path) -> str:
@@ -68,8 +68,8 @@ def load_candidate(
     Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
     ``namespace`` the names that it can use without importing them, ``keeping`` the functions that are known to store
-    something for their next call. ``complete`` is a task's: it returns the text of functions for what else a module
-    has, and these values by name.
+    something for their next call. ``complete`` is a task's: of a module and its text, it returns the text of functions
+    for what else the module has, and these values by name.
 
     Raises:
         CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.
@@ -119,7 +119,8 @@ def load_candidate(
             stateful_line=line if shaper_type in keeping else None,
             module=module,
         )
-    _refuse_bad_sets(functions, action_dim, scan, file, types)
+    if functions or not patches:  # the functions beside the dicts of an untrusted file are not loaded here
+        _refuse_bad_sets(functions, action_dim, scan, file, types)
     _unload_after(functions.values(), str(module["__name__"]))
     return Candidate(name, file, source, functions, action_dim, patches)
 
@@ -129,7 +130,7 @@ def _completed(
 ) -> tuple[str, Mapping[str, Any]]:
     """Add the functions that a task makes of the module's other values; return the longer text, and these values."""
     try:
-        text, patches = complete(module)
+        text, patches = complete(module, source)
     except ValueError as error:
         section, key = getattr(error, "section", ""), getattr(error, "key", "")
         line = line_in(error.__cause__ or error, file) or scan.key_line(section, key)
@@ -258,7 +259,7 @@ def _refuse_bad_sets(
         has = f"; it has {', '.join(hints)}" if hints else ""
         sections = [name for name in SECTION_TYPES if name in scan.definitions]
         if sections:
-            has += f"; the dict {sections[0]} is for tasks of mjlab, and not for untrusted candidates"
+            has += f"; the dict {sections[0]} is for tasks of mjlab"
         wanted = ", ".join(kind for kind in types if kind not in ALIASES)
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
     # two functions of one kind

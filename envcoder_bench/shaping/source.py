@@ -15,13 +15,14 @@ import threading
 import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, SHAPER_TYPES
 
 ACTION_DIM = "ACTION_DIM"
 MAX_CHARACTERS = 100_000  # of a text that is parsed; longer files are refused by their check, too
 Edit = tuple[int, int, str]  # first and end byte, replacement
 
 _WIDTH = 100  # of the docstring
+_OTHER_NAMES = {**ALIASES, **SECTION_TYPES}
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -86,10 +87,18 @@ class Source:
         statement = self.definitions.get(name)
         return statement if isinstance(statement, ast.FunctionDef) else None
 
-    def functions(self, types: Iterable[str]) -> list[ast.FunctionDef]:
-        """Return the functions of shaper types, in the contract's order."""
-        chosen = set(types)
-        return [f for f in map(self.function, (t for t in SHAPER_TYPES if t in chosen)) if f is not None]
+    def section(self, name: str) -> ast.Dict | None:
+        """Return the dict that patches a section of a task's config, such as ``rewards``; None if there is none."""
+        value = getattr(self.definitions.get(name), "value", None)
+        return value if name in SECTION_TYPES and isinstance(value, ast.Dict) else None
+
+    def shapers(self, types: Iterable[str]) -> dict[str, list[str]]:
+        """Return the names that define each shaper type, a function and dicts, in the contract's order."""
+        names = {type_: [type_] * (self.function(type_) is not None) for type_ in SHAPER_TYPES if type_ in set(types)}
+        for name, type_ in SECTION_TYPES.items():
+            if type_ in names and self.section(name) is not None:
+                names[type_].append(name)
+        return {type_: definitions for type_, definitions in names.items() if definitions}
 
     def reachable(self, roots: Iterable[str]) -> list[str]:
         """Return the names of all definitions that ``roots`` use, directly or indirectly, in their order."""
@@ -336,9 +345,9 @@ def _dump(node: ast.AST) -> str:
 
 
 def _roots(types: Iterable[str], source: Source) -> list[str]:
-    """Return the names that functions of these types may have in a file, and that of the width of their actions."""
+    """Return the names that functions of these types and their dicts may have in a file, and of the width of actions."""
     types = set(types)
-    names = [*types, *(alias for alias, name in ALIASES.items() if name in types)]
+    names = [*types, *(name for name, type_ in _OTHER_NAMES.items() if type_ in types)]
     acts = types & set(ACTION_TYPES) & set(source.definitions) or "*" in source.definitions
     return names + [ACTION_DIM] * bool(acts)
 
@@ -374,8 +383,9 @@ def reduced(text: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...
     try:
         source = Source(text)
         others = tuple(
-            name for name in (*SHAPER_TYPES, *ALIASES)
-            if name in source.definitions and types is not None and ALIASES.get(name, name) not in types
+            name for name in (*SHAPER_TYPES, *_OTHER_NAMES)
+            if name in source.definitions and types is not None and _OTHER_NAMES.get(name, name) not in types
+            and (name not in SECTION_TYPES or source.section(name) is not None)
         )  # fmt: skip
         if not others or types is None:
             return text, ()

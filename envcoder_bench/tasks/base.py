@@ -108,6 +108,9 @@ class Task(ABC):
             constraints of an environment; ``step`` adds to it, and the reader may reset it to 0.
         engine_warnings: number of the simulator's warnings in all environments, by text.
         refusals: functions that candidates of this task cannot define, with the reason.
+        quaternions: the order of their numbers in ``state``, for prompts.
+        notes: a list in Markdown of what else a prompt and ``--describe`` say of the task, such as its config's terms;
+            empty if names of joints, bodies and drives do.
         regroups: whether every tensor of ``get_state`` has a row for each environment, so that races can regroup them.
         randomizes: whether the task changes policies' actions and observations, by ``randomize_actions`` and
             ``randomize_observations``.
@@ -143,6 +146,8 @@ class Task(ABC):
     contact_overflows: Tensor
     engine_warnings: dict[str, int]
     refusals: Mapping[str, str] = {}
+    quaternions: str = "xyzw"
+    notes: str = ""
     regroups: bool = True
     randomizes: bool = False
     first_progress: Tensor | None = None

@@ -46,6 +46,8 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         *(wrap(line, width, then="    ") for line in _dicts(task)),
         *(wrap(f"  {what}: {', '.join(names)}", width, then="    ") for what, names in axes.items() if names),
     ]
+    if task.notes:
+        sections.append("\n".join(wrap(line, width, then="    ") for line in task.notes.replace("`", "").splitlines()))
     return "\n\n".join(sections)
 
 

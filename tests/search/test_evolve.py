@@ -21,10 +21,18 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import evolve
 from envcoder_bench.search.archive import Archive, Attempt, Proposal
-from envcoder_bench.search.evolve import EvolveProposer, add_term, draw_term, numbers, quantities
+from envcoder_bench.search.evolve import (
+    EvolveProposer,
+    add_term,
+    draw_term,
+    numbers,
+    quantities,
+    scale_number,
+    take_function,
+)
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.shaping.source import shaping_source
+from envcoder_bench.shaping.source import reduced, shaping_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.contract import Key, task_contract
 from envcoder_bench.tasks.registry import get_spec, task_names
@@ -163,6 +171,20 @@ def test_taken_function_includes_its_helpers_without_replacing_the_hosts():
     donor = source("K = 5.0\n\n\ndef f(x):\n    return K + x\n\n\ndef compute_reward(a):\n    return f(a)\n")
     after, _ = evolve.take_function(host, donor, "donor", SHAPER_TYPES, Random(0))
     assert call(after.text, {"a": 3.0}) == 8.0 and call(after.text, {"a": 3.0}, "compute_goal") == 6.0
+
+
+def test_dicts_of_terms_are_scaled_and_taken_with_their_function():
+    human = "rewards = {'up': 2.0, 'slow': -0.1}\n\n\ndef compute_reward(reward_buf):\n    return reward_buf\n"
+    host, donor = source("def compute_reward(a):\n    return 3.0 * a\n"), source(human)
+    assert source(human, ["compute_observation"]).text == ""
+    taken, _ = take_function(host, donor, "human", SHAPER_TYPES, Random(0))
+    assert taken.shapers(SHAPER_TYPES) == {"compute_reward": ["compute_reward", "rewards"]} and "3.0" not in taken.text
+    back, _ = take_function(donor, host, "mine", SHAPER_TYPES, Random(0))
+    assert back.shapers(SHAPER_TYPES) == {"compute_reward": ["compute_reward"]}
+    scaled = [scale_number(source(human.partition("\n\n")[0]), SHAPER_TYPES, Random(seed)) for seed in range(9)]
+    assert {change.split(" to ")[0] for _, change in scaled} == {"2", "0.1"}
+    reduced_text, others = reduced(f"{human}observations = {{}}\n", ["compute_observation"])
+    assert reduced_text == "observations = {}\n" and set(others) == {"compute_reward", "rewards"}
 
 
 def test_taken_function_replaces_an_imported_one():

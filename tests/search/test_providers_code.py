@@ -28,6 +28,8 @@ def fence(code, language="python"):
     [
         (f"Here it is:\n\n{fence(REWARD)}\nIt runs fast.", [REWARD]),
         (fence(REWARD, ""), [REWARD]),
+        (fence('rewards = {\n    "up": 2.0,\n}'), ['rewards = {\n    "up": 2.0,\n}']),
+        (f"{fence('events={}')}\n{fence(TERMINAL)}\n{fence('x = 1')}", ["events={}", TERMINAL]),
         (fence(REWARD, "py"), [REWARD]),
         (fence(REWARD, "Python"), [REWARD]),
         (fence(REWARD, " python title=reward.py"), [REWARD]),

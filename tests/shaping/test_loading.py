@@ -336,12 +336,12 @@ def test_assemble_refuses_missing_and_unknown_functions():
 
 
 def test_dicts_of_terms_are_named_where_they_are_not_read():
-    with pytest.raises(CandidateError, match="the dict rewards is for tasks of mjlab, and not for untrusted"):
+    with pytest.raises(CandidateError, match="the dict rewards is for tasks of mjlab"):
         load_candidate("mine", 'rewards = {"upright": 1.0}\n', "mine.py")
 
 
 def test_functions_that_a_task_adds_are_of_the_dict_that_they_stand_for():
-    def complete(module):
+    def complete(module, source):
         return "def compute_reward(reward_buf):\n    return 2.0 * reward_buf\n", {"rewards": module["rewards"]}
 
     candidate = load_candidate("mine", '\nrewards = {"upright": 1.0}\n', "mine.py", complete=complete)
@@ -350,7 +350,7 @@ def test_functions_that_a_task_adds_are_of_the_dict_that_they_stand_for():
 
 
 def test_a_dict_that_a_task_refuses_has_its_line():
-    def complete(module):
+    def complete(module, source):
         error = ValueError("there is no 'upright'")
         error.section, error.key = "rewards", "upright"
         raise error

@@ -253,7 +253,7 @@ KEPT = f"{IMPORTS.format('Arm')}import torch\ncompute_observation = observe\n{CH
 def test_functions_that_are_imported_or_assigned_are_kept():
     source = whole(KEPT)
     assert IMPORTS.format("Arm") in source.text and "compute_observation = observe\n" in source.text
-    assert [function.name for function in source.functions(SHAPER_TYPES)] == ["compute_reward"]
+    assert source.shapers(SHAPER_TYPES) == {"compute_reward": ["compute_reward"]}
     assert source.fingerprint() != whole(CHAIN).fingerprint()
     assert source.fingerprint() != whole(KEPT.replace("Arm", "Leg")).fingerprint()
     assert source.fingerprint() == whole(KEPT.replace("import torch\n", "")).fingerprint()

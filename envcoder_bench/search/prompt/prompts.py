@@ -19,15 +19,15 @@ from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.archive import Archive
 from envcoder_bench.search.prompt.feedback import explain, feedback, history
-from envcoder_bench.shaping.kinds import ACTION_TYPES, CRITIC_OBSERVATION, KINDS, SHAPER_TYPES, Kind
+from envcoder_bench.shaping.kinds import ACTION_TYPES, CRITIC_OBSERVATION, KINDS, SECTION_TYPES, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.sim_task import SimTask, read
 from envcoder_bench.trainers.registry import trainer_class
 from isaacgym_mujoco.api import torch_utils
 
-SYSTEM, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
-    "system.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",
+SYSTEM, TERMS, BASELINE, FIRST, NEXT, REPAIR, DUPLICATE, MISSING = MAIN = (
+    "system.md", "terms.md", "baseline.md", "first.md", "next.md", "repair.md", "duplicate.md", "missing.md",
 )  # fmt: skip
 TEMPLATES = (*MAIN, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
 
@@ -188,13 +188,15 @@ def system_prompt(
     asked = SHAPER_TYPES if shaper_types is None else shaper_types
     if shaper_types is None and trainer_class(cfg.params).critic_refusal(cfg.params) is not None:
         asked = [kind for kind in asked if kind != CRITIC_OBSERVATION]
-    names = [kind for kind in SHAPER_TYPES if kind in asked]
+    names = [kind for kind in SHAPER_TYPES if kind in asked and kind not in facts.refusals]
     values = _contract_values(spec.task_class, cfg)
     keys = {name: _keys(KINDS[name], facts, fields) for name in names}
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
         baseline_values["baseline_source"] = spec.baseline_path(baseline).read_text(encoding="utf-8").strip()
+    patched = [f"`{name}`" for name, kind in SECTION_TYPES.items() if kind in asked and name != "rewards"]
+    terms = fill(templates, TERMS, dt=shown(facts.dt), sections=", ".join(patched) or "other dicts")
     section = fill(templates, BASELINE, **baseline_values)  # also if it is not used, so that errors are reported
     return fill(
         templates,
@@ -209,7 +211,10 @@ def system_prompt(
         ),
         training=training(cfg, facts),
         state=spec.state_table(numbers, () if show_baseline else baseline_constants(fields)),
-        robot=robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
+        quaternions=spec.task_class.quaternions,
+        terms=f"\n{terms}" if spec.task_class.notes else "",
+        robot=spec.task_class.notes
+        or robot(facts, fields, formula, dict(read(cfg.task, "env.control", {})) if formula else {}),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",
         baseline_place=", printed below" if show_baseline else ", which is not shown to you",
@@ -244,7 +249,10 @@ def _contract_values(task: type[SimTask], cfg: RunConfig) -> dict[str, object]:
             f"Where neither the file nor the baseline has one, the action is `(n, {width})` and moves the task's own"
             " position drives."
         )
-    seen, acted = float(read(cfg.task, "env.clipObservations", math.inf)), float(read(cfg.task, "env.clipActions"))
+    seen, acted = (
+        float(read(cfg.task, "env.clipObservations", math.inf)),
+        float(read(cfg.task, "env.clipActions", math.inf)),
+    )
     return {
         "num_dofs": joints,
         "joints": f"`(n, {joints})`",

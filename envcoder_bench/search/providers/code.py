@@ -4,13 +4,15 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from envcoder_bench.shaping.kinds import SECTION_TYPES
 from envcoder_bench.shaping.source import MAX_CHARACTERS, Source, UnsupportedCode, loaded
 
 MAX_CHARS = MAX_CHARACTERS  # of a reply; nothing looks at longer ones
 
 # no pattern can match the same text in two ways, so that none needs more than linear time
 _THOUGHTS = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL)
-_COMPUTE = re.compile(r"^def[ \t]+(compute_\w+)[ \t]*\(", re.MULTILINE)
+_DICTS = "|".join(SECTION_TYPES)
+_COMPUTE = re.compile(rf"^(?:def[ \t]+(?=compute_)|(?=(?:{_DICTS})[ \t]*=[ \t]*\{{))(\w+)", re.MULTILINE)
 _TOP_LEVEL = re.compile(r"import\s|from\s+\S+\s+import\s|def\s|class\s|@|#|[)\]}]|\"\"\"|'''|\w+\s*(?::[^=]+)?=(?!=)")
 _PYTHON = ("", "python", "python3", "py", "py3")
 
@@ -27,9 +29,9 @@ class _Block:
 def extract_code(text: str, cut_off: bool = False) -> str | None:
     """Return the source of the candidate in a reply; None if there is none or the reply exceeds MAX_CHARS.
 
-    Fenced blocks with ``compute_*`` functions are joined in their order, without earlier versions of the same
-    functions. Other blocks are added if they define names that are read (imports, helpers). A reply without fences is
-    searched for top-level Python.
+    Fenced blocks with ``compute_*`` functions or dicts such as ``rewards`` are joined in their order, without earlier
+    versions of the same. Other blocks are added if they define names that are read (imports, helpers). A reply without
+    fences is searched for top-level Python.
 
     Args:
         cut_off: whether the reply was cut off, so that a block without an end is incomplete.

@@ -196,10 +196,10 @@ class BatchSimulation:
             self.failed[torch.from_numpy(failures)] = True
         self.data.stale()
 
-    def forward(self) -> None:
+    def forward(self, ids: np.ndarray | None = None) -> None:
         self._push()
         with collected():
-            self.batch.forward()
+            self.batch.forward(ids=ids)
         self.data.stale()
 
     def reset(self, env_ids: Any = None) -> None:

@@ -52,6 +52,13 @@ class Named:
         return getattr(self._func, name)
 
 
+class Unlogged(dict[str, Tensor]):
+    """A command's metrics while it is reset: their means would be logged, which waits for a device."""
+
+    def items(self) -> Any:
+        return ()
+
+
 class Terminations:
     """Which episodes end, as reward terms read it from ``env.termination_manager``.
 
@@ -269,11 +276,11 @@ class Block(EnvView):
             self.rewards.reset(lambda rows: EnvIds.of(mask[rows]))
             for name, term in self._commands():
                 rename_stream(f"commands/{name}/reset")
-                metrics, term.metrics = term.metrics, {}  # their means are logged, which waits for a device
+                term.metrics = Unlogged(term.metrics)
                 term.reset(env_ids)
-                for value in metrics.values():
+                term.metrics = dict(term.metrics)
+                for value in term.metrics.values():
                     value.masked_fill_(mask, 0.0)
-                term.metrics = metrics
             rename_stream("events/timers")
             self.event_manager.reset(env_ids)
             self.ends.reset(lambda rows: EnvIds.of(mask[rows]))

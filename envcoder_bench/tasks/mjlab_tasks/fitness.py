@@ -30,7 +30,7 @@ class Measure:
 def measure_of(cfg: Any) -> Measure:
     """Return how well-tracked commands, success or the reward of a config are measured."""
     for name, metric in cfg.metrics.items():
-        if metric is not None and metric.reduce == "last":
+        if getattr(metric, "reduce", "") == "last":
             meaning = f"the task's metric '{name}' at the end of the episode"
             return Measure(SUCCESS, name, "sum", (-float("inf"), float("inf")), meaning)
     for name, command in cfg.commands.items():

@@ -36,7 +36,15 @@ _BODIES = {
     "body_link_lin_vel_w": ("m/s", "their linear velocities, world frame"),
     "body_link_ang_vel_w": ("rad/s", "their angular velocities, world frame"),
 }
-_CONTACT = ("found", "force", "torque", "dist", "current_air_time", "last_air_time", "current_contact_time")
+_CONTACT = {
+    "found": ("-", "number of contacts"),
+    "force": ("N", "force of the contact"),
+    "torque": ("N m", "torque of the contact"),
+    "dist": ("m", "distance of the contact, negative in penetration"),
+    "current_air_time": ("s", "time in the air so far"),
+    "last_air_time": ("s", "duration of the last time in the air"),
+    "current_contact_time": ("s", "time in contact so far"),
+}
 Read = Callable[[], Tensor]
 
 
@@ -97,9 +105,9 @@ def sources_of(world: Any, command: Callable[[str], Tensor], commands: Collectio
             text = f"height above the ground, of the sensor '{name}'"
             sources[f"height.{name}"] = (lambda sensor=sensor: sensor.data.heights, "m", text)
         else:
-            for key in _CONTACT:
+            for key, (unit, meaning) in _CONTACT.items():
                 if isinstance(getattr(data, key, None), Tensor):
-                    sources[f"contact.{name}.{key}"] = (_contact(sensor, key), "", f"{key} of the sensor '{name}'")
+                    sources[f"contact.{name}.{key}"] = (_contact(sensor, key), unit, meaning)
     return sources
 
 

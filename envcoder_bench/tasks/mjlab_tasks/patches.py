@@ -105,6 +105,8 @@ def _term(section: str, name: str, before: Any, value: Any, terms: Mapping[str, 
     if value is None:
         return None
     if weight is not None and section == "rewards":
+        if weight == before.weight:
+            return before
         changed: Any = copy.copy(before)
         changed.weight = weight
         return changed
@@ -159,22 +161,29 @@ def _observations(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     return groups
 
 
-def in_module(module: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dicts of a candidate's module that patch sections.
+def in_module(module: Mapping[str, Any], source: str = "") -> dict[str, Any]:
+    """Return the dicts of a candidate's module, with its text, that patch sections.
 
     Raises:
-        PatchError: one of these names is not a dict.
+        PatchError: one of these names is not a dict, or a function makes a dict useless.
     """
     patches = {section: module[section] for section in SECTIONS if section in module}
     for section, value in patches.items():
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise PatchError(section, "", f"{section} must be a dict by names of terms, not {type(value).__name__}")
-        if _INSTEAD.get(section) in module:
-            raise PatchError(section, "", f"defines both {section} and {_INSTEAD[section]}: keep one")
+        function, result = _FUNCTION_OF.get(section, ("", ""))
+        if function in module and result not in source and result.replace("buf", "terms") not in source:
+            message = f"{function} replaces the terms of {section}: read {result}, their result, or keep one of both"
+            raise PatchError(section, "", message)
     return patches
 
 
-_INSTEAD = {"rewards": "compute_reward", "observations": "compute_observation", "terminations": "compute_terminal"}
+# by section: the function that replaces it, and the key of the state with what its terms return
+_FUNCTION_OF = {
+    "rewards": ("compute_reward", "reward_buf"),
+    "observations": ("compute_observation", "obs_buf"),
+    "terminations": ("compute_terminal", "reset_buf"),
+}
 
 
 def only_weights(patches: Patches) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from envcoder_bench.tasks.mjlab_tasks import PREFIX
 from isaacgym_mujoco.compat.warp_start import start_warp
 
 INSTALL = "mjlab is not installed: pip install 'envcoder-bench[mjlab]'; docs/mjlab.md says how beside mujoco 4"
+
+_REGISTER = "as docs/mjlab.md shows, register the task"
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,12 @@ def list_tasks(package: str = "") -> list[str]:
     start_warp()
     with quiet():
         try:
-            import mjlab.tasks  # noqa: F401, it registers them
+            import mjlab.tasks
+            from mjlab.scene import Scene
             from mjlab.tasks.registry import list_tasks
+
+            if not hasattr(Scene, "collect_variant_info"):
+                raise ValueError(f"mjlab in {mjlab.__path__[0]} is too old: 1.4 or newer is needed, 1.6.0 was tested")
         except ModuleNotFoundError as error:
             missing = INSTALL if (error.name or "").split(".")[0] == "mjlab" else _incomplete(error)
             raise ValueError(missing) from None
@@ -99,8 +106,12 @@ def list_tasks(package: str = "") -> list[str]:
             sys.path.insert(0, os.getcwd())
             try:
                 importlib.import_module(package)
-            except ImportError as error:
-                raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {error}") from None
+            except Exception as error:  # of its code
+                reason = str(error)
+                if not isinstance(error, ModuleNotFoundError):
+                    last, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
+                    reason = f"{last.filename}:{last.lineno}: {kind}: {error}; is it for mjlab {_version('mjlab')}?"
+                raise ValueError(f"--task {PREFIX}{package}:...: {package} cannot be imported: {reason}") from None
             finally:
                 sys.path.remove(os.getcwd())
     return list_tasks()
@@ -125,7 +136,10 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
             raise ValueError(f"{source.address} has the camera sensor '{sensor.name}', and cameras are not supported")
     for name, command in cfg.commands.items():
         if command is not None and getattr(command, "motion_file", None) == "":
-            raise ValueError(f"{source.address}: the command '{name}' needs a motion file, which cannot be given yet")
+            raise ValueError(f"{source.address}: the command '{name}' has no motion file: {_REGISTER} with motion_file")
+        if getattr(command, "sampling_mode", "") == "adaptive":
+            what = f"{source.address}: the command '{name}' samples by the failures of all environments"
+            raise ValueError(f"{what}, other candidates' included: {_REGISTER} with sampling_mode 'uniform'")
     terrain = cfg.scene.terrain
     if terrain is not None and terrain.terrain_type != "plane":
         raise ValueError(f"{source.address} has a generated terrain, which is not supported yet: choose a flat task")

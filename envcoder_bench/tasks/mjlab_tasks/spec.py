@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import tempfile
 from dataclasses import asdict
@@ -15,10 +16,18 @@ import yaml
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
 from envcoder_bench.tasks.mjlab_tasks.source import Source, find_source, quiet, refuse_unsupported
+from envcoder_bench.tasks.mjlab_tasks.words import notes_of
 from envcoder_bench.tasks.rsl_rl_params import rsl_rl_params
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
 
+_HUMAN = '''"""{address}, the task's registered terms and weights."""
+
+rewards = {{
+{weights}}}
+
+
+'''
 _UNSHAPED = '''"""{address}, the unshaped baseline: the fitness is the reward; the rest is the task's own."""
 
 
@@ -76,6 +85,7 @@ def _measured_class(source: Source, cfg: Any) -> Any:
         default_action_dim=probe.default_action_dim,
     )
     attributes["fields"] = _fields(attributes["widths"], probe)
+    attributes["notes"] = notes_of(probe.world, probe.blocks[0])
     return type(source.name, (MjlabTask,), attributes)
 
 
@@ -100,13 +110,15 @@ def _write(folder: Path, source: Source, task_class: Any) -> None:
     from envcoder_bench.tasks.mjlab_tasks.patches import functions_text
 
     cfg = source.env_cfg()
-    names = [name for name, term in cfg.rewards.items() if term is not None]
+    terms = {name: term for name, term in cfg.rewards.items() if term is not None}
+    names = list(terms)
+    weights = "".join(f"    {json.dumps(name)}: {float(term.weight)!r},\n" for name, term in terms.items())
     text = functions_text(names, task_class.own_widths, lambda name: False)
     rest = functions_text(names, task_class.own_widths, lambda name: name == "compute_reward")
     scale = cfg.decimation * cfg.sim.mujoco.timestep if cfg.scale_rewards_by_dt else 1.0  # as of the registered reward
     unshaped = _UNSHAPED.format(address=source.address, meaning=task_class.fitness_meaning, scale=round(scale, 9))
     files = {
-        f"{HUMAN}.py": f'"""{source.address}, the task\'s registered terms and weights."""\n\n\n{text}',
+        f"{HUMAN}.py": _HUMAN.format(address=source.address, weights=weights) + text,
         f"{UNSHAPED}.py": unshaped + rest,
         "task.yaml": yaml.safe_dump({"name": source.name, "sim": {"backend": "auto"}}, sort_keys=False),
         "train.yaml": yaml.safe_dump(_train(source.rl_cfg(), cfg.is_finite_horizon), sort_keys=False),

@@ -47,6 +47,7 @@ class MjlabTask(Task):
     widths: ClassVar[Mapping[str, int]]
     fields: dict[str, Field]
     goal_keys: tuple[str, ...] = ()
+    quaternions = "wxyz, and helper functions take xyzw, `q[:, [1, 2, 3, 0]]`"
     regroups = False
     clip_actions = float("inf")
     clip_observations = float("inf")
@@ -99,8 +100,8 @@ class MjlabTask(Task):
         self.state.update(self.reader.tensors)
 
     @classmethod
-    def complete(cls, module: Mapping[str, Any]) -> tuple[str, Patches]:
-        """Return the functions that a candidate's dicts stand for, and the dicts, by section.
+    def complete(cls, module: Mapping[str, Any], source: str) -> tuple[str, Patches]:
+        """Return the functions that the dicts of a candidate, with its text, stand for, and the dicts, by section.
 
         Raises:
             PatchError: a dict does not fit the task's config, or a term raises or returns another shape.
@@ -108,7 +109,7 @@ class MjlabTask(Task):
         from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
         from envcoder_bench.tasks.mjlab_tasks.patches import functions_text, in_module, only_weights
 
-        patches = in_module(module)
+        patches = in_module(module, source)
         if not patches:
             return "", {}
         base = cls.source.env_cfg()

@@ -13,12 +13,13 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from mjlab.envs import ManagerBasedRlEnv
 from mjlab.sim.sim_data import TorchArray, WarpBridge
 from torch import Tensor
 
-from envcoder_bench.sim.mjlab.batch_simulation import declared_shapes
+from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation, declared_shapes
 
 _TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment
 
@@ -74,6 +75,13 @@ class SimView:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sim, name)
+
+    def forward(self) -> None:
+        """Compute derived quantities, on a CPU of these environments alone, as every block may call it once a step."""
+        if isinstance(self._sim, BatchSimulation):
+            self._sim.forward(np.arange(self._rows.start, self._rows.stop))
+        else:
+            self._sim.forward()
 
 
 class SceneView:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from driven import CARTPOLE, G1, GO1, LIFT, Driven, actions
@@ -11,8 +12,15 @@ from torch import Tensor
 from envcoder_bench import evaluate
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.inputs import resolve
+from envcoder_bench.search.archive import Archive, Attempt
+from envcoder_bench.search.evolve import EvolveProposer
+from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
 from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.dicts import load_dicts
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.tasks.contract import task_contract
 from envcoder_bench.tasks.mjlab_tasks import SECTIONS
 from envcoder_bench.tasks.registry import find_spec
 
@@ -127,7 +135,7 @@ HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
         (
             "rewards = {}\n\n\ndef compute_reward(score):\n    return score\n",
             1,
-            "defines both rewards and compute_reward",
+            "compute_reward replaces the terms of rewards: read reward_buf",
         ),
         ("def compute_goal(score):\n    return {}\n\n\nrewards = 3\n", 5, "rewards must be a dict"),
     ],
@@ -140,7 +148,7 @@ def test_what_is_wrong_has_its_place(tmp_path, text, line, message):
 
 def test_the_candidate_of_the_page_can_be_used():
     page = Path(__file__).parents[3] / "docs" / "mjlab.md"
-    (text,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    text, _ = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     task_class = find_spec(f"mjlab:{GO1}").task_class
     candidate = load_candidate("mine", text, "mine.py", complete=task_class.complete)
     widths = task_class.own_widths["actor"]
@@ -174,6 +182,32 @@ def test_a_candidates_functions_read_its_own_terms(tmp_path):
     assert list(components) == ["smooth_reward", "mine"] and components["mine"].tolist() == [1.0, 5.0]
     assert candidate.functions["compute_observation"].call(state["obs_buf"]).shape == (2, 5 + 2 + 1)
     assert set(candidate.patches) == {"rewards", "observations"}
+
+
+def test_untrusted_dicts_are_loaded_without_running_the_file():
+    complete = find_spec(f"mjlab:{CARTPOLE}").task_class.complete
+    text = 'rewards = {"smooth_reward": 0.5}\nobservations = {"actor": {"cart_vel": None}}\nraise SystemExit\n'
+    candidate = load_dicts("mine", text, "mine.py", 0, complete)
+    assert candidate.functions["compute_observation"].call(torch.zeros(2, 40)).shape == (2, 4)
+    both = 'rewards = {"smooth_reward": 0.5}\n\n\ndef compute_reward(reward_buf):\n    return 2.0 * reward_buf\n'
+    assert load_dicts("mine", both, "mine.py", 0, complete).patches == {"rewards": {"smooth_reward": 0.5}}
+    for wrong, message in ((both.replace("buf", "sum"), "read reward_buf"), (text.replace("0.5", "f"), "a number")):
+        assert message in str(load_dicts("mine", wrong, "mine.py", 0, complete))
+
+
+def test_prompts_and_evolution_are_in_the_words_of_the_task():
+    spec = resolve(f"mjlab:{GO1}", ["untrusted=true"])
+    system = system_prompt(load_templates(), spec, "walk", fitness_meaning(spec), None)
+    for words in ("`robot.joint_pos`", "`command.twist`", "FR_hip_joint", "Quaternions are wxyz", '"upright": 1.0',
+                  "`pose`: weight 1.0, std_standing", "`fell_over`: limit_angle 1.22", "times 0.02"):  # fmt: skip
+        assert words in system, words
+    assert not re.search(r"`compute_(torque|goal|initial_state|dof_target)|dof_pos`", system)
+    sources = {name: Attempt(name, 0, spec.task.baseline_path(name).read_text()) for name in ("human", "unshaped")}
+    state = task_contract(spec.task, spec.config.task).state
+    proposals = EvolveProposer(["compute_reward"], state=state).propose(Archive([], sources), 1, 40)
+    changed = [load_candidate(p.name, p.source, "p.py", complete=spec.task.task_class.complete) for p in proposals]
+    assert len(changed) == 40 and sum(one.patches != changed[0].patches for one in changed) > 20
+    assert any("term(state_dict)" in p.source for p in proposals)
 
 
 def test_a_fault_of_a_term_stops_its_group_alone():
@@ -224,6 +258,34 @@ def test_a_fault_of_an_event_or_observation_stops_its_group_alone(section):
 # tasks
 
 
+@pytest.fixture(scope="module")
+def swings(tmp_path_factory):
+    """Registers tracking of a motion file, with each way to begin episodes."""
+    from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, register_mjlab_task
+
+    frames, joints, bodies = 40, 29, 30
+    angles = 0.2 * np.sin(np.linspace(0.0, 6.0, frames))[:, None].repeat(joints, 1)
+    fields = {"pos_w": (0.0, 0.0, 0.78), "quat_w": (1.0, 0.0, 0.0, 0.0), "lin_vel_w": (0, 0, 0), "ang_vel_w": (0, 0, 0)}
+    arrays = {f"body_{name}": np.broadcast_to(x, (frames, bodies, len(x))) for name, x in fields.items()}
+    path = tmp_path_factory.mktemp("motion") / "swing.npz"
+    np.savez(path, joint_pos=angles, joint_vel=np.gradient(angles, 0.02, axis=0), **arrays)
+    for mode in ("uniform", "adaptive"):
+        cfg = load_env_cfg("Mjlab-Tracking-Flat-Unitree-G1")
+        cfg.commands["motion"].motion_file, cfg.commands["motion"].sampling_mode = str(path), mode
+        register_mjlab_task(f"Swing-{mode}", cfg, cfg, load_rl_cfg("Mjlab-Tracking-Flat-Unitree-G1"))
+
+
+def test_tracking_of_a_motion_that_wraps_around_is_isolated(swings):
+    size = 16  # torch's functions round the last rows of other numbers of rows in another way
+    alone = Driven("Swing-uniform", size, limit=9)
+    among = Driven("Swing-uniform", size, 3, patches=[{}, {"events": {"push_robot": None}}, {}], limit=9)
+    for k, action in enumerate(actions(size, alone.task.num_dofs, 14)):
+        expected, results = alone.step(action), among.step(action)
+        for group in (0, 2):
+            for key, x in among.of_group(results, group).items():
+                assert torch.equal(x, expected[key]), (k, group, key)
+
+
 @pytest.mark.parametrize(
     "task, message",
     [
@@ -231,11 +293,12 @@ def test_a_fault_of_an_event_or_observation_stops_its_group_alone(section):
         ("mjlab:mjlab-cartpole-balance", r"did you mean Mjlab-Cartpole-Balance\?"),
         ("mjlab:Mjlab-Lift-Cube-Yam-Rgb", "camera sensor 'camera_d405'"),
         ("mjlab:Mjlab-Velocity-Rough-Unitree-Go1", "a generated terrain"),
-        ("mjlab:Mjlab-Tracking-Flat-Unitree-G1", "the command 'motion' needs a motion file"),
+        ("mjlab:Mjlab-Tracking-Flat-Unitree-G1", "the command 'motion' has no motion file"),
+        ("mjlab:Swing-adaptive", "register the task with sampling_mode 'uniform'"),
         ("mjlab:no_such_package:Task", "no_such_package cannot be imported"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(task, message):
+def test_what_cannot_be_used_is_refused_by_name(task, message, swings):
     with pytest.raises(ValueError, match=message):
         find_spec(task)
 
