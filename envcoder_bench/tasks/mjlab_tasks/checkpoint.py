@@ -13,7 +13,7 @@ from mjlab.utils.buffers import CircularBuffer
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.tasks.mjlab_tasks.view import EnvView
+from envcoder_bench.tasks.mjlab_tasks.view import TERRAIN, EnvView
 
 _SIMULATED = (
     "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "qfrc_applied", "mocap_pos", "mocap_quat", "time",
@@ -33,7 +33,7 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
         roots[f"entity {name}"] = {
             "data": vars(getattr(entity, "_data", None) or _Nothing()),
             "actuators": getattr(entity, "_actuators", []),
-            "terrain": {key: getattr(entity, key) for key in ("env_origins", "terrain_levels") if hasattr(entity, key)},
+            "terrain": {key: getattr(entity, key) for key in TERRAIN if hasattr(entity, key)},
         }
     roots.update({f"sensor {name}": sensor for name, sensor in world.scene.sensors.items()})
     for k, block in enumerate(blocks):

@@ -126,9 +126,6 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
     for name, command in cfg.commands.items():
         if command is not None and getattr(command, "motion_file", None) == "":
             raise ValueError(f"{source.address}: the command '{name}' needs a motion file, which cannot be given yet")
-    terrain = cfg.scene.terrain
-    if terrain is not None and terrain.terrain_type != "plane":
-        raise ValueError(f"{source.address} has a generated terrain, which is not supported yet: choose a flat task")
     for name, entity in cfg.scene.entities.items():
         for actuator in getattr(entity.articulation, "actuators", None) or ():
             if getattr(actuator, "delay_max_lag", 0) or type(actuator).__name__.startswith("Delayed"):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.mjlab_tasks.patches import Patches, patched
 from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet
@@ -176,7 +177,7 @@ class MjlabTask(Task):
         configs = patched(base, patches)
         self._restore_model()
         self.world.steps = 0
-        self.world.place(groups.lanes)
+        self.world.place(groups.seeds, groups.lanes)
         self.blocks: list[Block] = []
         with quiet():
             for first, last in runs([world_key(cfg) for cfg in configs]):
@@ -353,6 +354,8 @@ class MjlabTask(Task):
     def restart(self) -> None:
         if self._first is not None:
             self.set_state(self._first)
+        evaluates = EVALUATION_STEP <= self.step_count < 2 * EVALUATION_STEP
+        self.world.place(self._groups.seeds, self._groups.lanes, evaluates)
 
 
 def capture_on(device: torch.device) -> Any:
