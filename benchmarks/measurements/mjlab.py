@@ -1,18 +1,26 @@
-"""A task of mjlab without learning: ours, mjlab's own environment, and the simulation alone, in turn."""
+"""A task of mjlab: the speed of ours, mjlab's own environment and the simulation alone, and how both learn it."""
 
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 from bench import records
 from bench.records import Record
+from bench.session import Session, now
+from torch import Tensor
+from tqdm import tqdm
 
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks.source import quiet
 from envcoder_bench.tasks.registry import find_spec, make_task
+
+from .learning import find_sources, make_evaluation
 
 
 def mjlab(args: Namespace) -> Iterator[Record]:
@@ -62,3 +70,82 @@ def mjlab(args: Namespace) -> Iterator[Record]:
             speeds[name].append(n * args.steps / (time.perf_counter() - began))
     medians = {name: sorted(values[1:])[args.rounds // 2] for name, values in speeds.items()}
     yield records.identify({"kind": "mjlab", "task": args.task, "envs": n, **medians, **records.describe(device)})
+
+
+def mjlab_learning(args: Namespace) -> Iterator[Record]:
+    """Train a task's registered settings with ours and with mjlab's own runner, equal env-steps and seeds, in turn.
+
+    Both are judged in the same evaluation, with deterministic actions. The reward is the mean of a step of training.
+    """
+    from tensordict import TensorDict
+
+    task = Namespace(**{**vars(args), "task": f"mjlab:{args.task}"})
+    session = Session.build(task, find_sources(task.task, ["human"]), args.envs, seeds=args.seeds)
+    device, width = session.cfg.device, session.env.obs_dims[0]
+    evaluation = make_evaluation(session.spec, session.groups, args.episodes)
+    with quiet():
+        runners = [_runner(args.task, args.envs, group.seed, device) for group in session.groups]
+    taken = {"ours": _rewards_of(session.env, args.seeds), "mjlab": [_rewards_of(r.env, 1) for r in runners]}
+
+    def their_policy(obs: Tensor) -> Tensor:
+        parts = evaluation.layout.split(obs[:, :width])
+        actors = [runner.get_inference_policy(device) for runner in runners]
+        return torch.cat([actor(TensorDict({"actor": x}, [len(x)])) for actor, x in zip(actors, parts)])
+
+    curves = {f"{side} {what}": [] for side in taken for what in ("reward", "fitness", "seconds")}
+    chunk = args.iterations // args.points
+    for _ in tqdm(range(args.points), desc="points", leave=False, disable=None):
+        began = now(device)
+        for _ in range(chunk):
+            session.iterate()
+        middle = now(device)
+        with quiet(), torch.enable_grad():
+            for runner in runners:
+                runner.learn(chunk, init_at_random_ep_len=not curves["mjlab fitness"])
+        ended = now(device)
+        for side, policy, seconds in (
+            ("ours", session.trainer.policy(evaluation.layout), middle - began),
+            ("mjlab", their_policy, ended - middle),
+        ):
+            with torch.no_grad():
+                fitness = run_episodes(evaluation, policy, 1, EVALUATION_STEP).fitness.mean(dim=1)
+            mine = taken[side] if side == "mjlab" else [taken[side]]
+            curves[f"{side} reward"].append([x for take in mine for x in take()])
+            curves[f"{side} fitness"].append(fitness.tolist())
+            curves[f"{side} seconds"].append(seconds)
+        session.check()
+    steps = chunk * args.envs * session.trainer.horizon
+    size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "episodes": args.episodes}
+    curves["env_steps"] = [steps * (k + 1) for k in range(args.points)]
+    yield records.identify({"kind": "mjlab_learning", **size, **curves, **records.describe(device)})
+
+
+def _runner(task: str, num_envs: int, seed: int, device: str) -> Any:
+    """Return mjlab's runner, as its ``scripts/train.py`` constructs it, without logs."""
+    from mjlab.envs import ManagerBasedRlEnv
+    from mjlab.rl import MjlabOnPolicyRunner, RslRlVecEnvWrapper
+    from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, load_runner_cls
+
+    config, settings = load_env_cfg(task), load_rl_cfg(task)
+    config.scene.num_envs, config.seed, settings.seed = num_envs, seed, seed
+    env = RslRlVecEnvWrapper(ManagerBasedRlEnv(config, device=device), clip_actions=settings.clip_actions)
+    return (load_runner_cls(task) or MjlabOnPolicyRunner)(env, asdict(settings), None, device)
+
+
+def _rewards_of(env: Any, groups: int) -> Callable[[], list[float]]:
+    """Return a function that returns the mean reward of a step since the last call, of each group of an environment."""
+    sums, step = [], env.step
+
+    def counted(*args: Any) -> Any:
+        result = step(*args)
+        reward = result.reward if hasattr(result, "reward") else result[1]
+        sums.append(reward.view(groups, -1).mean(dim=1))
+        return result
+
+    def take() -> list[float]:
+        means = torch.stack(sums).mean(dim=0).tolist()
+        sums.clear()
+        return means
+
+    env.step = counted
+    return take

@@ -115,7 +115,7 @@ def test_warm_up_does_not_change_training():
 
 def test_failing_policy_is_omitted_and_others_continue(capsys):
     own = session(seeds=2)
-    evaluation = learning._evaluation(own.spec, own.groups, 4)
+    evaluation = learning.make_evaluation(own.spec, own.groups, 4)
     evaluation.dispatch.fail(1, RuntimeError("mine.py:3: out of luck"))
     learning._end_failed(own, evaluation)
     learning._end_failed(own, evaluation)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -164,8 +165,12 @@ class MjlabTask(Task):
     # groups
 
     def attach(self, groups: EnvGroups) -> None:
+        from mjlab.utils.buffers import CircularBuffer
+
         from envcoder_bench.tasks.mjlab_tasks.block import Block, runs
+        from envcoder_bench.tasks.mjlab_tasks.checkpoint import held
         from envcoder_bench.tasks.mjlab_tasks.draws import Draws
+        from envcoder_bench.tasks.mjlab_tasks.histories import ShiftedBuffer
         from envcoder_bench.tasks.mjlab_tasks.parts import Parts
         from envcoder_bench.tasks.mjlab_tasks.patches import world_key
 
@@ -191,6 +196,9 @@ class MjlabTask(Task):
             self.world.sim.expand_model_fields(tuple(sorted(expanded)))
             for block in self.blocks:
                 block.startup()
+            for _, _, (owner, _) in list(held(self.world, self.blocks)):
+                if type(owner) is CircularBuffer:
+                    owner.__class__ = ShiftedBuffer
         self.reader.used = groups.keys
         self._spread = True
         self._begun, self._settings = False, None
@@ -226,11 +234,21 @@ class MjlabTask(Task):
         with torch.no_grad():
             self._set_step(self.step_count)
             self.world.parts.begin()
-            self.world.advance(self._groups.actions[:, : self.num_dofs], self._judge)
+            stages = [("ends", self._eager("ends"), self._end), ("rewards", self._eager("rewards"), self._judge)]
+            self.world.advance(self._groups.actions[:, : self.num_dofs], stages)
         self._begun = False
 
-    def _judge(self) -> None:
+    def _eager(self, table: str) -> list[Any]:
+        """Return calls for the terms that no graph can contain."""
+        terms = [(block, term) for block in self.blocks for term in getattr(block, table).terms]
+        return [functools.partial(block.refresh, term) for block, term in terms if term.eager]
+
+    def _end(self) -> None:
         self._note_unstable()
+        for block in self.blocks:
+            block.end()
+
+    def _judge(self) -> None:
         for block in self.blocks:
             block.judge()
             ends = block.termination_manager

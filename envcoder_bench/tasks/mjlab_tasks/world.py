@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
 from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.tasks.mjlab_tasks.parts import Parts
+from envcoder_bench.tasks.mjlab_tasks.parts import Call, Parts
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView
 from isaacgym_mujoco.physics.warp_streams import TorchStream
 
@@ -135,8 +135,13 @@ class World:
     def clock(self) -> Any:
         return self.steps if self._clock is None else self._clock
 
-    def advance(self, action: Tensor, judge: Callable[[], None]) -> None:
-        """Simulate one control step with ``action`` ``(num_envs, width)``, and ``judge`` it."""
+    def advance(self, action: Tensor, stages: Iterable[tuple[str, list[Call], Call]]) -> None:
+        """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it.
+
+        Args:
+            stages: in turn, the name of a part, the calls between the part before and this one, and its own; without
+                calls in between, a stage is in the part of the stage before.
+        """
 
         def control() -> None:
             self.action_manager.apply_action()
@@ -153,7 +158,9 @@ class World:
         def end() -> None:
             self.scene.update(dt=self.env.physics_dt)
             self.episode_length_buf.add_(1)
-            judge()
+
+        def part(name: str, calls: list[Call]) -> None:
+            self.parts(name, lambda: [call() for call in calls] and None)
 
         for k in range(self.cfg.decimation):
             self.parts(f"control {k}", go_on if k else begin)
@@ -161,7 +168,15 @@ class World:
         self.steps += 1
         if self._clock is not None:
             self._clock.fill_(self.steps)
-        self.parts("judge", end)
+        name, calls = "judge", [end]
+        for following, between, call in stages:
+            if between:
+                part(name, calls)
+                for eager in between:
+                    self.parts.between(eager)
+                name, calls = following, []
+            calls.append(call)
+        part(name, calls)
 
     def reset(self, mask: Tensor) -> None:
         """Reset the simulation where ``mask`` is True."""
