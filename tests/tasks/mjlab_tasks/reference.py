@@ -8,7 +8,6 @@ from mjlab.envs import ManagerBasedRlEnv
 from envcoder_bench.core import stream
 from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
 from envcoder_bench.tasks.mjlab_tasks.source import quiet
-from envcoder_bench.tasks.mjlab_tasks.world import TERRAIN_SEED
 
 
 class RowsStream(TermStream):
@@ -58,8 +57,7 @@ class Reference:
 
     def __init__(self, cfg, num_envs, device="cpu"):
         cfg.scene.num_envs = num_envs
-        if cfg.scene.terrain is not None and cfg.scene.terrain.terrain_generator is not None:
-            cfg.scene.terrain.terrain_generator.seed = TERRAIN_SEED
+        cfg.seed = 42  # mjlab's default, which also generates the terrain
         self.seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.lanes = torch.arange(num_envs, device=device)
         self.at = -1

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from driven import CARTPOLE, G1, GO1, LIFT, ROUGH_G1, ROUGH_GO1, Driven, actions
+from driven import CARTPOLE, G1, GO1, LIFT, ROUGH_GO1, Driven, actions
 from torch import Tensor
 
 from envcoder_bench import evaluate
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.slow  # constructing a scene takes a second
 @pytest.mark.parametrize(
     "name, groups, steps",
     [
-        *((CARTPOLE, 1, 200), (CARTPOLE, 3, 50), (GO1, 1, 200), (GO1, 3, 50), (LIFT, 1, 128), (LIFT, 3, 32)),
-        *((G1, 1, 60), (ROUGH_GO1, 2, 33), (ROUGH_G1, 1, 32)),
+        *((CARTPOLE, 1, 200), (CARTPOLE, 3, 50), (GO1, 1, 100), (GO1, 3, 50), (LIFT, 1, 64), (LIFT, 3, 32)),
+        *((G1, 1, 60), (ROUGH_GO1, 2, 33)),
     ],
 )
 def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, groups, steps, short_episodes):
