@@ -22,6 +22,8 @@ from envcoder_bench.tasks.registry import find_spec, make_task
 
 from .learning import find_sources, make_evaluation
 
+Policy = Callable[[Tensor], Tensor]
+
 
 def mjlab(args: Namespace) -> Iterator[Record]:
     """Time control steps with random actions and resets; needs mjlab."""
@@ -73,9 +75,9 @@ def mjlab(args: Namespace) -> Iterator[Record]:
 
 
 def mjlab_learning(args: Namespace) -> Iterator[Record]:
-    """Train a task's registered settings with ours and with mjlab's own runner, equal env-steps and seeds, in turn.
+    """Train a task's registered settings with ours and with mjlab's runner: equal env-steps and seeds, in turn.
 
-    Both are judged in the same evaluation, with deterministic actions. The reward is the mean of a step of training.
+    The same evaluation scores both, with deterministic actions; rewards are means over the steps of training.
     """
     from tensordict import TensorDict
 
@@ -85,34 +87,41 @@ def mjlab_learning(args: Namespace) -> Iterator[Record]:
     evaluation = make_evaluation(session.spec, session.groups, args.episodes)
     with quiet():
         runners = [_runner(args.task, args.envs, group.seed, device) for group in session.groups]
-    taken = {"ours": _rewards_of(session.env, args.seeds), "mjlab": [_rewards_of(r.env, 1) for r in runners]}
 
-    def their_policy(obs: Tensor) -> Tensor:
-        parts = evaluation.layout.split(obs[:, :width])
-        actors = [runner.get_inference_policy(device) for runner in runners]
-        return torch.cat([actor(TensorDict({"actor": x}, [len(x)])) for actor, x in zip(actors, parts)])
-
-    curves = {f"{side} {what}": [] for side in taken for what in ("reward", "fitness", "seconds")}
-    chunk = args.iterations // args.points
-    for _ in tqdm(range(args.points), desc="points", leave=False, disable=None):
-        began = now(device)
-        for _ in range(chunk):
+    def ours(iterations: int) -> Policy:
+        for _ in range(iterations):
             session.iterate()
-        middle = now(device)
+        return session.trainer.policy(evaluation.layout)
+
+    def mjlab(iterations: int) -> Policy:
         with quiet(), torch.enable_grad():
             for runner in runners:
-                runner.learn(chunk, init_at_random_ep_len=not curves["mjlab fitness"])
-        ended = now(device)
-        for side, policy, seconds in (
-            ("ours", session.trainer.policy(evaluation.layout), middle - began),
-            ("mjlab", their_policy, ended - middle),
-        ):
+                runner.learn(iterations, init_at_random_ep_len=not curves["mjlab fitness"])
+        actors = [runner.get_inference_policy(device) for runner in runners]
+        return lambda obs: torch.cat(
+            [
+                actor(TensorDict({"actor": x[:, :width]}, [len(x)]))
+                for actor, x in zip(actors, evaluation.layout.split(obs))
+            ]
+        )
+
+    sides = {"ours": (ours, [session.env]), "mjlab": (mjlab, [runner.env for runner in runners])}
+    curves = {f"{side} {what}": [] for side in sides for what in ("reward", "fitness", "seconds")}
+    rewards = {side: [_rewards_of(env, args.seeds // len(envs)) for env in envs] for side, (_, envs) in sides.items()}
+    chunk = args.iterations // args.points
+    for _ in tqdm(range(args.points), desc="points", leave=False, disable=None):
+        for side, (train, _) in sides.items():
+            began = now(device)
+            policy = train(chunk)
+            curves[f"{side} seconds"].append(now(device) - began)
             with torch.no_grad():
                 fitness = run_episodes(evaluation, policy, 1, EVALUATION_STEP).fitness.mean(dim=1)
-            mine = taken[side] if side == "mjlab" else [taken[side]]
-            curves[f"{side} reward"].append([x for take in mine for x in take()])
             curves[f"{side} fitness"].append(fitness.tolist())
-            curves[f"{side} seconds"].append(seconds)
+            curves[f"{side} reward"].append(
+                [x for rows in rewards[side] for x in torch.stack(rows).mean(dim=0).tolist()]
+            )
+            for rows in rewards[side]:
+                rows.clear()
         session.check()
     steps = chunk * args.envs * session.trainer.horizon
     size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "episodes": args.episodes}
@@ -132,20 +141,15 @@ def _runner(task: str, num_envs: int, seed: int, device: str) -> Any:
     return (load_runner_cls(task) or MjlabOnPolicyRunner)(env, asdict(settings), None, device)
 
 
-def _rewards_of(env: Any, groups: int) -> Callable[[], list[float]]:
-    """Return a function that returns the mean reward of a step since the last call, of each group of an environment."""
-    sums, step = [], env.step
+def _rewards_of(env: Any, groups: int) -> list[Tensor]:
+    """Return a list to which each later step of an environment appends the mean reward of its groups."""
+    rows, step = [], env.step
 
     def counted(*args: Any) -> Any:
         result = step(*args)
         reward = result.reward if hasattr(result, "reward") else result[1]
-        sums.append(reward.view(groups, -1).mean(dim=1))
+        rows.append(reward.view(groups, -1).mean(dim=1))
         return result
 
-    def take() -> list[float]:
-        means = torch.stack(sums).mean(dim=0).tolist()
-        sums.clear()
-        return means
-
     env.step = counted
-    return take
+    return rows

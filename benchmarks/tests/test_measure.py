@@ -51,6 +51,16 @@ def test_mjlab_is_measured_in_turn(benchmark):
     assert min(row["ours"], row["mjlab"], row["physics"]) > 0
 
 
+def test_mjlab_learning_has_both_sides_at_every_point(benchmark):
+    pytest.importorskip("mjlab")
+    size = ("--envs", 4, "--seeds", 2, "--iterations", 2, "--points", 2, "--episodes", 2)
+    (row,), printed = benchmark("mjlab_learning", "--task", "Mjlab-Cartpole-Balance", *size, more=["--device", "cpu"])
+    assert row["env_steps"] == [128, 256] and "fitness, mjlab" in printed
+    for side in ("ours", "mjlab"):
+        for what in ("reward", "fitness"):
+            assert [len(seeds) for seeds in row[f"{side} {what}"]] == [2, 2], (side, what)
+
+
 def test_learner_measures_batched_and_loop(benchmark):
     words = ["--candidates", 3, "--envs", 8, "--iterations", 1, "--warmup", 1, "--loop_candidates", 2]
     (row,), printed = benchmark("learner", *words)

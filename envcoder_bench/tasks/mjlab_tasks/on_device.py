@@ -51,7 +51,7 @@ class OnDevice(TorchFunctionMode):
         if func is Tensor.__bool__ and isinstance(args[0], Perhaps):
             return True
         if func is torch.linalg.eigh and args[0].shape[-2:] == (3, 3) and not kwargs:
-            return torch.return_types.linalg_eigh(eigh_3x3(args[0]))
+            return torch.return_types.linalg_eigh(eigh_3x3(args[0]))  # pyright: ignore[reportAttributeAccessIssue]
         if any(isinstance(x, Chosen) for x in args):
             raise UserError(f"{getattr(func, '__name__', func)} of x[mask] has no fixed shape")
         return func(*args, **kwargs)

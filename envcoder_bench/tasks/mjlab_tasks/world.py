@@ -160,7 +160,11 @@ class World:
             self.episode_length_buf.add_(1)
 
         def part(name: str, calls: list[Call]) -> None:
-            self.parts(name, lambda: [call() for call in calls] and None)
+            def run() -> None:
+                for call in calls:
+                    call()
+
+            self.parts(name, run)
 
         for k in range(self.cfg.decimation):
             self.parts(f"control {k}", go_on if k else begin)
