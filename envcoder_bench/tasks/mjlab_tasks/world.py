@@ -159,13 +159,6 @@ class World:
             self.scene.update(dt=self.env.physics_dt)
             self.episode_length_buf.add_(1)
 
-        def part(name: str, calls: list[Call]) -> None:
-            def run() -> None:
-                for call in calls:
-                    call()
-
-            self.parts(name, run)
-
         for k in range(self.cfg.decimation):
             self.parts(f"control {k}", go_on if k else begin)
             self.sim.step()
@@ -175,12 +168,11 @@ class World:
         name, calls = "judge", [end]
         for following, between, call in stages:
             if between:
-                part(name, calls)
-                for eager in between:
-                    self.parts.between(eager)
+                self.parts(name, _in_turn(calls))
+                self.parts.between(_in_turn(between))
                 name, calls = following, []
             calls.append(call)
-        part(name, calls)
+        self.parts(name, _in_turn(calls))
 
     def reset(self, mask: Tensor) -> None:
         """Reset the simulation where ``mask`` is True."""
@@ -217,6 +209,14 @@ class World:
         """Drop the data that sensors have computed."""
         for sensor in self.scene.sensors.values():
             sensor._invalidate_cache()
+
+
+def _in_turn(calls: list[Call]) -> Call:
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
 
 
 class _Terrain(TerrainEntity):

@@ -32,10 +32,12 @@ class _Record(TorchDispatchMode):
 
 def capture(call):
     """Return a function that does what ``call`` did; as in a capture, nothing has changed before it is called."""
-    with _Record() as record:
-        call()
-    for x, before in reversed(record.written):
-        x.copy_(before)
+    try:
+        with _Record() as record:
+            call()
+    finally:  # a capture that fails changes nothing either
+        for x, before in reversed(record.written):
+            x.copy_(before)
 
     def replay():
         for func, args, kwargs, result in record.ops:

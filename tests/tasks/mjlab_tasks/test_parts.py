@@ -47,12 +47,22 @@ def equal_steps(name, size, groups, steps, monkeypatch, **options):
     return captured.task.world.parts, ended
 
 
+def waits(env):
+    force = env.scene["feet_ground_contact"].data.force.sum(dim=(1, 2))
+    return force if float(force[0]) > 0 else -force
+
+
+WAITS = {"rewards": {"waits": waits}}
 HISTORY = {"observations": {"actor": {"cart_vel": {"history_length": 3}, "pole_vel": {"delay_max_lag": 2}}}}
 
 
 @pytest.mark.parametrize(
     "name, steps, eager, patches",
-    [(CARTPOLE, 40, set(), [{}, HISTORY]), (GO1, 40, set(), ()), (LIFT, 70, {"command"}, ())],
+    [
+        (CARTPOLE, 40, set(), [{}, HISTORY]),
+        (GO1, 40, {"rewards/waits"}, [{}, WAITS]),
+        (LIFT, 70, {"command"}, ()),
+    ],
 )
 def test_captured_parts_have_the_bits_of_mjlabs_code(name, steps, eager, patches, monkeypatch, short_episodes):
     parts, ended = equal_steps(name, 4, 2, steps, monkeypatch, patches=patches)
