@@ -1,6 +1,8 @@
 """mjlab's own ``ManagerBasedRlEnv`` with the random numbers that this project's adapter draws."""
 
+import os
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import torch
 from mjlab.envs import ManagerBasedRlEnv
@@ -64,7 +66,7 @@ class Reference:
         startup = {name: e for name, e in cfg.events.items() if e is not None and e.mode == "startup"}
         for name, event in startup.items():
             event.func = _Func(event.func, f"events/{name}", True)
-        with quiet(), self._stream("events/startup"):
+        with patch.dict(os.environ), quiet(), self._stream("events/startup"):  # it sets a variable
             self.env = env = ManagerBasedRlEnv(cfg, device=device)
         terrain = env.scene.terrain
         if terrain is not None and terrain.terrain_origins is not None:

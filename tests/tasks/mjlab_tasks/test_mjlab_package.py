@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow  # constructing a scene takes a second
 @pytest.mark.parametrize(
     "name, groups, steps",
     [
-        *((CARTPOLE, 1, 200), (CARTPOLE, 3, 50), (GO1, 1, 100), (GO1, 3, 50), (LIFT, 1, 64), (LIFT, 3, 32)),
+        *((CARTPOLE, 1, 200), (CARTPOLE, 3, 50), (GO1, 1, 60), (GO1, 3, 50), (LIFT, 1, 64), (LIFT, 3, 32)),
         *((G1, 1, 60), (ROUGH_GO1, 2, 33)),
     ],
 )
