@@ -47,6 +47,13 @@ MEASUREMENTS = {
         {"--task": ("Mjlab-Velocity-Flat-Unitree-Go1", "a name of mjlab's registry"), "--envs": SIZE["--envs"],
          "--steps": (50, "control steps in a round"), "--rounds": (3, "rounds in turn, of which the median counts")},
     ),
+    "mjlab_learning": (
+        "measurements.mjlab",
+        "how a task of mjlab is learned, by ours and by mjlab's own runner",
+        {"--task": ("Mjlab-Velocity-Flat-Unitree-Go1", "a name of mjlab's registry"), "--envs": SIZE["--envs"],
+         "--seeds": (3, "policies of each"), "--iterations": (300, "iterations"), "--points": (10, "evaluations"),
+         "--episodes": (64, "episodes of each policy in an evaluation")},
+    ),
     "certainty": (
         "measurements.certainty",
         "how often a ranking's statements are right, in simulated runs",

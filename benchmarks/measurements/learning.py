@@ -30,7 +30,7 @@ def learning(args: Namespace) -> Iterator[Record]:
     """Train baselines and files for ``--seconds``; evaluations and compilation are not counted."""
     sources = find_sources(args.task, args.candidates)
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
-    evaluation = _evaluation(session.spec, session.groups, args.episodes)
+    evaluation = make_evaluation(session.spec, session.groups, args.episodes)
     about, began = records.describe(session.cfg.device), time.strftime("%Y-%m-%d %H:%M:%S")
     names = " and ".join(source.name for source in sources)
     what = ", ".join([f"{args.task}: {names}, {args.seeds} seeds x {args.envs:,}", *args.overrides])
@@ -100,5 +100,5 @@ def _by_seed(session: Session, name: str, values: Tensor) -> list[float | None]:
     return [means[g] if alive[g] else None for g, group in enumerate(session.groups) if group.name == name]
 
 
-def _evaluation(spec: RunSpec, groups: list[Group], episodes: int) -> GroupedVecTask:
+def make_evaluation(spec: RunSpec, groups: list[Group], episodes: int) -> GroupedVecTask:
     return build_env(spec, [group.evaluation for group in groups], [group.seed for group in groups], episodes)

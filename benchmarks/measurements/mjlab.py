@@ -1,18 +1,28 @@
-"""A task of mjlab without learning: ours, mjlab's own environment, and the simulation alone, in turn."""
+"""A task of mjlab: the speed of ours, mjlab's own environment and the simulation alone, and how both learn it."""
 
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 from bench import records
 from bench.records import Record
+from bench.session import Session, now
+from torch import Tensor
+from tqdm import tqdm
 
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks.source import quiet
 from envcoder_bench.tasks.registry import find_spec, make_task
+
+from .learning import find_sources, make_evaluation
+
+Policy = Callable[[Tensor], Tensor]
 
 
 def mjlab(args: Namespace) -> Iterator[Record]:
@@ -62,3 +72,84 @@ def mjlab(args: Namespace) -> Iterator[Record]:
             speeds[name].append(n * args.steps / (time.perf_counter() - began))
     medians = {name: sorted(values[1:])[args.rounds // 2] for name, values in speeds.items()}
     yield records.identify({"kind": "mjlab", "task": args.task, "envs": n, **medians, **records.describe(device)})
+
+
+def mjlab_learning(args: Namespace) -> Iterator[Record]:
+    """Train a task's registered settings with ours and with mjlab's runner: equal env-steps and seeds, in turn.
+
+    The same evaluation scores both, with deterministic actions; rewards are means over the steps of training.
+    """
+    from tensordict import TensorDict
+
+    task = Namespace(**{**vars(args), "task": f"mjlab:{args.task}"})
+    session = Session.build(task, find_sources(task.task, ["human"]), args.envs, seeds=args.seeds)
+    device, width = session.cfg.device, session.env.obs_dims[0]
+    evaluation = make_evaluation(session.spec, session.groups, args.episodes)
+    with quiet():
+        runners = [_runner(args.task, args.envs, group.seed, device) for group in session.groups]
+
+    def ours(iterations: int) -> Policy:
+        for _ in range(iterations):
+            session.iterate()
+        return session.trainer.policy(evaluation.layout)
+
+    def mjlab(iterations: int) -> Policy:
+        with quiet(), torch.enable_grad():
+            for runner in runners:
+                runner.learn(iterations, init_at_random_ep_len=not curves["mjlab fitness"])
+        actors = [runner.get_inference_policy(device) for runner in runners]
+        return lambda obs: torch.cat(
+            [
+                actor(TensorDict({"actor": x[:, :width]}, [len(x)]))
+                for actor, x in zip(actors, evaluation.layout.split(obs))
+            ]
+        )
+
+    sides = {"ours": (ours, [session.env]), "mjlab": (mjlab, [runner.env for runner in runners])}
+    curves = {f"{side} {what}": [] for side in sides for what in ("reward", "fitness", "seconds")}
+    rewards = {side: [_rewards_of(env, args.seeds // len(envs)) for env in envs] for side, (_, envs) in sides.items()}
+    chunk = args.iterations // args.points
+    for _ in tqdm(range(args.points), desc="points", leave=False, disable=None):
+        for side, (train, _) in sides.items():
+            began = now(device)
+            policy = train(chunk)
+            curves[f"{side} seconds"].append(now(device) - began)
+            with torch.no_grad():
+                fitness = run_episodes(evaluation, policy, 1, EVALUATION_STEP).fitness.mean(dim=1)
+            curves[f"{side} fitness"].append(fitness.tolist())
+            curves[f"{side} reward"].append(
+                [x for rows in rewards[side] for x in torch.stack(rows).mean(dim=0).tolist()]
+            )
+            for rows in rewards[side]:
+                rows.clear()
+        session.check()
+    steps = chunk * args.envs * session.trainer.horizon
+    size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "episodes": args.episodes}
+    curves["env_steps"] = [steps * (k + 1) for k in range(args.points)]
+    yield records.identify({"kind": "mjlab_learning", **size, **curves, **records.describe(device)})
+
+
+def _runner(task: str, num_envs: int, seed: int, device: str) -> Any:
+    """Return mjlab's runner, as its ``scripts/train.py`` constructs it, without logs."""
+    from mjlab.envs import ManagerBasedRlEnv
+    from mjlab.rl import MjlabOnPolicyRunner, RslRlVecEnvWrapper
+    from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, load_runner_cls
+
+    config, settings = load_env_cfg(task), load_rl_cfg(task)
+    config.scene.num_envs, config.seed, settings.seed = num_envs, seed, seed
+    env = RslRlVecEnvWrapper(ManagerBasedRlEnv(config, device=device), clip_actions=settings.clip_actions)
+    return (load_runner_cls(task) or MjlabOnPolicyRunner)(env, asdict(settings), None, device)
+
+
+def _rewards_of(env: Any, groups: int) -> list[Tensor]:
+    """Return a list to which each later step of an environment appends the mean reward of its groups."""
+    rows, step = [], env.step
+
+    def counted(*args: Any) -> Any:
+        result = step(*args)
+        reward = result.reward if hasattr(result, "reward") else result[1]
+        rows.append(reward.view(groups, -1).mean(dim=1))
+        return result
+
+    env.step = counted
+    return rows

@@ -1,5 +1,6 @@
 """The tables of all kinds of records, and which records they show."""
 
+import functools
 from collections.abc import Sequence
 from statistics import mean
 from typing import Any
@@ -13,6 +14,13 @@ from . import learning_tables
 
 SHOWN_SEEDS = 5  # of the table of simulated runs
 PARTS = ("results", "tensorboard", "table", "page")  # of what follows the last iteration
+
+
+def _quarters(curve: str, row: Record) -> str:
+    """Return the means over seeds after each quarter of a training."""
+    values = [mean(point) for point in row[curve]]
+    return ", ".join(f"{values[-(-len(values) * k // 4) - 1]:.3f}" for k in range(1, 5))
+
 
 COLUMNS: dict[str, list[Column]] = {
     **tables.COLUMNS,
@@ -45,6 +53,13 @@ COLUMNS: dict[str, list[Column]] = {
         ("ours, env-steps/s", lambda r: f"{r['ours']:,.0f}"),
         ("mjlab's own", lambda r: f"{r['mjlab']:,.0f}"),
         ("simulation alone", lambda r: f"{r['physics']:,.0f}"),
+    ],
+    "mjlab_learning": [
+        ("task", lambda r: r["task"]),
+        ("seeds x environments", lambda r: f"{r['seeds']} x {r['envs']:,}"),
+        ("env-steps of each", lambda r: f"{r['env_steps'][-1] / 1e6:.2f} M"),
+        *((f"{what}, {side}", functools.partial(_quarters, f"{side} {what}")) for what in ("fitness", "reward")
+          for side in ("ours", "mjlab")),
     ],
     "certainty": [
         ("simulated runs of", lambda r: r["case"]),
@@ -87,6 +102,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "certainty": ("case", "candidates", "seeds"),
     "mjlab": ("task", "envs"),
     "hacks": ("task",),
+    "mjlab_learning": ("task", "envs"),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     "page": ("candidates", "seeds", "iterations", "libraries"),

@@ -51,6 +51,17 @@ def test_mjlab_is_measured_in_turn(benchmark):
     assert min(row["ours"], row["mjlab"], row["physics"]) > 0
 
 
+def test_mjlab_learning_has_both_sides_at_every_point(benchmark, monkeypatch):
+    pytest.importorskip("mjlab")
+    monkeypatch.setenv("PYTHONHASHSEED", "0")  # mjlab sets it
+    size = ("--envs", 4, "--seeds", 2, "--iterations", 2, "--points", 2, "--episodes", 2)
+    (row,), printed = benchmark("mjlab_learning", "--task", "Mjlab-Cartpole-Balance", *size, more=["--device", "cpu"])
+    assert row["env_steps"] == [128, 256] and "fitness, mjlab" in printed
+    for side in ("ours", "mjlab"):
+        for what in ("reward", "fitness"):
+            assert [len(seeds) for seeds in row[f"{side} {what}"]] == [2, 2], (side, what)
+
+
 def test_learner_measures_batched_and_loop(benchmark):
     words = ["--candidates", 3, "--envs", 8, "--iterations", 1, "--warmup", 1, "--loop_candidates", 2]
     (row,), printed = benchmark("learner", *words)
@@ -115,7 +126,7 @@ def test_warm_up_does_not_change_training():
 
 def test_failing_policy_is_omitted_and_others_continue(capsys):
     own = session(seeds=2)
-    evaluation = learning._evaluation(own.spec, own.groups, 4)
+    evaluation = learning.make_evaluation(own.spec, own.groups, 4)
     evaluation.dispatch.fail(1, RuntimeError("mine.py:3: out of luck"))
     learning._end_failed(own, evaluation)
     learning._end_failed(own, evaluation)

@@ -141,7 +141,7 @@ class Block(EnvView):
         try:
             call(*args)
         except Exception as error:
-            if in_capture():
+            if self.world.parts.capturing:
                 raise
             base, sections = self.world.cfg, ("events", "commands", "curriculum")
             if all(getattr(self.cfg, section) is getattr(base, section) for section in sections):
@@ -187,8 +187,8 @@ class Block(EnvView):
 
     # one control step
 
-    def judge(self) -> None:
-        """Compute which episodes end, rewards and metrics, after the physics."""
+    def end(self) -> None:
+        """Compute which episodes end, after the physics."""
         ends = self.termination_manager
         ends.terminated.zero_()
         ends.time_outs.zero_()
@@ -199,6 +199,9 @@ class Block(EnvView):
                 value = value if term.users is None else value & term.users
                 (ends.time_outs if term.cfg.time_out else ends.terminated)[term.rows] |= value
                 ends.get_term(term.name)[term.rows] = value
+
+    def judge(self) -> None:
+        """Compute rewards and metrics."""
         self._reward()
         with torch.no_grad():
             self.metrics_manager.compute()
@@ -223,9 +226,9 @@ class Block(EnvView):
         scale = self.step_dt if self.cfg.scale_rewards_by_dt else 1.0
         part = value * (weight if self._plain else term.cfg.weight) * scale
         clean = torch.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0)
-        if term.foreign:  # its NaN is a fault, except of unstable physics; on CUDA the dispatcher finds it
+        if term.foreign:  # its NaN is a fault, except of unstable physics; beside graphs the dispatcher finds it
             clean = torch.where(self._buffers["unstable"][term.rows], clean, part)
-            if clean.device.type == "cpu" and not bool(torch.isfinite(clean).all()):
+            if not self.world.parts.captures and not bool(torch.isfinite(clean).all()):
                 message = f"the term '{term.name}' returned NaN or infinity"
                 self._fail(term, PatchError(term.section, term.name, message))
                 return None
@@ -307,7 +310,7 @@ class Block(EnvView):
                         calls = [functools.partial(manager.compute_group, kind, True) for kind in kinds]
                         observed = dict(zip(kinds, side_by_side(calls)))
                 except Exception as error:
-                    if in_capture():
+                    if self.world.parts.capturing:
                         raise
                     groups = range(rows.start // self.size, rows.stop // self.size)
                     if self.configs[groups[0]].observations is self.world.cfg.observations:
@@ -357,15 +360,26 @@ class Block(EnvView):
         return not self.curriculum_manager.active_terms or not changes_terms(self.cfg.curriculum)
 
     def _value(self, term: Term) -> Tensor | None:
+        """Return a term's value; None if it has failed."""
+        return term.result if term.eager and term.result is not None else self._evaluated(term)
+
+    def refresh(self, term: Term) -> None:
+        """Evaluate an eager term, for the graphs that read its result."""
+        value = self._evaluated(term)
+        if term.result is None:
+            term.result = value
+        else:
+            term.result.zero_() if value is None else term.result.copy_(value)
+
+    def _evaluated(self, term: Term) -> Tensor | None:
         """Evaluate a term; a fault of a candidate's function stops its groups."""
         if term.failed:
             return None
-        if not term.foreign:
-            return term()
         try:
-            return term()
+            with self.world.parts.noting(term):
+                return term()
         except Exception as error:
-            if in_capture():
+            if not term.foreign or self.world.parts.capturing:
                 raise
             fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
             self._fail(term, fault)

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from mjlab.utils.buffers import CircularBuffer
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
-from envcoder_bench.tasks.mjlab_tasks.view import EnvView
+from envcoder_bench.tasks.mjlab_tasks.view import TERRAIN, EnvView
 
 _SIMULATED = (
     "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "qfrc_applied", "mocap_pos", "mocap_quat", "time",
@@ -33,7 +32,7 @@ def _roots(world: Any, blocks: Sequence[Any]) -> dict[str, Any]:
         roots[f"entity {name}"] = {
             "data": vars(getattr(entity, "_data", None) or _Nothing()),
             "actuators": getattr(entity, "_actuators", []),
-            "terrain": {key: getattr(entity, key) for key in ("env_origins", "terrain_levels") if hasattr(entity, key)},
+            "terrain": {key: getattr(entity, key) for key in TERRAIN if hasattr(entity, key)},
         }
     roots.update({f"sensor {name}": sensor for name, sensor in world.scene.sensors.items()})
     for k, block in enumerate(blocks):
@@ -79,7 +78,7 @@ def _walk(value: Any, path: str, seen: set[int], numbers: bool = False) -> Itera
     for name, own in list(items):
         place = f"{path}{_SEPARATOR}{name}"
         number = numbers and isinstance(own, (int, float, str, type(None))) and name not in _SKIPPED
-        if number or isinstance(own, Tensor) or (isinstance(value, CircularBuffer) and name == "_pointer"):
+        if number or isinstance(own, Tensor):
             yield place, own, (value, name)
         elif name not in _SKIPPED:
             yield from _walk(own, place, seen, numbers)
@@ -90,6 +89,11 @@ def held(world: Any, blocks: Sequence[Any], numbers: bool = False) -> Iterator[t
     seen: set[int] = {id(world), id(world.scene), id(world.sim), *map(id, blocks)}
     for name, root in _roots(world, blocks).items():
         yield from _walk(root, name, seen, numbers)
+
+
+def held_by(value: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what one object keeps, as ``held`` with numbers."""
+    return _walk(value, "", set(), numbers=True)
 
 
 def saved(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -4,7 +4,8 @@ mjlab's functions receive ``env_ids``, the indices of some environments, and wri
 are is known on the device only. Inside ``FixedShapes`` they receive an ``EnvIds`` instead: the indices of all
 environments, with a mask of those that are meant. What they read and compute is of all environments, and what they
 write is kept where the mask is True. ``nonzero`` of a mask of environments returns an ``EnvIds`` as well, and so does
-``env_ids[mask]``. Any other use is refused by name, because it could write into environments that are not meant.
+``env_ids[mask]``. Any other use is refused by name, because it could write into environments that are not meant. On a
+device the mean of ``x[mask]``, which a curriculum logs, waits for nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from envcoder_bench.compat.torch_subclass import Marked, marked
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.tasks.mjlab_tasks.on_device import Perhaps
+from envcoder_bench.tasks.mjlab_tasks.on_device import Chosen, Perhaps
 
 _SEARCHES = ("nonzero", "argwhere")  # by name, because ``drawing`` replaces the functions
 _SHAPES = (Tensor.flatten, torch.flatten, Tensor.squeeze, torch.squeeze, Tensor.unsqueeze, Tensor.view, Tensor.reshape)
@@ -26,6 +27,7 @@ _CASTS = (Tensor.to, Tensor.long, Tensor.int, Tensor.clone, Tensor.contiguous, T
 _KEEPING = {*_SHAPES, *_CASTS}  # functions whose result has the same elements
 _COPIES = {Tensor.cpu, Tensor.tolist, Tensor.numpy, Tensor.item}
 _ANY = {Tensor.any, torch.any}
+_MEANS = {Tensor.mean, torch.mean}
 
 
 class EnvIds(Marked):
@@ -64,6 +66,14 @@ class FixedShapes(TorchFunctionMode):
             return self._write(*args)
         if func is Tensor.__getitem__ and isinstance(args[0], EnvIds):
             return self._chosen(*args)
+        if func is Tensor.__getitem__ and self._is_mask(args[1]) and (args[0].is_cuda or not self.asks):
+            rows = marked(Chosen, args[0])
+            rows.mask = args[1]
+            return rows
+        if any(isinstance(x, Chosen) for x in args):
+            if func in _MEANS and len(args) == 1 and not kwargs:
+                return _mean(args[0].as_subclass(Tensor), args[0].mask)
+            args = tuple(x.as_subclass(Tensor)[x.mask] if isinstance(x, Chosen) else x for x in args)
         name = getattr(func, "__name__", "")
         if name in _SEARCHES and self._is_mask(args[0]):
             ids = EnvIds.of(args[0])
@@ -133,3 +143,9 @@ class FixedShapes(TorchFunctionMode):
             f"{self.name} calls {what} on the indices of environments, which has no fixed shape: index tensors with"
             " env_ids, or with env_ids[mask]"
         )
+
+
+def _mean(x: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of ``x[mask]``."""
+    rows = mask.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+    return torch.where(rows, x, 0.0).sum() / rows.sum()

@@ -39,6 +39,8 @@ def measure_of(cfg: Any) -> Measure:
                 f"mean of exp(-e) over steps and both errors e of the command '{name}': planar velocity [m/s] and yaw"
                 " rate [rad/s]; 1 = tracked exactly"
             )
+            if getattr(cfg.scene.terrain, "terrain_generator", None) is not None:
+                meaning += "; in episodes spread evenly over the levels of the terrain"
             return Measure(TRACKING, name, "mean", (0.0, 1.0), meaning)
     best = sum(term.weight for term in cfg.rewards.values() if term is not None and term.weight > 0)
     meaning = "mean over steps of the reward that the task registers, divided by the sum of its positive weights"

@@ -2,8 +2,9 @@
 
 mjlab's code for a step of a legged robot is a thousand small launches, and takes several times the time of the physics.
 A part runs as it is in the first steps. Then it is captured, if it does not wait for the device, reads no counter of
-steps, and changes no number on the host. What mjlab's objects keep between steps stays in the same memory: where a part
-replaces a tensor, the graph copies the new one into the old one.
+steps, and changes no number on the host. A term that does is ``eager`` from then on: it is called between two parts,
+which are captured. What mjlab's objects keep between steps stays in the same memory: where a part replaces a tensor,
+the graph copies the new one into the old one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.graph_capture import WARM_UPS, capturing
-from envcoder_bench.tasks.mjlab_tasks.checkpoint import assign, held
+from envcoder_bench.tasks.mjlab_tasks.checkpoint import assign, held, held_by
 from envcoder_bench.tasks.mjlab_tasks.on_device import OnDevice
 
 T = TypeVar("T")
@@ -37,7 +38,8 @@ class Parts:
         self._capture, self._world, self._blocks = capture, world, blocks
         self._constants: dict[Any, Tensor] = {}
         self._reasons: dict[str, str] = {}  # of the parts that cannot be captured
-        self._regular = False
+        self._regular = self.capturing = self._watches_again = False
+        self._caught: list[Any] | None = None  # warnings of a part that is watched
         self._steps = 0
         self.drop()
 
@@ -58,7 +60,8 @@ class Parts:
     def end(self) -> None:
         """End a step."""
         if self._regular:
-            self._steps += 1
+            self._steps += not self._watches_again
+            self._watches_again = False
             if self._graphs:
                 self._world.forget()
         self._regular = False
@@ -87,6 +90,12 @@ class Parts:
         else:
             self._world.forget()
             self._in_place(on_device)
+
+    def between(self, call: Call) -> None:
+        """Run what no graph can contain, between two parts."""
+        self._world.forget()  # sensors' data that are in a graph's memory
+        self._in_place(call)
+        self._world.forget()
 
     def _in_place(self, call: Call) -> None:
         """Run a part, and keep the tensors that it replaces in their memory, which graphs read."""
@@ -129,57 +138,94 @@ class Parts:
 
     def _watched(self, name: str, call: Call) -> None:
         """Run a part, and note whether it can be captured."""
-        numbers, reads, known = self._numbers(), self._world.reads, set(self._tensors())
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as self._caught:
             warnings.simplefilter("always")
             self._watch_syncs(True)
+            before, eager = self._kept(), len(self._reasons)
             try:
                 self._in_place(call)
             finally:
                 self._watch_syncs(False)
-        waits = [w for w in caught if "called a synchronizing" in str(w.message)]
-        changed = [path for path, x in self._numbers().items() if numbers.get(path, x) != x]
-        if waits:
-            self._refuse(name, f"waits for the device in {waits[0].filename}:{waits[0].lineno}")
-        elif self._world.reads != reads:
-            self._refuse(name, "reads the counter of steps, or runs the simulation")
-        elif changed:
-            self._refuse(name, f"changes what it keeps on the host: {changed[0]}")
-        elif set(self._tensors()) != known:
-            self._refuse(name, "creates a tensor")
+            reason = self._reason(before, self._kept())
+        self._caught = None
+        if len(self._reasons) > eager:
+            self._watches_again = True  # without the terms that are eager now
+        elif reason:
+            self._refuse(name, f"the part '{name}' of a step", reason)
 
-    def _numbers(self) -> dict[str, Any]:
-        """Return the numbers on the host, and which objects the modules of candidates' terms hold."""
-        numbers = {path: x for path, x, _ in held(self._world, self._blocks, numbers=True) if not isinstance(x, Tensor)}
-        for block in self._blocks:
-            for term in (*block.rewards.terms, *block.ends.terms):
-                if term.foreign:
-                    names = getattr(term.cfg.func, "__globals__", {})
-                    numbers.update({f"{term.section}/{term.name}/{name}": id(x) for name, x in names.items()})
-        return numbers
+    @contextmanager
+    def noting(self, term: Any) -> Iterator[None]:
+        """Note whether the term that the block evaluates can be captured; otherwise it is ``eager`` from now on."""
+        if self._caught is None and not self.capturing:
+            yield
+            return
+        before, reason = self._kept(term), ""
+        try:
+            yield
+            reason = self._reason(before, self._kept(term)) if self._caught is not None else ""
+        except Exception as error:
+            reason = _in_a_capture(error) if self.capturing else ""
+            raise
+        finally:
+            if reason:
+                term.eager = True
+                self._refuse(f"{term.section}/{term.name}", f"the term '{term.name}'", reason)
+
+    def _kept(self, term: Any = None) -> tuple[int, int, dict[str, Any], set[str]]:
+        """Return waits and reads so far, and the numbers and the tensors' paths that a term, or everything, keeps."""
+        waits = sum("called a synchronizing" in str(w.message) for w in self._caught or ())
+        everything = held(self._world, self._blocks, numbers=True) if term is None else held_by(term.cfg.func)
+        rows = [(path, x) for path, x, _ in everything]
+        numbers = {path: x for path, x in rows if not isinstance(x, Tensor)}
+        # which objects the modules of candidates' terms hold
+        terms = [term] if term else [t for block in self._blocks for t in (*block.rewards.terms, *block.ends.terms)]
+        for one in terms:
+            if one.foreign:
+                names = getattr(one.cfg.func, "__globals__", {})
+                numbers.update({f"{one.section}/{one.name}/{name}": id(x) for name, x in names.items()})
+        return waits, self._world.reads, numbers, {path for path, x in rows if isinstance(x, Tensor)}
+
+    def _reason(self, before: Any, after: Any) -> str:
+        """Return why what was run between two ``_kept`` cannot be captured; empty if it can."""
+        changed = [path for path, x in after[2].items() if before[2].get(path, x) != x]
+        if after[0] > before[0]:
+            waits = [w for w in self._caught or () if "called a synchronizing" in str(w.message)]
+            return f"waits for the device in {waits[before[0]].filename}:{waits[before[0]].lineno}"
+        if after[1] != before[1]:
+            return "reads the counter of steps, or runs the simulation"
+        if changed:
+            return f"changes what it keeps on the host: {changed[0]}"
+        return "creates a tensor" if after[3] != before[3] else ""
 
     @staticmethod
     def _watch_syncs(on: bool) -> None:
         if torch.cuda.is_available():
             torch.cuda.set_sync_debug_mode(1 if on else 0)
 
-    def _refuse(self, name: str, reason: str) -> None:
+    def _refuse(self, name: str, what: str, reason: str) -> None:
         self._reasons[name] = reason
-        message = f"mjlab: the part '{name}' of a step is not captured in a CUDA graph and runs slowly: it {reason}"
+        message = f"mjlab: {what} is not captured in a CUDA graph and runs slowly: it {reason}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _captured(self, name: str, call: Call) -> bool:
         """Capture a part; return whether that was possible. Nothing of it has run then."""
         assert self._capture is not None
-        before = self._tensors()
+        before, eager, self.capturing = self._tensors(), len(self._reasons), True
         try:
             self._graphs[name] = self._capture(lambda: self._in_place(call))
         except Exception as error:  # of whatever kind: the part then runs as it is, and raises its own errors
             for x, owner in before.values():
                 assign(owner, x)
-            self._refuse(name, f"raises in a capture: {' '.join(str(error).split())[:200]}")
+            if len(self._reasons) == eager:  # otherwise it is a term, and the next step captures without it
+                self._refuse(name, f"the part '{name}' of a step", _in_a_capture(error))
             return False
+        finally:
+            self.capturing = False
         return True
+
+
+def _in_a_capture(error: Exception) -> str:
+    return f"raises in a capture: {' '.join(str(error).split())[:200]}"
 
 
 def cuda_capture(device: torch.device) -> Capture:

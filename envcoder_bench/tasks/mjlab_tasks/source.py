@@ -140,9 +140,6 @@ def refuse_unsupported(source: Source, cfg: Any) -> None:
         if getattr(command, "sampling_mode", "") == "adaptive":
             what = f"{source.address}: the command '{name}' samples by the failures of all environments"
             raise ValueError(f"{what}, other candidates' included: {_REGISTER} with sampling_mode 'uniform'")
-    terrain = cfg.scene.terrain
-    if terrain is not None and terrain.terrain_type != "plane":
-        raise ValueError(f"{source.address} has a generated terrain, which is not supported yet: choose a flat task")
     for name, entity in cfg.scene.entities.items():
         for actuator in getattr(entity.articulation, "actuators", None) or ():
             if getattr(actuator, "delay_max_lag", 0) or type(actuator).__name__.startswith("Delayed"):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.mjlab_tasks.patches import Patches, patched
 from envcoder_bench.tasks.mjlab_tasks.source import Source, quiet
@@ -164,8 +166,12 @@ class MjlabTask(Task):
     # groups
 
     def attach(self, groups: EnvGroups) -> None:
+        from mjlab.utils.buffers import CircularBuffer
+
         from envcoder_bench.tasks.mjlab_tasks.block import Block, runs
+        from envcoder_bench.tasks.mjlab_tasks.checkpoint import held
         from envcoder_bench.tasks.mjlab_tasks.draws import Draws
+        from envcoder_bench.tasks.mjlab_tasks.histories import ShiftedBuffer
         from envcoder_bench.tasks.mjlab_tasks.parts import Parts
         from envcoder_bench.tasks.mjlab_tasks.patches import world_key
 
@@ -177,7 +183,7 @@ class MjlabTask(Task):
         configs = patched(base, patches)
         self._restore_model()
         self.world.steps = 0
-        self.world.place(groups.lanes)
+        self.world.place(groups.seeds, groups.lanes)
         self.blocks: list[Block] = []
         with quiet():
             for first, last in runs([world_key(cfg) for cfg in configs]):
@@ -191,6 +197,9 @@ class MjlabTask(Task):
             self.world.sim.expand_model_fields(tuple(sorted(expanded)))
             for block in self.blocks:
                 block.startup()
+            for _, _, (owner, _) in list(held(self.world, self.blocks)):
+                if type(owner) is CircularBuffer:
+                    owner.__class__ = ShiftedBuffer
         self.reader.used = groups.keys
         self._spread = True
         self._begun, self._settings = False, None
@@ -226,11 +235,21 @@ class MjlabTask(Task):
         with torch.no_grad():
             self._set_step(self.step_count)
             self.world.parts.begin()
-            self.world.advance(self._groups.actions[:, : self.num_dofs], self._judge)
+            stages = [("ends", self._eager("ends"), self._end), ("rewards", self._eager("rewards"), self._judge)]
+            self.world.advance(self._groups.actions[:, : self.num_dofs], stages)
         self._begun = False
 
-    def _judge(self) -> None:
+    def _eager(self, table: str) -> list[Any]:
+        """Return calls for the terms that no graph can contain."""
+        terms = [(block, term) for block in self.blocks for term in getattr(block, table).terms]
+        return [functools.partial(block.refresh, term) for block, term in terms if term.eager]
+
+    def _end(self) -> None:
         self._note_unstable()
+        for block in self.blocks:
+            block.end()
+
+    def _judge(self) -> None:
         for block in self.blocks:
             block.judge()
             ends = block.termination_manager
@@ -354,6 +373,8 @@ class MjlabTask(Task):
     def restart(self) -> None:
         if self._first is not None:
             self.set_state(self._first)
+        evaluates = EVALUATION_STEP <= self.step_count < 2 * EVALUATION_STEP
+        self.world.place(self._groups.seeds, self._groups.lanes, evaluates)
 
 
 def capture_on(device: torch.device) -> Any:

@@ -36,6 +36,7 @@ class Term:
         users: ``(rows,)`` bool, those that use it; None for all.
         groups: the block's groups that use it, and the index of the term in the config of each.
         foreign: whether a candidate's file defines the function.
+        eager, result: whether no graph can contain it, and its value ``(rows,)`` then, which graphs read.
     """
 
     section: str
@@ -48,6 +49,8 @@ class Term:
     columns: Tensor | int
     foreign: bool
     failed: bool = field(default=False)
+    eager: bool = field(default=False)
+    result: Tensor | None = field(default=None)
 
     def __call__(self) -> Tensor:
         """Evaluate it: ``(rows,)``."""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation, declared_shapes
 
-_TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment
+TERRAIN = ("env_origins", "terrain_levels", "terrain_types")  # tensors of a terrain with a row per environment
 
 
 class NeedsAll(Exception):
@@ -90,7 +90,7 @@ class SceneView:
     def __init__(self, scene: Any, sim: SimView, rows: slice) -> None:
         self._scene, self._rows = scene, rows
         self.num_envs = rows.stop - rows.start
-        self.terrain = None if scene.terrain is None else rows_of(scene.terrain, rows, scene.num_envs, _TERRAIN)
+        self.terrain = None if scene.terrain is None else rows_of(scene.terrain, rows, scene.num_envs, TERRAIN)
         self.entities = {name: self._entity(entity, sim) for name, entity in scene.entities.items()}
         self.sensors = {name: _sensor_view(sensor, rows) for name, sensor in scene.sensors.items()}
 

@@ -5,21 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
 import warp as wp
 from mjlab.managers.action_manager import ActionManager
 from mjlab.scene import Scene
 from mjlab.sim.sim_data import TorchArray, WarpBridge
+from mjlab.terrains import TerrainEntity
 from torch import Tensor
 
 from envcoder_bench.sim.mjlab.batch_simulation import BatchSimulation
+from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.tasks.mjlab_tasks.parts import Parts
+from envcoder_bench.tasks.mjlab_tasks.parts import Call, Parts
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView
 from isaacgym_mujoco.physics.warp_streams import TorchStream
+
+TERRAIN_SEED = 7270  # of mjlab's training, whose default seed of 42 draws it
+_ALONG_LEVELS = 0.6180339887498949  # lanes in turn are spread evenly over levels
 
 
 class World:
@@ -39,8 +45,14 @@ class World:
 
     def __init__(self, cfg: Any, num_envs: int, device: str, simulation: Callable[..., Any]) -> None:
         cfg.scene.num_envs = num_envs
+        generator = None if cfg.scene.terrain is None else cfg.scene.terrain.terrain_generator
+        if generator is not None and generator.seed is None:
+            generator.seed = TERRAIN_SEED
         self.cfg, self.num_envs, self.reads = cfg, num_envs, 0
-        self.scene = Scene(cfg.scene, device=device)
+        self.scene, self.evaluates = Scene(cfg.scene, device=device), False
+        if self.scene.terrain is not None:
+            self.scene.terrain.__class__ = _Terrain
+            self.scene.terrain.world = self  # type: ignore[attr-defined]
         self.sim = simulation(
             num_envs=num_envs,
             cfg=cfg.sim,
@@ -90,21 +102,46 @@ class World:
         for sensor in self._rays:
             sensor.set_context(self)  # it asks whether there is one
 
-    def place(self, lanes: Tensor) -> None:
-        """Give the same lane of every group the origin that it has in a simulation of one group."""
-        terrain = self.scene.terrain
-        if terrain is not None and terrain.terrain_origins is None:
-            count = int(lanes.max()) + 1
+    def place(self, seeds: Tensor, lanes: Tensor, evaluates: bool = False) -> None:
+        """Give every environment its origin: the same for a lane of every group of a seed, whatever the other groups.
+
+        On a generated terrain a lane has the type that it has in a simulation of one group. Its first level is drawn;
+        where policies are evaluated, lanes are spread evenly over all levels and stay there.
+        """
+        terrain, count = self.scene.terrain, int(lanes.max()) + 1
+        self.evaluates = evaluates
+        if terrain is None:
+            return
+        assert terrain.env_origins is not None
+        if terrain.terrain_origins is None:
             grid = terrain._compute_env_origins_grid(count, terrain.cfg.env_spacing)
-            assert terrain.env_origins is not None
             terrain.env_origins.copy_(grid[lanes])
+            return
+        levels, types, most = terrain.terrain_levels, terrain.terrain_types, terrain.cfg.max_init_terrain_level
+        with TermStream("terrain", seeds, lanes, -1), drawing():
+            rows = terrain.max_terrain_level if most is None or evaluates else min(most + 1, terrain.max_terrain_level)
+            first = torch.randint(0, rows, (self.num_envs,), device=levels.device)
+        # the types of one group, by mjlab's rule; the tensors stay, as views of parts of them exist
+        generator = terrain.cfg.terrain_generator
+        assert generator is not None
+        shares = np.array([kind.proportion for kind in generator.sub_terrains.values()])
+        terrain._compute_env_origins_curriculum(count, terrain.terrain_origins, shares / shares.sum())
+        types.copy_(terrain.terrain_types[lanes])
+        levels.copy_(((0.5 + lanes * _ALONG_LEVELS) % 1.0 * rows).long() if evaluates else first)
+        terrain.terrain_levels, terrain.terrain_types = levels, types
+        terrain.env_origins.copy_(terrain.terrain_origins[levels, types])
 
     @property
     def clock(self) -> Any:
         return self.steps if self._clock is None else self._clock
 
-    def advance(self, action: Tensor, judge: Callable[[], None]) -> None:
-        """Simulate one control step with ``action`` ``(num_envs, width)``, and ``judge`` it."""
+    def advance(self, action: Tensor, stages: Iterable[tuple[str, list[Call], Call]]) -> None:
+        """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it.
+
+        Args:
+            stages: in turn, the name of a part, the calls between the part before and this one, and its own; without
+                calls in between, a stage is in the part of the stage before.
+        """
 
         def control() -> None:
             self.action_manager.apply_action()
@@ -121,7 +158,6 @@ class World:
         def end() -> None:
             self.scene.update(dt=self.env.physics_dt)
             self.episode_length_buf.add_(1)
-            judge()
 
         for k in range(self.cfg.decimation):
             self.parts(f"control {k}", go_on if k else begin)
@@ -129,7 +165,14 @@ class World:
         self.steps += 1
         if self._clock is not None:
             self._clock.fill_(self.steps)
-        self.parts("judge", end)
+        name, calls = "judge", [end]
+        for following, between, call in stages:
+            if between:
+                self.parts(name, _in_turn(calls))
+                self.parts.between(_in_turn(between))
+                name, calls = following, []
+            calls.append(call)
+        self.parts(name, _in_turn(calls))
 
     def reset(self, mask: Tensor) -> None:
         """Reset the simulation where ``mask`` is True."""
@@ -166,6 +209,24 @@ class World:
         """Drop the data that sensors have computed."""
         for sensor in self.scene.sensors.values():
             sensor._invalidate_cache()
+
+
+def _in_turn(calls: list[Call]) -> Call:
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
+class _Terrain(TerrainEntity):
+    """mjlab's terrain, whose levels stay as they are in evaluations."""
+
+    world: World
+
+    def update_env_origins(self, env_ids: Any, move_up: Tensor, move_down: Tensor) -> None:
+        if not self.world.evaluates:
+            super().update_env_origins(env_ids, move_up, move_down)
 
 
 class _InOrder(WarpBridge):

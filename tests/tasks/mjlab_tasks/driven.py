@@ -7,6 +7,7 @@ from envcoder_bench.tasks.registry import find_spec, make_task
 
 CARTPOLE, GO1, G1 = "Mjlab-Cartpole-Balance", "Mjlab-Velocity-Flat-Unitree-Go1", "Mjlab-Velocity-Flat-Unitree-G1"
 LIFT = "Mjlab-Lift-Cube-Yam"
+ROUGH_GO1 = "Mjlab-Velocity-Rough-Unitree-Go1"
 
 
 class Driven:

@@ -1,6 +1,8 @@
 """mjlab's own ``ManagerBasedRlEnv`` with the random numbers that this project's adapter draws."""
 
+import os
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import torch
 from mjlab.envs import ManagerBasedRlEnv
@@ -57,14 +59,23 @@ class Reference:
 
     def __init__(self, cfg, num_envs, device="cpu"):
         cfg.scene.num_envs = num_envs
+        cfg.seed = 42  # mjlab's default, which also generates the terrain
         self.seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.lanes = torch.arange(num_envs, device=device)
         self.at = -1
         startup = {name: e for name, e in cfg.events.items() if e is not None and e.mode == "startup"}
         for name, event in startup.items():
             event.func = _Func(event.func, f"events/{name}", True)
-        with quiet(), self._stream("events/startup"):
+        with patch.dict(os.environ), quiet(), self._stream("events/startup"):  # it sets a variable
             self.env = env = ManagerBasedRlEnv(cfg, device=device)
+        terrain = env.scene.terrain
+        if terrain is not None and terrain.terrain_origins is not None:
+            with self._stream("terrain"):
+                levels = torch.randint(0, terrain.cfg.max_init_terrain_level + 1, (num_envs,), device=device)
+            terrain.terrain_levels.copy_(levels)
+            terrain.env_origins.copy_(terrain.terrain_origins[levels, terrain.terrain_types])
+        for name, term in zip(env.curriculum_manager.active_terms, getattr(env.curriculum_manager, "_term_cfgs", ())):
+            term.func = _Func(term.func, f"curriculum/{name}", True)
         events = env.event_manager
         for cfgs in events._mode_term_cfgs.values():
             for term in cfgs:
@@ -79,6 +90,7 @@ class Reference:
         for name, term in getattr(env.command_manager, "_terms", {}).items():
             self._wrap(term, "reset", lambda *a, name=name, **k: f"commands/{name}/reset", ids=True)
             self._wrap(term, "compute", lambda *a, name=name, **k: f"commands/{name}")
+        self._wrap(env.curriculum_manager, "compute", lambda *a, **k: "curriculum")
         self._wrap(env.observation_manager, "compute", lambda *a, **k: "observations")
         # mjlab's sensors keep the data of before ``forward`` unless any environment was reset
         sense = env.sim.sense

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+from recorded_ops import capture
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.tasks.mjlab_tasks.draws import drawing
@@ -105,6 +106,22 @@ def test_shapes_do_not_depend_on_the_mask(around):
         few = torch.zeros(N, dtype=torch.bool)
         assert len(few.nonzero().flatten()) == len(few.nonzero(as_tuple=False).squeeze(-1)) == N
         assert len(torch.nonzero(few)) == len(torch.where(few)[0]) == len(few.nonzero(as_tuple=True)[0]) == N
+
+
+def test_on_a_device_means_of_some_environments_wait_for_nothing_and_other_uses_have_their_rows(monkeypatch):
+    x, means = inputs(), []
+    expected = x["a"][x["flag"]]
+    monkeypatch.setattr(FixedShapes, "asks", False)
+
+    def log():
+        with FixedShapes(N):
+            means.extend((torch.mean(x["a"][x["flag"]]), x["a"][:, 1][x["flag"]].mean()))
+
+    capture(log)  # raises where it would wait
+    assert [mean.item() for mean in means] == pytest.approx([expected.mean().item(), expected[:, 1].mean().item()])
+    with FixedShapes(N):
+        rows = x["a"][x["flag"]]
+        assert len(rows) == len(expected) and rows.shape == expected.shape and torch.equal(2.0 * rows, 2.0 * expected)
 
 
 def test_views_of_memory_are_written():

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from driven import CARTPOLE, G1, GO1, LIFT, Driven, actions
+from driven import CARTPOLE, G1, GO1, LIFT, ROUGH_GO1, Driven, actions
 from torch import Tensor
 
 from envcoder_bench import evaluate
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.inputs import resolve
@@ -32,7 +33,10 @@ pytestmark = pytest.mark.slow  # constructing a scene takes a second
 
 @pytest.mark.parametrize(
     "name, groups, steps",
-    [(CARTPOLE, 1, 200), (CARTPOLE, 3, 50), (GO1, 1, 200), (GO1, 3, 50), (LIFT, 1, 128), (LIFT, 3, 32), (G1, 1, 60)],
+    [
+        *((CARTPOLE, 1, 200), (CARTPOLE, 3, 50), (GO1, 1, 60), (GO1, 3, 50), (LIFT, 1, 64), (LIFT, 3, 32)),
+        *((G1, 1, 60), (ROUGH_GO1, 2, 33)),
+    ],
 )
 def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, groups, steps, short_episodes):
     from reference import Reference
@@ -61,7 +65,7 @@ def test_human_is_bitwise_mjlabs_own_environment_alone_and_among_others(name, gr
 MORE = {"rewards": {"mine": lambda env: env.action_manager.action.square().sum(dim=1)}}
 
 
-@pytest.mark.parametrize("name", [CARTPOLE, GO1, G1, LIFT])
+@pytest.mark.parametrize("name", [CARTPOLE, GO1, G1, LIFT, ROUGH_GO1])
 def test_alone_as_among_others_with_other_terms_commands_and_events(name):
     cfg = find_spec(f"mjlab:{name}").task_class.source.env_cfg()
     weights = {"rewards": {name: 3.0 * term.weight for name, term in cfg.rewards.items()}}
@@ -78,6 +82,36 @@ def test_alone_as_among_others_with_other_terms_commands_and_events(name):
     if name != LIFT:  # whose curriculum sets a weight, the candidate's included
         assert torch.allclose(weighted, 3.0 * expected["reward_buf"], 1e-4, 1e-6)
     assert not torch.equal(more, expected["reward_buf"])
+
+
+def test_lanes_of_all_groups_share_terrain_curricula_move_them_and_evaluations_are_spread_over_all_levels():
+    size = 14
+    driven = Driven(ROUGH_GO1, size, 2, patches=[{}, MORE])
+    terrain, everyone = driven.task.world.scene.terrain, torch.ones(2 * size, dtype=torch.bool)
+    types, first = terrain.terrain_types.clone(), terrain.terrain_levels.clone()
+    assert set(types.tolist()) == set(range(7)) and first.max() <= 5 and len(set(first.tolist())) > 3
+
+    def after_an_episode():
+        for action in actions(size, 12, 3):
+            driven.step(action)
+        driven._begin(everyone)
+        levels = terrain.terrain_levels
+        assert torch.equal(levels[:size], levels[size:]) and torch.equal(types[:size], types[size:])
+        assert torch.equal(terrain.env_origins, terrain.terrain_origins[levels, types])
+        return levels.clone()
+
+    lower = after_an_episode()
+    assert (lower <= first).all() and (lower < first).any()  # nobody walked as far as its command
+    for step, begins in ((EVALUATION_STEP, None), (0, first)):
+        driven.steps = driven.task.step_count = step
+        driven.task.restart()
+        levels = terrain.terrain_levels.clone()
+        driven._begin(everyone)
+        if begins is None:
+            assert levels.min() == 0 and levels.max() == 9 and len(set(levels.tolist())) == 10
+            assert torch.equal(after_an_episode(), levels)
+        else:
+            assert torch.equal(levels, first) and torch.equal(after_an_episode(), lower)
 
 
 def test_one_observation_patch_changes_no_other_groups_draws():
@@ -292,7 +326,6 @@ def test_tracking_of_a_motion_that_wraps_around_is_isolated(swings):
         ("mjlab:Mjlab-Cartpole-Balanc", "did you mean Mjlab-Cartpole-Balance"),
         ("mjlab:mjlab-cartpole-balance", r"did you mean Mjlab-Cartpole-Balance\?"),
         ("mjlab:Mjlab-Lift-Cube-Yam-Rgb", "camera sensor 'camera_d405'"),
-        ("mjlab:Mjlab-Velocity-Rough-Unitree-Go1", "a generated terrain"),
         ("mjlab:Mjlab-Tracking-Flat-Unitree-G1", "the command 'motion' has no motion file"),
         ("mjlab:Swing-adaptive", "register the task with sampling_mode 'uniform'"),
         ("mjlab:no_such_package:Task", "no_such_package cannot be imported"),

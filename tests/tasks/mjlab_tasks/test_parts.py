@@ -47,9 +47,25 @@ def equal_steps(name, size, groups, steps, monkeypatch, **options):
     return captured.task.world.parts, ended
 
 
-@pytest.mark.parametrize("name, steps, eager", [(CARTPOLE, 40, set()), (GO1, 40, set()), (LIFT, 70, {"command"})])
-def test_captured_parts_have_the_bits_of_mjlabs_code(name, steps, eager, monkeypatch, short_episodes):
-    parts, ended = equal_steps(name, 4, 2, steps, monkeypatch)
+def waits(env):
+    force = env.scene["feet_ground_contact"].data.force.sum(dim=(1, 2))
+    return force if float(force[0]) > 0 else -force
+
+
+WAITS = {"rewards": {"waits": waits}}
+HISTORY = {"observations": {"actor": {"cart_vel": {"history_length": 3}, "pole_vel": {"delay_max_lag": 2}}}}
+
+
+@pytest.mark.parametrize(
+    "name, steps, eager, patches",
+    [
+        (CARTPOLE, 40, set(), [{}, HISTORY]),
+        (GO1, 40, {"rewards/waits"}, [{}, WAITS]),
+        (LIFT, 70, {"command"}, ()),
+    ],
+)
+def test_captured_parts_have_the_bits_of_mjlabs_code(name, steps, eager, patches, monkeypatch, short_episodes):
+    parts, ended = equal_steps(name, 4, 2, steps, monkeypatch, patches=patches)
     assert ended >= 4 and parts._reasons.keys() == eager  # the lifted cube is moved by a command, and simulated
     assert parts._graphs.keys() >= {"control 0", "control 1", "judge", "begin", "observe"}
 
@@ -130,8 +146,23 @@ def test_a_term_that_no_graph_can_contain_is_called(function, reason, monkeypatc
             Driven, "step", lambda self, action, step=Driven.step: (globals().update(kept=None), step(self, action))[1]
         )
     patches = [{"rewards": {"mine": RewardTermCfg(func=function, weight=1.0)}}]
-    parts, _ = equal_steps(CARTPOLE, 4, 1, 8, monkeypatch, patches=patches)
-    assert reason in parts._reasons.get("judge", "") and ("judge" in parts._graphs) == (not reason)
+    parts, _ = equal_steps(CARTPOLE, 4, 2, 8, monkeypatch, patches=[{}, *patches])
+    assert set(parts._reasons) == ({"rewards/mine"} if reason else set())
+    assert reason in parts._reasons.get("rewards/mine", "")
+    assert {"judge", "observe"} <= set(parts._graphs) and ("rewards" in parts._graphs) == bool(reason)
+
+
+def test_a_termination_that_waits_costs_no_other_term_its_graph(monkeypatch):
+    from mjlab.managers.termination_manager import TerminationTermCfg
+
+    def falls(env):
+        x = env.action_manager.action.sum(dim=1)
+        return x > 0.5 if float(x[0]) > 0 else x < -0.5
+
+    terms = {"falls": TerminationTermCfg(func=falls), "late": TerminationTermCfg(func=falls, time_out=True)}
+    parts, ended = equal_steps(CARTPOLE, 4, 1, 10, monkeypatch, patches=[{"terminations": terms}])
+    assert ended and set(parts._reasons) == {"terminations/falls", "terminations/late"}
+    assert {"judge", "ends", "begin", "observe"} <= set(parts._graphs)
 
 
 def test_a_curriculum_that_changes_a_number_drops_the_graphs(monkeypatch):
