@@ -1,5 +1,6 @@
 """Tasks as other repositories write them: what differs from IsaacGymEnvs and legged_gym themselves."""
 
+import functools
 import shutil
 import sys
 
@@ -93,6 +94,21 @@ def test_heights_at_places_that_the_task_chooses_are_left_to_it(tmp_path, monkey
     env = environment(WALKER)
     assert env.task.isaac.cfg.terrain.measure_heights
     env.reset()
+
+
+@pytest.mark.parametrize("counted, configured", [(2, 1), (1, 2)])
+def test_width_of_actions_is_the_one_that_a_step_takes(tmp_path, monkeypatch, counted, configured):
+    """HomieRL's policy drives the legs, and its task counts all joints; other configs are out of date."""
+    changes = {
+        "cfg.env.num_envs, cfg.env.num_actions": f"cfg.env.num_envs, {counted}",
+        "num_actions=1": f"num_actions={configured}",
+        "delay = ": "actions = actions.view(self.num_envs, 1)\n        delay = ",
+    }
+    renamed_fork(
+        tmp_path, monkeypatch, lambda text: functools.reduce(lambda t, c: t.replace(*c), changes.items(), text)
+    )
+    source = find_source(WALKER)
+    assert probe(source, source.config).default_action_dim == 1
 
 
 @pytest.mark.slow

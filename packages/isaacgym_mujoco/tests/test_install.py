@@ -231,9 +231,12 @@ def test_script_that_names_cuda_devices_runs_on_the_cpu_on_request(alone, monkey
     monkeypatch.setenv("ISAACGYM_DEVICE", "")  # so that what the runner sets is undone
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "")
     monkeypatch.delenv("TORCHDYNAMO_DISABLE")
-    assert run(monkeypatch, "--device", "cpu", "train.py") == 0
-    assert capsys.readouterr().out == "cpu cpu ('cpu', 0) CPU\n"
+    for flag in (["--device", "cpu"], ["--device=cpu"]):
+        assert run(monkeypatch, *flag, "train.py") == 0
+        assert capsys.readouterr().out == "cpu cpu ('cpu', 0) CPU\n"
     assert run(monkeypatch, "--no_such_flag", "train.py") == 2
+    assert run(monkeypatch, "--device", "cuda:0", "train.py") == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("such as sim_device=cuda:0")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
