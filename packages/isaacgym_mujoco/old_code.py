@@ -11,9 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 
 from isaacgym_mujoco.compat.torch_fuser import integer_conditions
 from isaacgym_mujoco.import_hook import Redirect
+from isaacgym_mujoco.on_cpu import on_cpu
 
 NUMPY_NAMES = {
     "Inf": np.inf,
@@ -34,6 +36,15 @@ _new_array = np.array
 def _array(*args: Any, copy: Any = True, **kwargs: Any) -> Any:
     """``np.array``, whose ``copy=False`` copies where it must, as in NumPy 1."""
     return _new_array(*args, copy=None if copy is False else copy, **kwargs)
+
+
+_restore = torch.serialization.default_restore_location
+
+
+def _restore_without_cuda(storage: Any, location: str) -> Any:
+    """Leave a storage that was saved on a CUDA device on the CPU, if there is no device or the script is mapped."""
+    stays = location.startswith("cuda") and (on_cpu() or not torch.cuda.is_available())
+    return storage if stays else _restore(storage, location)
 
 
 # modules that few tasks import, at the top of their files
@@ -153,6 +164,8 @@ def old_code() -> Iterator[None]:
     added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
     finders: list[MetaPathFinder] = [_OldRlGames()]
     replaced: list[tuple[Any, str, Any]] = []  # attributes of gymnasium's classes, and their values outside the block
+    restore = torch.serialization.default_restore_location
+    torch.serialization.default_restore_location = _restore_without_cuda
     if find_spec("gym") is None and find_spec("gymnasium") is not None:
         finders.append(Redirect("gym", "gymnasium"))
         gymnasium = import_module("gymnasium")
@@ -181,7 +194,7 @@ def old_code() -> Iterator[None]:
     finally:
         for name in added:
             delattr(np, name)
-        np.array = array
+        np.array, torch.serialization.default_restore_location = array, restore
         for cls, name, value in replaced:
             setattr(cls, name, value)
         if replaced:

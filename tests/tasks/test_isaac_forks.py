@@ -20,7 +20,7 @@ from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.legged_source import rsl_rl_train
 from envcoder_bench.tasks.isaacgym_tasks.probe import probe
-from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
+from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml, temporary_folder
 from envcoder_bench.tasks.registry import find_spec, get_spec
 from envcoder_bench.tools.describe import describe
 from isaacgym_mujoco.old_code import Missing
@@ -525,6 +525,19 @@ def test_yaml_is_merged_with_its_defaults(tmp_path):
     (tmp_path / "lost.yaml").write_text("defaults:\n  - gone\n")
     with pytest.raises(ValueError, match=r"its defaults name gone, and .*gone\.yaml is not a file"):
         read_yaml(tmp_path / "lost.yaml")
+
+
+def test_tasks_read_data_of_the_current_folder_and_write_their_models_elsewhere(tmp_path, monkeypatch):
+    """As a fork with trajectories in files, and IsaacGymEnvs' Quadcopter."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "path.csv").write_text("0,1")
+    with temporary_folder():
+        (tmp_path.cwd() / "model.xml").write_text("<mujoco/>")
+        assert (tmp_path.cwd() / "data" / "path.csv").read_text() == "0,1"
+    assert tmp_path.cwd() == tmp_path and [str(x.relative_to(tmp_path)) for x in tmp_path.rglob("*.*")] == [
+        "data/path.csv"
+    ]
 
 
 def test_use_of_a_missing_module_raises_an_error_with_its_name():

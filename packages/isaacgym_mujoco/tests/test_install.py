@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import isaacgym_mujoco as ours
 from isaacgym_mujoco import old_code
 from isaacgym_mujoco.__main__ import main
 from isaacgym_mujoco.import_hook import uninstall
+from isaacgym_mujoco.on_cpu import OnCpu
 
 # a task file as IsaacGymEnvs' are: imports first, then gymapi by its own name
 SCRIPT = """
@@ -247,6 +249,20 @@ def test_script_that_names_a_cuda_device_without_one_is_told_the_remedy(alone, m
         assert run(monkeypatch, "train.py") == 2
         message = capsys.readouterr().err.strip().splitlines()[-1]
         assert "train.py:" in message and "--device cpu" in message
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_tensors_saved_on_a_cuda_device_are_loaded_without_one(tmp_path, monkeypatch):
+    """As a policy for a play.py, and in-hand-rotation's pickled embeddings."""
+    with monkeypatch.context() as saving:
+        saving.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+        torch.save({"weight": torch.ones(2)}, tmp_path / "policy.pt")
+        pickled = pickle.dumps(torch.ones(2))
+    with old_code.old_code(), OnCpu():
+        assert torch.load(tmp_path / "policy.pt")["weight"].tolist() == pickle.loads(pickled).tolist() == [1, 1]
+        assert torch.load(tmp_path / "policy.pt", map_location="cuda:0")["weight"].device.type == "cpu"
+    with pytest.raises(RuntimeError, match="CUDA"):
+        torch.load(tmp_path / "policy.pt")
 
 
 def test_old_numpy_names_exist_only_within_the_block():
