@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -115,7 +116,8 @@ class _OldRlGames(MetaPathFinder):
             execute(module)
             base = module.A2CBase
             if not hasattr(base, "seq_len"):
-                base.seq_len = property(lambda agent: agent.seq_length)
+                base.seq_len = cached_property(lambda agent: agent.seq_length)  # a copy of an old rl_games sets it
+                base.seq_len.__set_name__(base, "seq_len")
 
         loader.exec_module = exec_module  # pyright: ignore[reportAttributeAccessIssue]
         return spec

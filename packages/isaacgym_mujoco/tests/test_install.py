@@ -41,8 +41,10 @@ print("velocity", round(root[0, 9].item(), 4), isaacgym.__implementation__, sys.
 from rl_games.common.a2c_common import A2CBase
 class Agent(A2CBase):
     def __init__(self): self.seq_length = 4
-Agent.__abstractmethods__ = frozenset()
-print("seq_len", Agent().seq_len)
+class OldAgent(Agent):  # of a repository's copy of rl_games
+    def __init__(self): self.seq_len = 5
+Agent.__abstractmethods__ = OldAgent.__abstractmethods__ = frozenset()
+print("seq_len", Agent().seq_len, OldAgent().seq_len)
 """
 
 
@@ -74,7 +76,7 @@ def importable(name):
 def assert_script_ran(out):
     assert f"velocity -1.0 isaacgym_mujoco {ours.__version__} on MuJoCo" in out
     assert "['task=Ant', '-x'] __main__" in out
-    assert "seq_len 4" in out  # rl_games' agents have their old attribute
+    assert "seq_len 4 5" in out  # rl_games' agents have their old attribute
 
 
 @pytest.mark.slow
