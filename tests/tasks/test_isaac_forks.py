@@ -506,13 +506,15 @@ def test_task_from_before_isaacgymenvs_is_built_by_its_constructor(tmp_path):
         find_source(task)
 
 
-def test_class_with_the_name_of_a_shipped_task_gets_another_name(tmp_path):
+def test_class_that_only_shares_a_shipped_task_s_name_has_another_name_and_no_fitness(tmp_path):
     """As ASE's and PHC's Humanoid."""
     text = "from isaacgym import rlgpu\n\n\nclass Humanoid:\n    def pre_physics_step(self): ...\n"
     (tmp_path / "humanoid.py").write_text(text)
     (tmp_path / "humanoid.yaml").write_text("name: Humanoid\nenv: {numEnvs: 4}\n")
     spec = find_spec(f"{tmp_path / 'humanoid.py'}:Humanoid")
-    assert spec.name == "isaacgym_Humanoid" and find_spec("Humanoid").name == "Humanoid"
+    assert (
+        spec.name == "isaacgym_Humanoid" and spec.task_class.score is None and find_spec("Humanoid").name == "Humanoid"
+    )
 
 
 def test_folder_with_finds_packages_with_and_without_init_py(tmp_path):
