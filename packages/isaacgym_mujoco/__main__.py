@@ -15,12 +15,17 @@ from isaacgym_mujoco.on_cpu import VARIABLE, NoCudaDevice, OnCpu
 
 USAGE = "usage: python -m isaacgym_mujoco [--device cpu] SCRIPT [ARGUMENT ...]"
 REMEDY = "run it with --device cpu before the script's name, which maps CUDA devices to the CPU"
+ONLY_CPU = "--device takes cpu; a CUDA device is chosen by the script's flags, such as sim_device=cuda:0"
 NO_CUDA = ("Torch not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available")
 
 
 def main() -> int:
     """Run the script in the first argument with the remaining ones; return the exit code, 2 for bad input."""
-    if sys.argv[1:3] == ["--device", "cpu"]:
+    sys.argv[1:2] = [word for a in sys.argv[1:2] for word in (a.split("=", 1) if a.startswith("--device=") else [a])]
+    if sys.argv[1:2] == ["--device"]:
+        if sys.argv[2:3] != ["cpu"]:
+            print(f"isaacgym_mujoco: {ONLY_CPU}", file=sys.stderr)
+            return 2
         os.environ[VARIABLE] = "cpu"
         del sys.argv[1:3]
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -11,9 +12,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 
 from isaacgym_mujoco.compat.torch_fuser import integer_conditions
 from isaacgym_mujoco.import_hook import Redirect
+from isaacgym_mujoco.on_cpu import on_cpu
 
 NUMPY_NAMES = {
     "Inf": np.inf,
@@ -34,6 +37,15 @@ _new_array = np.array
 def _array(*args: Any, copy: Any = True, **kwargs: Any) -> Any:
     """``np.array``, whose ``copy=False`` copies where it must, as in NumPy 1."""
     return _new_array(*args, copy=None if copy is False else copy, **kwargs)
+
+
+_restore = torch.serialization.default_restore_location
+
+
+def _restore_without_cuda(storage: Any, location: str) -> Any:
+    """Leave a storage that was saved on a CUDA device on the CPU, if there is no device or the script is mapped."""
+    stays = location.startswith("cuda") and (on_cpu() or not torch.cuda.is_available())
+    return storage if stays else _restore(storage, location)
 
 
 # modules that few tasks import, at the top of their files
@@ -105,7 +117,8 @@ class _OldRlGames(MetaPathFinder):
             execute(module)
             base = module.A2CBase
             if not hasattr(base, "seq_len"):
-                base.seq_len = property(lambda agent: agent.seq_length)
+                base.seq_len = cached_property(lambda agent: agent.seq_length)  # a copy of an old rl_games sets it
+                base.seq_len.__set_name__(base, "seq_len")
 
         loader.exec_module = exec_module  # pyright: ignore[reportAttributeAccessIssue]
         return spec
@@ -154,6 +167,8 @@ def old_code() -> Iterator[None]:
     added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
     finders: list[MetaPathFinder] = [_OldRlGames()]
     replaced: list[tuple[Any, str, Any]] = []  # attributes of gymnasium's classes, and their values outside the block
+    restore = torch.serialization.default_restore_location
+    torch.serialization.default_restore_location = _restore_without_cuda
     if find_spec("gym") is None and find_spec("gymnasium") is not None:
         finders.append(Redirect("gym", "gymnasium"))
         gymnasium = import_module("gymnasium")
@@ -182,7 +197,7 @@ def old_code() -> Iterator[None]:
     finally:
         for name in added:
             delattr(np, name)
-        np.array = array
+        np.array, torch.serialization.default_restore_location = array, restore
         for cls, name, value in replaced:
             setattr(cls, name, value)
         if replaced:

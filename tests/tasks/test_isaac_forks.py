@@ -1,5 +1,6 @@
 """Tasks as other repositories write them: what differs from IsaacGymEnvs and legged_gym themselves."""
 
+import functools
 import shutil
 import sys
 
@@ -19,7 +20,7 @@ from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.legged_source import rsl_rl_train
 from envcoder_bench.tasks.isaacgym_tasks.probe import probe
-from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml
+from envcoder_bench.tasks.isaacgym_tasks.source import read_yaml, temporary_folder
 from envcoder_bench.tasks.registry import find_spec, get_spec
 from envcoder_bench.tools.describe import describe
 from isaacgym_mujoco.old_code import Missing
@@ -93,6 +94,21 @@ def test_heights_at_places_that_the_task_chooses_are_left_to_it(tmp_path, monkey
     env = environment(WALKER)
     assert env.task.isaac.cfg.terrain.measure_heights
     env.reset()
+
+
+@pytest.mark.parametrize("counted, configured", [(2, 1), (1, 2)])
+def test_width_of_actions_is_the_one_that_a_step_takes(tmp_path, monkeypatch, counted, configured):
+    """HomieRL's policy drives the legs, and its task counts all joints; other configs are out of date."""
+    changes = {
+        "cfg.env.num_envs, cfg.env.num_actions": f"cfg.env.num_envs, {counted}",
+        "num_actions=1": f"num_actions={configured}",
+        "delay = ": "actions = actions.view(self.num_envs, 1)\n        delay = ",
+    }
+    renamed_fork(
+        tmp_path, monkeypatch, lambda text: functools.reduce(lambda t, c: t.replace(*c), changes.items(), text)
+    )
+    source = find_source(WALKER)
+    assert probe(source, source.config).default_action_dim == 1
 
 
 @pytest.mark.slow
@@ -490,6 +506,17 @@ def test_task_from_before_isaacgymenvs_is_built_by_its_constructor(tmp_path):
         find_source(task)
 
 
+def test_class_that_only_shares_a_shipped_task_s_name_has_another_name_and_no_fitness(tmp_path):
+    """As ASE's and PHC's Humanoid."""
+    text = "from isaacgym import rlgpu\n\n\nclass Humanoid:\n    def pre_physics_step(self): ...\n"
+    (tmp_path / "humanoid.py").write_text(text)
+    (tmp_path / "humanoid.yaml").write_text("name: Humanoid\nenv: {numEnvs: 4}\n")
+    spec = find_spec(f"{tmp_path / 'humanoid.py'}:Humanoid")
+    assert (
+        spec.name == "isaacgym_Humanoid" and spec.task_class.score is None and find_spec("Humanoid").name == "Humanoid"
+    )
+
+
 def test_folder_with_finds_packages_with_and_without_init_py(tmp_path):
     (tmp_path / "fork" / "isaacgymenvs" / "tasks").mkdir(parents=True)
     (tmp_path / "fork" / "isaacgymenvs" / "tasks" / "__init__.py").touch()
@@ -509,6 +536,19 @@ def test_yaml_is_merged_with_its_defaults(tmp_path):
     (tmp_path / "lost.yaml").write_text("defaults:\n  - gone\n")
     with pytest.raises(ValueError, match=r"its defaults name gone, and .*gone\.yaml is not a file"):
         read_yaml(tmp_path / "lost.yaml")
+
+
+def test_tasks_read_data_of_the_current_folder_and_write_their_models_elsewhere(tmp_path, monkeypatch):
+    """As a fork with trajectories in files, and IsaacGymEnvs' Quadcopter."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "path.csv").write_text("0,1")
+    with temporary_folder():
+        (tmp_path.cwd() / "model.xml").write_text("<mujoco/>")
+        assert (tmp_path.cwd() / "data" / "path.csv").read_text() == "0,1"
+    assert tmp_path.cwd() == tmp_path and [str(x.relative_to(tmp_path)) for x in tmp_path.rglob("*.*")] == [
+        "data/path.csv"
+    ]
 
 
 def test_use_of_a_missing_module_raises_an_error_with_its_name():

@@ -286,7 +286,13 @@ class LeggedDriver(StepDriver):
             task.root_states[:, :3] += origins - task.env_origins  # the curriculum measures distances from the origins
             task.env_origins.copy_(origins)
 
+    @torch.no_grad()
     def first(self) -> None:
+        width = getattr(self.task.cfg.env, "num_actions", self.num_actions)
+        if width != self.num_actions:  # of joints that the task counts the policy may drive some: a step tells
+            with contextlib.suppress(RuntimeError, IndexError):
+                self.task.step(torch.zeros(self.num_envs, width, device=self.device))
+                self.num_actions = width
         Driver.first(self)  # the task knows the time of its control step
 
     @torch.no_grad()

@@ -7,6 +7,7 @@ hands it is the number of goals. HumanoidAMP is not in Eureka: its own reward is
 are imitated is not measured.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -136,9 +137,17 @@ FITNESS = {
 def fitness_of(task_class: type) -> Fitness | None:
     """Return the fitness of a task's class, by its name or that of a base class; None if there is none.
 
-    Classes of legged_gym are LeggedRobots, whatever their names.
+    Classes of legged_gym are LeggedRobots, whatever their names. A class that does not have what a formula reads first,
+    such as ASE's Humanoid without potentials, only shares the name.
     """
     names = [cls.__name__ for cls in task_class.__mro__]
     if task_class.__module__.split(".")[0] == "legged_gym":
         names = [name for name in names if name == "LeggedRobot"]
-    return next((FITNESS[name] for name in names if name in FITNESS), None)
+    fitness = next((FITNESS[name] for name in names if name in FITNESS), None)
+    if fitness is None:
+        return None
+    first = next(iter(inspect.signature(fitness.function).parameters))
+    members = [member for cls in task_class.__mro__ for member in vars(cls).values()]
+    codes = [member.__code__ for member in members if inspect.isfunction(member)]
+    used = any(first in f"{code.co_names} {code.co_consts}" for code in codes)
+    return fitness if used or first in ("root_states", "dof_pos") else None

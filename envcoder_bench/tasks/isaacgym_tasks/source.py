@@ -131,9 +131,15 @@ def _nothing(*_: Any) -> None:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[None]:
-    """Work in a temporary folder: Quadcopter, Ingenuity and BallBalance write their models to the current one."""
-    before = os.getcwd()
+    """Work in a temporary folder: Quadcopter, Ingenuity and BallBalance write their models to the current one.
+
+    It has links to the folders of the current one, from which forks read data.
+    """
+    before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
+        for path in before.iterdir():
+            if path.is_dir():
+                Path(folder, path.name).symlink_to(path)
         os.chdir(folder)
         try:
             yield

@@ -31,9 +31,14 @@ log = logging.getLogger(__name__)
 SCALES = "reward_scales"  # of the terms of a legged_gym reward, constants of the state
 
 
-def isaac_spec(task: str) -> TaskSpec:
-    """Find a task by its address, such as ``isaacgymenvs:Ant``; its class is not probed yet. Raises ValueError."""
+def isaac_spec(task: str, taken: Collection[str] = ()) -> TaskSpec:
+    """Find a task by its address, such as ``isaacgymenvs:Ant``; its class is not probed yet. Raises ValueError.
+
+    A class with a name of ``taken``, such as a repository's Humanoid, is ``isaacgym_Humanoid``.
+    """
     source = find_source(task)
+    if source.name in taken:
+        source = replace(source, name=f"isaacgym_{source.name}")
     fitness = fitness_of(source.task_class)
     task_class = make_class(source, fitness)
     digest = _digest(source, fitness)

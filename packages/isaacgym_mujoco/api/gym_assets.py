@@ -102,8 +102,8 @@ _WITH_PROPERTIES = {"rigid_shape": "shapes", "actuator": "actuators", "tendon": 
 def add_getters(methods: type, owner: str, parts: Callable[..., list]) -> None:
     """Add the methods that return the parts of an asset or actor, such as ``get_asset_dof_count``.
 
-    These are ``get_<owner>_<part>_`` with ``count``, ``names``, ``name``, ``dict`` and ``properties``, unless the class
-    has a method of that name.
+    These are ``get_<owner>_<part>_`` with ``count``, ``names``, ``name``, ``dict``, ``properties`` and ``indices``,
+    unless the class has a method of that name.
 
     Args:
         owner: ``asset`` or ``actor``.
@@ -127,6 +127,7 @@ def add_getters(methods: type, owner: str, parts: Callable[..., list]) -> None:
 
     kinds = {"count": (count, _COUNTED), "properties": (properties, _WITH_PROPERTIES)}
     kinds.update({"names": (names, _NAMED), "name": (name, _NAMED), "dict": (numbers, _NAMED)})
+    kinds["indices"] = (properties, {"rigid_body_shape": "shape_ranges"})
     for kind, (function, attributes) in kinds.items():
         for part, attribute in attributes.items():
             _add(methods, f"get_{owner}_{part}_{kind}", function, attribute)

@@ -57,7 +57,13 @@ class PropertyMethods:
         return shapes
 
     def set_actor_rigid_shape_properties(self, env: Env, actor: int, properties: list[RigidShapeProperties]) -> bool:
-        """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect."""
+        """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect.
+
+        Properties beyond the actor's shapes are left out; shapes beyond the properties keep theirs.
+        """
+        count = len(env.actors[actor].shapes)
+        if len(properties) != count:
+            properties = [*properties[:count], *self.get_actor_rigid_shape_properties(env, actor)[len(properties) :]]
         if env.sim.compiled and [p.filter for p in properties] != env.actors[actor].filters():
             raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
         tell_unused_shape_properties(properties)

@@ -13,6 +13,7 @@ from isaacgym_mujoco.api.params import *  # noqa: F403
 from isaacgym_mujoco.api.properties import (  # noqa: F401
     DOF_PROPERTIES,
     ActuatorProperties,
+    IndexRange,
     Mat33,
     RigidBodyProperties,
     RigidShapeProperties,
@@ -26,7 +27,7 @@ from isaacgym_mujoco.assets.asset import Asset, AssetError  # noqa: F401
 DofProperties = DOF_PROPERTIES
 DofState = DOF_STATE
 RigidBodyState = BODY_STATE
-KEY_NAMES = [f"KEY_{key}" for key in _params.KEYS]
+KEY_NAMES = [*(f"KEY_{key}" for key in _params.KEYS), *(f"MOUSE_{side}_BUTTON" for side in ("LEFT", "RIGHT", "MIDDLE"))]
 for _number, _key in enumerate(KEY_NAMES):
     setattr(sys.modules[__name__], _key, _number)
 

@@ -91,6 +91,14 @@ class RigidShapeProperties(Scalars):
 
 
 @dataclass
+class IndexRange(Scalars):
+    """The shapes of a body among those of its asset or actor."""
+
+    start: int = 0
+    count: int = 0
+
+
+@dataclass
 class TendonProperties(Scalars):
     stiffness: float = 0.0
     damping: float = 0.0

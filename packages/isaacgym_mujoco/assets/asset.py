@@ -15,6 +15,7 @@ from isaacgym_mujoco.api.properties import (
     DOF_PROPERTIES,
     MAX_FLOAT,
     ActuatorProperties,
+    IndexRange,
     RigidBodyProperties,
     RigidShapeProperties,
     TendonProperties,
@@ -40,6 +41,7 @@ class Asset:
         joint_names: for each body but the root, the joint that connects it to its parent, fixed joints included.
         dof_properties: structured array, a row for each DOF.
         shapes: properties of the collision shapes, in the order of their bodies.
+        shape_ranges: for each body, which of the shapes are its own.
         sensors: body index and pose of each force sensor.
     """
 
@@ -68,6 +70,7 @@ class Asset:
         self.dof_properties = self._read_dofs(joints)
         # properties that a script can read before there is an actor
         self.shapes = [RigidShapeProperties(friction=float(f)) for f in model.geom_friction[:, 0]]
+        self.shape_ranges = [IndexRange(*map(int, r)) for r in list(zip(model.body_geomadr, model.body_geomnum))[1:]]
         self.tendon_names = [model.tendon(t).name for t in range(model.ntendon)]
         self.tendons = [
             TendonProperties(damping=float(d), lower_limit=float(low), upper_limit=float(high))

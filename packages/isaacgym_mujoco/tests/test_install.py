@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import isaacgym_mujoco as ours
 from isaacgym_mujoco import old_code
 from isaacgym_mujoco.__main__ import main
 from isaacgym_mujoco.import_hook import uninstall
+from isaacgym_mujoco.on_cpu import OnCpu
 
 # a task file as IsaacGymEnvs' are: imports first, then gymapi by its own name
 SCRIPT = """
@@ -39,8 +41,10 @@ print("velocity", round(root[0, 9].item(), 4), isaacgym.__implementation__, sys.
 from rl_games.common.a2c_common import A2CBase
 class Agent(A2CBase):
     def __init__(self): self.seq_length = 4
-Agent.__abstractmethods__ = frozenset()
-print("seq_len", Agent().seq_len)
+class OldAgent(Agent):  # of a repository's copy of rl_games
+    def __init__(self): self.seq_len = 5
+Agent.__abstractmethods__ = OldAgent.__abstractmethods__ = frozenset()
+print("seq_len", Agent().seq_len, OldAgent().seq_len)
 """
 
 
@@ -72,7 +76,7 @@ def importable(name):
 def assert_script_ran(out):
     assert f"velocity -1.0 isaacgym_mujoco {ours.__version__} on MuJoCo" in out
     assert "['task=Ant', '-x'] __main__" in out
-    assert "seq_len 4" in out  # rl_games' agents have their old attribute
+    assert "seq_len 4 5" in out  # rl_games' agents have their old attribute
 
 
 @pytest.mark.slow
@@ -231,9 +235,12 @@ def test_script_that_names_cuda_devices_runs_on_the_cpu_on_request(alone, monkey
     monkeypatch.setenv("ISAACGYM_DEVICE", "")  # so that what the runner sets is undone
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "")
     monkeypatch.delenv("TORCHDYNAMO_DISABLE")
-    assert run(monkeypatch, "--device", "cpu", "train.py") == 0
-    assert capsys.readouterr().out == "cpu cpu ('cpu', 0) CPU\n"
+    for flag in (["--device", "cpu"], ["--device=cpu"]):
+        assert run(monkeypatch, *flag, "train.py") == 0
+        assert capsys.readouterr().out == "cpu cpu ('cpu', 0) CPU\n"
     assert run(monkeypatch, "--no_such_flag", "train.py") == 2
+    assert run(monkeypatch, "--device", "cuda:0", "train.py") == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("such as sim_device=cuda:0")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
@@ -244,6 +251,20 @@ def test_script_that_names_a_cuda_device_without_one_is_told_the_remedy(alone, m
         assert run(monkeypatch, "train.py") == 2
         message = capsys.readouterr().err.strip().splitlines()[-1]
         assert "train.py:" in message and "--device cpu" in message
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_tensors_saved_on_a_cuda_device_are_loaded_without_one(tmp_path, monkeypatch):
+    """As a policy for a play.py, and in-hand-rotation's pickled embeddings."""
+    with monkeypatch.context() as saving:
+        saving.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+        torch.save({"weight": torch.ones(2)}, tmp_path / "policy.pt")
+        pickled = pickle.dumps(torch.ones(2))
+    with old_code.old_code(), OnCpu():
+        assert torch.load(tmp_path / "policy.pt")["weight"].tolist() == pickle.loads(pickled).tolist() == [1, 1]
+        assert torch.load(tmp_path / "policy.pt", map_location="cuda:0")["weight"].device.type == "cpu"
+    with pytest.raises(RuntimeError, match="CUDA"):
+        torch.load(tmp_path / "policy.pt")
 
 
 def test_old_numpy_names_exist_only_within_the_block():

@@ -38,7 +38,7 @@ def test_textures_are_accepted_and_have_no_effect(tmp_path):
 
 
 def test_keys_have_distinct_values():
-    names = ("KEY_V", "KEY_LEFT_BRACKET", "KEY_RIGHT_BRACKET", "KEY_NUMPAD_5", "KEY_F1", "KEY_ESCAPE")
+    names = ("KEY_V", "KEY_LEFT_BRACKET", "KEY_RIGHT_BRACKET", "KEY_NUMPAD_5", "KEY_F1", "MOUSE_LEFT_BUTTON")
     assert len({getattr(gymapi, name) for name in names}) == len(names)
 
 
@@ -112,6 +112,9 @@ def test_indices_match_their_domain(tmp_path):
     assert found == [2, 3] and gym.get_actor_rigid_body_index(env, 1, 2, gymapi.DOMAIN_SIM) == 11
     assert gym.get_actor_rigid_body_index(env, 1, 3, gymapi.DOMAIN_ENV) == gymapi.INVALID_HANDLE
     assert gym.get_actor_root_rigid_body_handle(env, 1) == 1 and gym.get_actor_rigid_body_handle(env, 0, 0) == 0
+    for ranges in (gym.get_asset_rigid_body_shape_indices(arm), gym.get_actor_rigid_body_shape_indices(env, 1)):
+        shapes = [b for b, body in enumerate(ranges) for _ in range(body.start, body.start + body.count)]
+        assert shapes == (arm.model.geom_bodyid - 1).tolist() and isinstance(ranges[0], gymapi.IndexRange)
     assert gym.find_actor_dof_handle(env, 1, "j2") == 1
     assert gym.find_actor_dof_index(env, 1, "j2", gymapi.DOMAIN_SIM) == 5
     assert gym.get_actor_joint_dict(env, 1) == {"j1": 0, "j2": 1}
