@@ -345,7 +345,7 @@ def _dump(node: ast.AST) -> str:
 
 
 def _roots(types: Iterable[str], source: Source) -> list[str]:
-    """Return the names that functions of these types and their dicts may have in a file, and of the width of actions."""
+    """Return the names that functions of these types and their dicts may have in a file, and of the actions' width."""
     types = set(types)
     names = [*types, *(name for name, type_ in _OTHER_NAMES.items() if type_ in types)]
     acts = types & set(ACTION_TYPES) & set(source.definitions) or "*" in source.definitions
