@@ -88,6 +88,19 @@ def keep(folder: RunFolder, spec: RunSpec) -> None:
         os.replace(scratch, path)
 
 
+def fittest(kept: Mapping[str, Trajectories]) -> str:
+    """Return the baseline with the greatest fitness."""
+    return max((name for name in (HUMAN, UNSHAPED) if name in kept), key=lambda name: kept[name].fitness.mean())
+
+
+def missing(kept: Mapping[str, Trajectories]) -> str:
+    """Return why trajectories do not tell good rewards from bad ones; empty if they do."""
+    if UNTRAINED not in kept or not {HUMAN, UNSHAPED} & set(kept):
+        return "no trajectories of the baselines and the untrained policy are kept"
+    fitter = mostly(kept[UNTRAINED].fitness, kept[fittest(kept)].fitness)
+    return "" if fitter else "no baseline was clearly fitter than the untrained policy"
+
+
 # judging
 
 
@@ -114,41 +127,27 @@ class Judge:
     @cached_property
     def obstacle(self) -> str:
         """Why no reward can be judged on the trajectories; empty if they can be."""
-        if UNTRAINED not in self.kept or not self._baselines:
-            return "no trajectories of the baselines and the untrained policy are kept"
         keys = {key: spec.shape for key, spec in self.task.contract.state.items()}
         for one in self.kept.values():
             shapes = {key: x.shape[2:] for key, x in one.state.items() if key not in ("actions", "progress_buf")}
             if shapes != keys:
                 return "the kept trajectories are those of another version of the task"
-        return ""
-
-    @cached_property
-    def unlearnt(self) -> str:
-        """Why the trajectories do not tell good from bad; empty if they do."""
-        if mostly(self.kept[UNTRAINED].fitness, self.kept[self.fit].fitness):
-            return ""
-        return "no baseline was clearly fitter than the untrained policy"
+        return missing(self.kept)
 
     def __str__(self) -> str:
         """Say on what rewards are judged, or why not."""
-        missing = self.obstacle or self.unlearnt
-        if missing:
+        if self.obstacle:
             return (
-                f"not judged: whether a reward opposes the fitness or pays for standing still, because {missing}; a run"
-                " of this task and config that trains both baselines keeps trajectories of them"
+                f"not judged: whether a reward opposes the fitness or pays for standing still, because {self.obstacle};"
+                " a run of this task and config that trains both baselines keeps trajectories of them"
             )
         fitness = ", ".join(f"{name} {one.fitness.mean():.3g}" for name, one in self.kept.items())
         return f"rewards are judged on trajectories that a run of this task has kept, of the fitness {fitness}"
 
-    @property
-    def _baselines(self) -> list[str]:
-        return [name for name in (HUMAN, UNSHAPED) if name in self.kept]
-
     @cached_property
     def fit(self) -> str:
         """The fitter one of the baselines."""
-        return max(self._baselines, key=lambda name: float(self.kept[name].fitness.mean()))
+        return fittest(self.kept)
 
     @cached_property
     def _trial(self) -> TrialState:
@@ -164,7 +163,7 @@ class Judge:
     def lines(self, shaping: Shaping) -> list[str]:
         """Return what the lint says of a reward beside ``str(self)``."""
         verdict = self(shaping)
-        if verdict.not_judged in ("", self.obstacle, self.unlearnt):
+        if verdict.not_judged in ("", self.obstacle):
             return verdict.remarks
         return [*verdict.remarks, f"its reward is not judged on trajectories: {verdict.not_judged}"]
 
@@ -200,8 +199,6 @@ class Judge:
             how = find_combination(reward[: len(reached)][reached], seen)
             remarks += term_remarks(how, seen, "the baselines' and the untrained policy's episodes")
             parts = {name: how.weights[name] * terms[name] for name in how.used if how.form == SUM}
-        if self.unlearnt:
-            return Verdict(remarks, self.unlearnt)
 
         # the trajectories: blocks of the policies, then those of the fitter one with other velocities
         names = list(self.kept)
@@ -288,6 +285,9 @@ def judge_run(folder: RunFolder, spec: RunSpec, names: Sequence[str]) -> dict[st
     sources = [one for one in sources if one.name not in left_out]
     if not sources:
         return verdicts
+    kept = read(folder.trajectories)
+    if missing(kept):
+        return {**verdicts, **{one.name: Verdict(not_judged=missing(kept)) for one in sources}}
     baselines = [one for one in spec.sources if one.name in BASELINES]
     spec = replace(in_small_simulation(spec), sources=(*baselines, *sources))
     try:
@@ -295,7 +295,7 @@ def judge_run(folder: RunFolder, spec: RunSpec, names: Sequence[str]) -> dict[st
             torch.set_num_threads(1)
             warnings.simplefilter("ignore")
             context = make_context(spec, slow)
-            judge = Judge(context.task, read(folder.trajectories))
+            judge = Judge(context.task, kept)
             for source in sources:
                 with contextlib.suppress(CandidateError):  # the page has it
                     shaping = context.check(load_and_assemble(source, context.files, spec.config.seed))
