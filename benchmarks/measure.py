@@ -30,11 +30,6 @@ MEASUREMENTS = {
         "acting and learning, all candidates in one batch and one after another",
         {**SIZE, **benchmark.TIMED, "--loop_candidates": (0, "candidates in the loop, fewer if it is slow; 0: all")},
     ),
-    "page": (
-        "measurements.page",
-        "from the last iteration to the prompt, of a run with made-up numbers",
-        {**benchmark.SIZE, "--iterations": (300, "iterations"), "--seeds": (1, "seeds")},
-    ),
     "devices": (
         "measurements.devices",
         "a run on several devices, beside one",

@@ -13,7 +13,6 @@ from measurements.hacks import confusion
 from . import learning_tables
 
 SHOWN_SEEDS = 5  # of the table of simulated runs
-PARTS = ("results", "tensorboard", "table", "page")  # of what follows the last iteration
 
 
 def _quarters(curve: str, row: Record) -> str:
@@ -86,14 +85,6 @@ COLUMNS: dict[str, list[Column]] = {
         ("first iteration after", lambda r: f"{r['first_iteration_s']:.0f} s"),
         ("whole run", lambda r: f"{r['seconds'] / 60:.1f} min"),
     ],
-    "page": [
-        ("candidates x seeds", lambda r: f"{r['candidates']:,} x {r['seeds']}"),
-        ("iterations", lambda r: f"{r['iterations']:,}"),
-        ("libraries", lambda r: r["libraries"]),
-        *((part, lambda r, part=part: f"{r['part_s'][part]:.1f} s") for part in PARTS),
-        ("together", lambda r: f"{r['after_last_iteration_s']:.1f} s"),
-        ("of processor time", lambda r: f"{r['processor_s']:.1f} s"),
-    ],
 }  # fmt: skip
 COLUMNS["headline"] = COLUMNS["speed"]
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
@@ -105,7 +96,6 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "mjlab_learning": ("task", "envs"),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
-    "page": ("candidates", "seeds", "iterations", "libraries"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "learner", "startup")},
 }
 

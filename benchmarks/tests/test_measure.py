@@ -68,12 +68,6 @@ def test_learner_measures_batched_and_loop(benchmark):
     assert row["batched_s"] > 0 and row["loop_s"] > 0 and row["loop_candidates"] == 2 and "2 candidates" in printed
 
 
-def test_page_measures_the_end_of_a_run_without_training(benchmark):
-    (row,), printed = benchmark("page", "--candidates", 3, "--iterations", 4, "--seeds", 2)
-    assert row["part_s"].keys() == {"results", "tensorboard", "table", "page"} and min(row["part_s"].values()) > 0
-    assert row["after_last_iteration_s"] == pytest.approx(sum(row["part_s"].values())) and "| 3 x 2 | 4 |" in printed
-
-
 def test_devices_are_compared_with_the_first(benchmark):
     words = ["--candidates", 2, "--envs", 4, "--iterations", 60, "--devices", "cpu:1", "cpu:1"]
     rows, _ = benchmark("devices", *words)
