@@ -134,4 +134,4 @@ def test_table_has_a_line_only_where_something_is_marked():
     ranked = rank([replace(row, hacked=reasons.get(row.candidate, "")) for row in rows])
     assert "\nhacked? falls from the first (fitness fell from 0.4" in render_table(ranked, "m", 300)
     anchors = {row.candidate: "a" for row in ranked}
-    assert "Hacked? falls from the first (fitness" in ranking_values(ranked, anchors, {}, "RUN")["notes"]
+    assert "Hacked? falls from the first (fitness" in ranking_values(ranked, anchors, {}, "RUN", None)["notes"]

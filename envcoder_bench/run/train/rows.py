@@ -120,4 +120,4 @@ def evaluate_untrained(
         note(f"{UNTRAINED}, seed {seed}: fitness {alone(row.fitness)}")
     logs.episodes.flush()
     logs.step_fitness.flush()
-    return rows, recorder.result(played)
+    return rows, recorder.result(played.fitness)
