@@ -63,7 +63,7 @@ def told() -> None:
     asked = ["compute_reward", "compute_bonus"]
     text = system_prompt(load_templates(), RunSpec.of(compose_config("Cartpole")), "", "", asked)
     assert "- `compute_bonus(state_dict)` returns (n,) float, added to the reward. It is called after the phys" in text
-    assert [function.name for function in shaping_source(f"{BONUS}{PLAIN}", asked).functions(asked)] == asked
+    assert list(shaping_source(f"{BONUS}{PLAIN}", asked).shapers(asked)) == asked
 
 
 def jailed() -> None:

@@ -101,8 +101,8 @@ def test_run_result_equals_the_files(result):
     summary = json.loads((result.folder / "summary.json").read_text())
     assert result.summary == summary and result.fitness_meaning == summary["fitness_meaning"]
     read = pd.read_csv(result.folder / "results.csv", dtype={"candidate": str})
-    assert read.pop("reason").isna().all()
-    own = result.results.drop(columns="reason").fillna({"error": ""})
+    assert read.pop("reason").isna().all() and read.pop("hacked").isna().all()
+    own = result.results.drop(columns=["reason", "hacked"]).fillna({"error": ""})
     pd.testing.assert_frame_equal(own, read.fillna({"error": ""}), check_dtype=False)
     ranking = result.ranking
     assert list(ranking["candidate"]) == [row["candidate"] for row in summary["ranking"]]

@@ -137,7 +137,10 @@ def test_survivors_are_bitwise_equal_to_a_run_without_a_race(full, raced):
         expected, found = log_rows(full, name), log_rows(raced, name)
         for (candidate, seed), cells in found.items():
             end = stopped.get(candidate, ITERATIONS)
-            assert cells == [x for x in expected[candidate, seed] if int(x[0]) <= end], name
+            if name == "step_fitness.csv" and candidate in stopped:  # of its last evaluation, which the other run lacks
+                assert {int(x[0]) for x in cells} == {end}
+            else:
+                assert cells == [x for x in expected[candidate, seed] if int(x[0]) <= end], name
 
 
 @pytest.mark.slow
