@@ -138,7 +138,7 @@ def test_survivors_are_bitwise_equal_to_a_run_without_a_race(full, raced):
         for (candidate, seed), cells in found.items():
             end = stopped.get(candidate, ITERATIONS)
             if name == "step_fitness.csv":  # a race's evaluations compare candidates, the others' but the last do not
-                assert int(cells[-1][0]) == end
+                assert int(cells[-1][0]) == (0 if candidate == UNTRAINED else end)
                 assert candidate in stopped or cells[-len(expected[candidate, seed]) :] == expected[candidate, seed]
             else:
                 assert cells == [x for x in expected[candidate, seed] if int(x[0]) <= end], name
