@@ -54,7 +54,7 @@ def replaced(human: Source, parts: dict[str, Source]) -> Source:
     result = human
     for name, part in parts.items():
         types = COMPONENTS[name]
-        own = [function.name for function in part.functions(SHAPER_TYPES)]
+        own = [definition for names in part.shapers(SHAPER_TYPES).values() for definition in names]
         if not own and any(result.function(kind) for kind in types):
             raise ValueError(f"there is no {name} that could replace the human baseline's")
         drop = [*types, *([ACTION_DIM] if set(own) & set(ACTION_TYPES) else [])]
