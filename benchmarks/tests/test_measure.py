@@ -39,11 +39,6 @@ def benchmark(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_processes_are_measured_concurrently(benchmark):
-    (row,), _ = benchmark("processes", "--processes", 2, "--envs", 4, "--seconds", 0.5, "--warmup", 1)
-    assert len(row["each"]) == 2 and row["total"] == pytest.approx(sum(row["each"])) and min(row["each"]) > 0
-
-
 def test_mjlab_is_measured_in_turn(benchmark):
     pytest.importorskip("mjlab")
     words = ("--task", "Mjlab-Cartpole-Balance", "--envs", 2, "--steps", 2, "--rounds", 1)
