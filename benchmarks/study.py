@@ -12,6 +12,7 @@ and until then its evaluations are in FILE.partial. `python benchmarks/measure.p
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -33,14 +34,18 @@ def main(words: Sequence[str] | None = None) -> int:
 
     args = parse(build_parser(), sys.argv[1:] if words is None else words)
     os.environ.setdefault(VIDEO_VARIABLE, "0")
-    from studies.training import Study, stopping
+    from studies.training import Study
 
     try:
         with user_input():
             for task in args.tasks or ():
                 get_spec(task)
         study = Study(args)
-        with stopping(study):
+        timer = threading.Timer(args.limit, study.stop, ("limit",))
+        timer.daemon = True
+        if args.limit:
+            timer.start()
+        with study.stop:
             getattr(import_module(f"studies.{args.command}"), args.command)(study)
     except (UserError, FileNotFoundError) as error:
         print(f"study: error: {error}", file=sys.stderr)
