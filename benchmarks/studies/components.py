@@ -75,15 +75,11 @@ def _raw(task: str, component: str) -> str:
 
 def components(study: Study) -> None:
     """Train all variants of each task in one batch; human and unshaped baselines come with them."""
-    for task in study.args.tasks or TASKS:
-        train(study, "components", task, {name: text for name, text in variants(task).items() if text is not None})
-
-
-def train(study: Study, kind: str, task: str, texts: dict[str, str]) -> None:
-    """Train candidates beside both baselines."""
     args = study.args
-    about = {"kind": kind, "task": task, "envs": args.envs, "iterations": args.iterations}
     settings = {"num_envs_per_candidate": args.envs, "learning_iterations": args.iterations}
     evaluation = {"evaluation.points": args.points, "evaluation.final_episodes": args.episodes}
     evaluation["evaluation.point_steps"] = None  # full episodes, comparable with the last evaluation's
-    study.train(about, texts, args.seeds, save_state=False, **settings, **evaluation)
+    for task in args.tasks or TASKS:
+        texts = {name: text for name, text in variants(task).items() if text is not None}
+        about = {"kind": "components", "task": task, "envs": args.envs, "iterations": args.iterations}
+        study.train(about, texts, args.seeds, save_state=False, **settings, **evaluation)

@@ -46,10 +46,6 @@ class Study:
         self.stop = StopRequest((signal.SIGINT, signal.SIGTERM))  # entered for all trainings
         self.known = records.read(self.out)
 
-    def recorded(self, about: Record) -> bool:
-        """Return whether a complete training with the same facts is among the records."""
-        return any(r.get("complete") and _same(r, about) for r in self.known)
-
     def train(
         self, about: Record, candidates: Mapping[str, str], seeds: int, first_seed: int = 0, **settings: Any
     ) -> RunResult | None:
@@ -63,7 +59,8 @@ class Study:
         about = {**about, "seeds": seeds, "first_seed": first_seed, "overrides": list(self.args.overrides)}
         # a training with other candidates or evaluations is another one
         about.update(settings=json.loads(json.dumps(settings)), sources=digest(sorted(candidates.items())))
-        if self.recorded(about) or self.stop.by is not None:
+        recorded = any(r.get("complete") and _same(r, about) for r in self.known)
+        if recorded or self.stop.by is not None:
             return None
         folder = self.args.work / folder_name(about)
         print(f"{folder.name} ...", flush=True)

@@ -105,20 +105,6 @@ def test_shares_are_paired_by_seed():
     assert math.isnan(analysis.shares({"fitness": {"human": [0.0], "a": [1.0]}})["a"])
 
 
-def test_length_matches_hand_computed_values():
-    points = [
-        {"env_steps": steps, "fitness": {"human": own}}
-        for steps, own in ((10, [0.1, 0.3]), (20, [0.8, 1.0]), (30, [0.6, 0.8]), (40, [0.7, 0.7]))
-    ]
-    found = analysis.length(points, "human", (0.0, 1.0))
-    assert (found.best[0], found.best_steps, found.last[0], found.steps) == pytest.approx((0.9, 20, 0.7, 40))
-    assert found.gained[0] == pytest.approx(0.0)  # 0.1 up and 0.1 down since 30
-    assert found.best[2] == 1.0  # within the bounds
-    assert analysis.length(points, "unshaped", (0.0, 1.0)) is None
-    single = analysis.length(points[:1], "human", (0.0, 1.0))
-    assert single.last[0] == pytest.approx(0.2) and math.isnan(single.gained[0])  # no gain is known
-
-
 def test_complete_training_replaces_a_stopped_one():
     cut = {**ranked(a=[1.0]), "complete": False}
     whole = [{**ranked(a=[2.0]), "iteration": k, "date": "2026-01-01"} for k in (10, 5)]
@@ -204,7 +190,6 @@ def test_bad_input_prints_one_message(where, capsys):
 def test_every_part_gives_a_table(where, tmp_path):
     small = [*where, *SMALL, "--iterations", "4"]
     assert script.main(["components", *small, "--seeds", "2", "--points", "1"]) == 0
-    assert script.main(["lengths", *small, "--seeds", "2", "--points", "2"]) == 0
     rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
     assert script.main(["ranks", *small, *rank]) == 0
     made = records.read(tmp_path / "study.jsonl")
