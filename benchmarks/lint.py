@@ -70,9 +70,8 @@ def main(words: list[str]) -> None:
                 counts[is_bad, hit] += 1
                 marks = " ".join(verdict.remarks) or verdict.not_judged or "-"
                 print(f"  {source.name:24} {'bad' if is_bad else 'sound':6}{marks}")
-    (found, bad), (false, sound) = (
-        (counts[kind, True], counts[kind, True] + counts[kind, False]) for kind in (True, False)
-    )
+    found, false = counts[True, True], counts[False, True]
+    bad, sound = found + counts[True, False], false + counts[False, False]
     print(f"{found} of {bad} bad rewards are found; {false} of {sound} sound ones have a remark")
 
 
