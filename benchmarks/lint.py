@@ -6,6 +6,7 @@ python benchmarks/lint.py Anymal=RUN/trajectories.npz Ant=RUN/trajectories.npz .
 import ast
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from envcoder_bench.run.prepare.groups import make_context
 from envcoder_bench.run.prepare.run_files import SlowFiles, load_and_assemble
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
+# shipped candidates that are bad by what their docstrings say
 BAD = {"Cartpole": ["004_only_penalties"], "CartpoleSwingup": ["004_heavy_penalty", "005_only_penalties"]}
 WAITS = ("Cartpole", "CartpoleSwingup")  # where standing still is right
 STILL = "torch.exp(-(dof_vel ** 2).mean(dim=1) / {0})"
@@ -44,7 +46,7 @@ def planted(text: str, kind: str, human: Trajectories) -> str:
 
 def main(words: list[str]) -> None:
     warnings.simplefilter("ignore")
-    sound, false, bad, found = 0, 0, 0, 0
+    counts = Counter[tuple[bool, bool]]()  # bad, and remarked
     for word in words:
         task, _, file = word.partition("=")
         kept = lint.read(Path(file))
@@ -65,11 +67,11 @@ def main(words: list[str]) -> None:
                 is_bad = source.name in (*texts, *BAD.get(task, ()))
                 expected = PLANTED[source.name][1] if source.name in texts else "opposes"
                 hit = any(expected in line for line in verdict.remarks) if is_bad else bool(verdict.remarks)
-                sound, false, bad, found = (
-                    sound + (not is_bad), false + (hit and not is_bad), bad + is_bad, found + (hit and is_bad),
-                )  # fmt: skip
+                counts[is_bad, hit] += 1
                 marks = " ".join(verdict.remarks) or verdict.not_judged or "-"
                 print(f"  {source.name:24} {'bad' if is_bad else 'sound':6}{marks}")
+    found, false = counts[True, True], counts[False, True]
+    bad, sound = found + counts[True, False], false + counts[False, False]
     print(f"{found} of {bad} bad rewards are found; {false} of {sound} sound ones have a remark")
 
 

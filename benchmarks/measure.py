@@ -19,12 +19,6 @@ import benchmark  # noqa: E402
 SIZE = {**benchmark.SIZE, "--candidates": (16, "candidates")}
 MEASUREMENTS = {
     **benchmark.MEASUREMENTS,
-    "processes": (
-        "measurements.processes",
-        "several processes at once, each training one candidate",
-        {"--processes": ([1, 8], "numbers of processes"), "--envs": SIZE["--envs"],
-         "--seconds": (8.0, "how long all train side by side"), "--warmup": benchmark.TIMED["--warmup"]},
-    ),
     "learner": (
         "measurements.learner",
         "acting and learning, all candidates in one batch and one after another",

@@ -1,7 +1,6 @@
 """What shaping is worth, and how far a ranking can be trusted. Each part is one command, and resumes.
 
     python benchmarks/study.py components --tasks Anymal   the human shaping without each component
-    python benchmarks/study.py lengths --tasks Ant         both baselines until they stop improving
     python benchmarks/study.py ranks --tasks Anymal        cheap rankings of generated candidates, and a reference
 
 Records are JSON lines in --out (benchmarks/study.jsonl), one for each evaluation of a complete training; what is
@@ -12,6 +11,7 @@ and until then its evaluations are in FILE.partial. `python benchmarks/measure.p
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 sys.path.append(str(FOLDER.parent / "scripts"))
 
-PARTS = ("components", "lengths", "ranks")  # subcommands: modules of studies/ with a function of the same name
+PARTS = ("components", "ranks")  # subcommands: modules of studies/ with a function of the same name
 STOPPED = 130
 
 
@@ -33,14 +33,18 @@ def main(words: Sequence[str] | None = None) -> int:
 
     args = parse(build_parser(), sys.argv[1:] if words is None else words)
     os.environ.setdefault(VIDEO_VARIABLE, "0")
-    from studies.training import Study, stopping
+    from studies.training import Study
 
     try:
         with user_input():
             for task in args.tasks or ():
                 get_spec(task)
         study = Study(args)
-        with stopping(study):
+        timer = threading.Timer(args.limit, study.stop, ("limit",))
+        timer.daemon = True
+        if args.limit:
+            timer.start()
+        with study.stop:
             getattr(import_module(f"studies.{args.command}"), args.command)(study)
     except (UserError, FileNotFoundError) as error:
         print(f"study: error: {error}", file=sys.stderr)
@@ -61,11 +65,10 @@ def build_parser() -> argparse.ArgumentParser:
         shown = " ".join(map(str, default)) if isinstance(default, list) else default
         added[name].add_argument(flag, default=default, help=f"{text} (default: {shown})", **more)
 
-    for name, envs, iterations, points in (("components", 2048, 400, 5), ("lengths", 4096, 2000, 16)):
-        option(name, "--envs", envs, "environments of each candidate and seed")
-        option(name, "--iterations", iterations, "iterations")
-        option(name, "--points", points, "evaluations")
-        option(name, "--seeds", 5, "seeds")
+    option("components", "--envs", 2048, "environments of each candidate and seed")
+    option("components", "--iterations", 400, "iterations")
+    option("components", "--points", 5, "evaluations")
+    option("components", "--seeds", 5, "seeds")
     option("ranks", "--candidates", 100, "candidates")
     option("ranks", "--envs", [64, 256, 1024], "environments of each cheap setting", nargs="+")
     option("ranks", "--iterations", 300, "iterations; a quarter, a half and three quarters of them are settings, too")

@@ -12,6 +12,7 @@ import torch
 from bench import records
 from bench.candidates import write_candidates
 from bench.records import Record
+from bench.session import memory_gib
 
 from envcoder_bench import evaluate
 from envcoder_bench.report.statistics import spearman
@@ -67,7 +68,7 @@ def devices(args: Namespace) -> Iterator[Record]:
             yield {
                 "kind": "devices", "devices": names, "count": _count(names), "candidates": args.candidates,
                 "envs": args.envs, "iterations": args.iterations, "training": rate, "seconds": whole,
-                "first_iteration_s": watch.seen[0][0] - began, "head_gib": _peak_memory_gib(),
+                "first_iteration_s": watch.seen[0][0] - began, "head_gib": memory_gib("cpu"),
                 "failed": sum(status != "ok" for status in result.results["status"]),
                 **({} if first is None else _compare(first, result)),
                 **records.describe("cpu" if device.startswith("cpu") else f"cuda:{device.rpartition(':')[2]}"),
@@ -78,12 +79,6 @@ def devices(args: Namespace) -> Iterator[Record]:
 def _count(names: str) -> int:
     """Return the number of devices in ``0,1`` or ``cpu:2``."""
     return int(names[4:]) if names.startswith("cpu:") else len(names.split(","))
-
-
-def _peak_memory_gib() -> float:
-    """Return the peak of this process's resident memory: the head only divides the work and writes the folder."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
 
 
 def _compare(first: RunResult, second: RunResult) -> dict[str, Any]:

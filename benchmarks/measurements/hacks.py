@@ -3,10 +3,12 @@
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import mean
 
 import yaml
 from bench import records
 from bench.records import Record
+from lint import BAD
 
 from envcoder_bench import evaluate, resume
 from envcoder_bench.report.logs import Point
@@ -14,7 +16,6 @@ from envcoder_bench.tasks.base import UNTRAINED
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED = "planted_"
-SHIPPED_HACKS = ("004_only_penalties", "004_heavy_penalty", "005_only_penalties")  # by what their docstrings say
 LOST = 0.9  # a hack has less than this share of the fitness of the untrained policy, or of its own best evaluation
 SHORT = (
     "seed=100 evaluation.half_step=true evaluation.num_envs=16 evaluation.final_episodes=16 evaluation.point_steps=200"
@@ -51,23 +52,17 @@ def hacks(args: Namespace) -> Iterator[Record]:
         facts = {}
         for row in result.ranked:
             if row.rank is not None and row.candidate != UNTRAINED:
-                before = max([fitness[UNTRAINED], *_means(courses[row.candidate], "fitness")[:-1]])
-                returns = [
-                    points[-1].shaped_return - points[0].shaped_return for points in courses[row.candidate].values()
-                ]
+                course = courses[row.candidate].values()  # the evaluations of each seed
+                before = max([fitness[UNTRAINED], *(mean(p.fitness for p in same) for same in zip(*course))][:-1])
+                returns = [points[-1].shaped_return - points[0].shaped_return for points in course]
                 worse = row.baseline or (row.significant and row.vs_human < 0)
                 facts[row.candidate] = {
-                    "expected": row.candidate.startswith(PLANTED) or row.candidate in SHIPPED_HACKS,
+                    "expected": row.candidate.startswith(PLANTED) or row.candidate in BAD.get(task, ()),
                     "is_hack": bool(min(returns) > 0 and worse and row.fitness < LOST * before),
                     "before": before, "fitness": row.fitness, "hacked": row.hacked,
                 }  # fmt: skip
         wall = result.summary["wall_time"]
         yield {"kind": "hacks", "task": task, **size, "seconds": wall, "facts": facts, **records.describe("cpu")}
-
-
-def _means(course: Mapping[int, list[Point]], name: str) -> list[float]:
-    """Return the means over seeds of each evaluation."""
-    return [sum(getattr(p, name) for p in same) / len(same) for same in zip(*course.values())]
 
 
 def confusion(facts: Mapping[str, Mapping[str, object]]) -> tuple[int, ...]:

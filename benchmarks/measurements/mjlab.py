@@ -1,6 +1,5 @@
 """A task of mjlab: the speed of ours, mjlab's own environment and the simulation alone, and how both learn it."""
 
-import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -64,14 +63,12 @@ def mjlab(args: Namespace) -> Iterator[Record]:
     speeds = {name: [] for name in ways}
     for _ in range(args.rounds + 1):  # the first one warms up
         for name, way in ways.items():
-            began = time.perf_counter()
+            began = now(device)
             for _ in range(args.steps):
                 way()
-            if device != "cpu":
-                torch.cuda.synchronize()
-            speeds[name].append(n * args.steps / (time.perf_counter() - began))
+            speeds[name].append(n * args.steps / (now(device) - began))
     medians = {name: sorted(values[1:])[args.rounds // 2] for name, values in speeds.items()}
-    yield records.identify({"kind": "mjlab", "task": args.task, "envs": n, **medians, **records.describe(device)})
+    yield {"kind": "mjlab", "task": args.task, "envs": n, **medians, **records.describe(device)}
 
 
 def mjlab_learning(args: Namespace) -> Iterator[Record]:
@@ -126,7 +123,7 @@ def mjlab_learning(args: Namespace) -> Iterator[Record]:
     steps = chunk * args.envs * session.trainer.horizon
     size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "episodes": args.episodes}
     curves["env_steps"] = [steps * (k + 1) for k in range(args.points)]
-    yield records.identify({"kind": "mjlab_learning", **size, **curves, **records.describe(device)})
+    yield {"kind": "mjlab_learning", **size, **curves, **records.describe(device)}
 
 
 def _runner(task: str, num_envs: int, seed: int, device: str) -> Any:

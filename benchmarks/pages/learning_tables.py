@@ -29,7 +29,6 @@ UNITS = {
     "FrankaCubeStack": "success rate",
     "AllegroHand": "consecutive successes",
 }
-SPARSE_REWARD = "no_reward"  # the human shaping with the sparse reward: Eureka's sparse baseline
 # tasks whose fitness is one, from 0 to 1
 FRACTIONS = ("Cartpole", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack")
 FRACTIONS += tuple(f"isaacgymenvs:{name}" for name in ("Cartpole", "FrankaCabinet", "FrankaCubeStack", "BallBalance"))

@@ -1,4 +1,4 @@
-"""Tables of the studies: what each component of shaping is worth, training lengths, and cheap rankings."""
+"""Tables of the studies: what each component of shaping is worth, and cheap rankings."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.records import Record
+from bench.tables import markdown
 from studies import analysis
 from studies.analysis import ENOUGH, TOPS, Agreement, known
 from studies.components import COMPONENTS, NOTHING, TASKS, variants
@@ -14,7 +15,7 @@ from envcoder_bench.report.figures import GREY, new_figure, save_figure
 from envcoder_bench.report.statistics import Interval, mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
-from .learning_tables import SPARSE_REWARD, bounds
+from .learning_tables import bounds
 
 HEAT_MAP = "study_components.png"
 WORTH = (1, 5)  # of so many of the first, the table of ranks has what the best is worth
@@ -32,7 +33,7 @@ def components(records: list[Record]) -> list[str]:
         rows.append([f"{task}, {last['seeds']} x {last['envs']:,}, {steps(last['env_steps'])}", *shares])
     head = ["task, seeds x environments, env-steps", *map(_title, names)]
     picture = ["", f"![what each component of shaping is worth](images/{HEAT_MAP})"]
-    return [*origins(list(tasks.values())), *table(head, rows), *picture] if rows else []
+    return [*origins(list(tasks.values())), *markdown(head, rows), *picture] if rows else []
 
 
 def longest_components(records: list[Record]) -> dict[str, list[Record]]:
@@ -69,21 +70,6 @@ def plot_components(tasks: dict[str, list[Record]], path: Path) -> Path:
     axes.tick_params(length=0)
     figure.subplots_adjust(left=0.15, right=0.98, bottom=0.55 / figure.get_figheight(), top=top)
     return save_figure(figure, path)
-
-
-def lengths(records: list[Record]) -> list[str]:
-    tasks = analysis.longest(analysis.trainings(records, "lengths"))
-    rows = []
-    for task, points in tasks.items():
-        for name in (HUMAN, UNSHAPED, SPARSE_REWARD):
-            own = analysis.length(points, name, bounds(task))
-            if own is not None:
-                best = f"{own.best[0]:.2f} after {steps(own.best_steps)}"
-                title = "human, sparse reward" if name == SPARSE_REWARD else name
-                rows.append([task, title, steps(own.steps), shown(own.last), shown(own.gained), best])
-    head = ["task", "baseline", "env-steps of each", "fitness at the end [95 %]",
-            "gain in the last quarter [95 %], paired", "best evaluation"]  # fmt: skip
-    return [*origins(list(tasks.values())), *table(head, rows)] if rows else []
 
 
 def ranks(records: list[Record]) -> list[str]:
@@ -139,17 +125,11 @@ def _task_ranks(task: str, found: Sequence[Agreement], reference: Record) -> lis
     head = ["environments", "iterations", "seeds", "env-steps of each candidate", "Spearman",
             f"true best in the first {', '.join(map(str, TOPS))}",
             f"reference fitness of the first, of the best of the first {WORTH[-1]}"]  # fmt: skip
-    return [text, verdict, "", *table(head, rows)]
+    return [text, verdict, "", *markdown(head, rows)]
 
 
 def _setting(own: Agreement) -> str:
     return f"{own.seeds} seed{'s' * (own.seeds > 1)} x {own.envs:,} environments x {own.iteration:,} iterations"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
-    lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
-    return [lines[0], "|" + "---|" * len(header), *lines[1:]]
 
 
 def shown(interval: Interval) -> str:
@@ -182,4 +162,4 @@ def origins(runs: Sequence[list[Record]]) -> list[str]:
     return lines
 
 
-STUDIES: dict[str, Callable[[list[Record]], Any]] = {"components": components, "lengths": lengths, "ranks": ranks}
+STUDIES: dict[str, Callable[[list[Record]], Any]] = {"components": components, "ranks": ranks}

@@ -8,7 +8,7 @@ from statistics import mean
 
 from bench.records import Record
 
-from envcoder_bench.report.statistics import Interval, mean_interval, spearman
+from envcoder_bench.report.statistics import spearman
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 Scores = list[float]
@@ -55,39 +55,6 @@ def shares(last: Record) -> dict[str, float]:
             above, below = map(math.fsum, zip(*pairs))
             found[name] = above / below if below else math.nan
     return found
-
-
-# lengths
-
-
-@dataclass(frozen=True)
-class Length:
-    """How a baseline learns: its best and its last evaluation, and what the last quarter of the training added."""
-
-    best: Interval
-    best_steps: int
-    last: Interval
-    steps: int
-    gained: Interval
-
-
-def length(points: Sequence[Record], name: str, bounds: tuple[float, float]) -> Length | None:
-    """Return the length of one baseline; None if no seed was measured.
-
-    ``gained`` is paired by seed, and NaN if the last quarter has only one evaluation.
-    """
-    rows = [(p["env_steps"], p["fitness"].get(name, [])) for p in points]
-    rows = [(steps, own) for steps, own in rows if known(own)]
-    if not rows:
-        return None
-    best_steps, best = max(rows, key=lambda row: mean(known(row[1])))
-    steps, last = rows[-1]
-    before = next(own for at, own in rows if at >= 0.75 * steps)
-    pairs = [] if before is last else zip(before, last)  # a single evaluation says nothing about the gain
-    gained = [y - x for x, y in pairs if x is not None and y is not None]
-    return Length(
-        mean_interval(known(best), bounds), best_steps, mean_interval(known(last), bounds), steps, mean_interval(gained)
-    )
 
 
 # ranks

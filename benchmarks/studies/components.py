@@ -54,7 +54,7 @@ def replaced(human: Source, parts: dict[str, Source]) -> Source:
     result = human
     for name, part in parts.items():
         types = COMPONENTS[name]
-        own = [function.name for function in part.functions(SHAPER_TYPES)]
+        own = [definition for names in part.shapers(SHAPER_TYPES).values() for definition in names]
         if not own and any(result.function(kind) for kind in types):
             raise ValueError(f"there is no {name} that could replace the human baseline's")
         drop = [*types, *([ACTION_DIM] if set(own) & set(ACTION_TYPES) else [])]
@@ -75,15 +75,11 @@ def _raw(task: str, component: str) -> str:
 
 def components(study: Study) -> None:
     """Train all variants of each task in one batch; human and unshaped baselines come with them."""
-    for task in study.args.tasks or TASKS:
-        train(study, "components", task, {name: text for name, text in variants(task).items() if text is not None})
-
-
-def train(study: Study, kind: str, task: str, texts: dict[str, str]) -> None:
-    """Train candidates beside both baselines."""
     args = study.args
-    about = {"kind": kind, "task": task, "envs": args.envs, "iterations": args.iterations}
     settings = {"num_envs_per_candidate": args.envs, "learning_iterations": args.iterations}
     evaluation = {"evaluation.points": args.points, "evaluation.final_episodes": args.episodes}
     evaluation["evaluation.point_steps"] = None  # full episodes, comparable with the last evaluation's
-    study.train(about, texts, args.seeds, save_state=False, **settings, **evaluation)
+    for task in args.tasks or TASKS:
+        texts = {name: text for name, text in variants(task).items() if text is not None}
+        about = {"kind": "components", "task": task, "envs": args.envs, "iterations": args.iterations}
+        study.train(about, texts, args.seeds, save_state=False, **settings, **evaluation)

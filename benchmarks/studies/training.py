@@ -6,10 +6,8 @@ import math
 import re
 import shutil
 import signal
-import threading
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from envcoder_bench.report.logs import read_points
 from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.hooks import StopRequest
+from envcoder_bench.run.inputs import override_words
 from envcoder_bench.run.result import RunResult
 
 OWN = ("seed", "seeds", "race.enabled")  # keys of cfg/config.yaml that cannot be overridden
@@ -44,18 +43,8 @@ class Study:
             if word.split("=")[0] in OWN:
                 raise UserError(f"{word}: a study sets {word.split('=')[0]} itself; remove this override")
         self.out: Path = args.out
-        self.stop = StopRequest()
+        self.stop = StopRequest((signal.SIGINT, signal.SIGTERM))  # entered for all trainings
         self.known = records.read(self.out)
-
-    def recorded(self, about: Record) -> bool:
-        """Return whether a complete training with the same facts is among the records."""
-        return any(r.get("complete") and _same(r, about) for r in self.known)
-
-    def overrides(self, **settings: Any) -> list[str]:
-        """Return the overrides of a run: these settings, the device's, and last the command line's."""
-        own: dict[str, Any] = {"sim": self.args.sim, "device": self.args.device, "devices": self.args.devices}
-        words = {**{key: value for key, value in own.items() if value is not None}, **settings}
-        return [*(f"{key}={_word(value)}" for key, value in words.items()), *self.args.overrides]
 
     def train(
         self, about: Record, candidates: Mapping[str, str], seeds: int, first_seed: int = 0, **settings: Any
@@ -70,7 +59,8 @@ class Study:
         about = {**about, "seeds": seeds, "first_seed": first_seed, "overrides": list(self.args.overrides)}
         # a training with other candidates or evaluations is another one
         about.update(settings=json.loads(json.dumps(settings)), sources=digest(sorted(candidates.items())))
-        if self.recorded(about) or self.stop.by is not None:
+        recorded = any(r.get("complete") and _same(r, about) for r in self.known)
+        if recorded or self.stop.by is not None:
             return None
         folder = self.args.work / folder_name(about)
         print(f"{folder.name} ...", flush=True)
@@ -89,7 +79,8 @@ class Study:
         if folder.is_dir():
             return resume(folder, stop=self.stop)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        words = self.overrides(**settings)
+        device = {key: getattr(self.args, key) for key in ("sim", "device", "devices") if getattr(self.args, key)}
+        words = override_words(task, self.args.overrides, None, {**device, **settings})
         return evaluate(task, dict(candidates), overrides=words, output_dir=folder, stop=self.stop)
 
 
@@ -120,24 +111,6 @@ def evaluations(result: RunResult, about: Record) -> list[Record]:
     ]  # fmt: skip
 
 
-@contextmanager
-def stopping(study: Study) -> Iterator[None]:
-    """Stop the study's training at SIGINT, SIGTERM and after ``limit`` seconds, with a checkpoint."""
-    old = {number: signal.signal(number, lambda n, _: study.stop(n)) for number in (signal.SIGINT, signal.SIGTERM)}
-    timer = None
-    if study.args.limit:
-        timer = threading.Timer(study.args.limit, study.stop, ("limit",))
-        timer.daemon = True
-        timer.start()
-    try:
-        yield
-    finally:
-        if timer is not None:
-            timer.cancel()
-        for number, handler in old.items():
-            signal.signal(number, handler)
-
-
 def folder_name(about: Record) -> str:
     """Return a name that is different for different facts."""
     words = [about[key] for key in ("kind", "task", "role", "method") if key in about]
@@ -155,7 +128,3 @@ def digest(content: Any) -> str:
 
 def _number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(value, 5)
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

@@ -39,11 +39,6 @@ def benchmark(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_processes_are_measured_concurrently(benchmark):
-    (row,), _ = benchmark("processes", "--processes", 2, "--envs", 4, "--seconds", 0.5, "--warmup", 1)
-    assert len(row["each"]) == 2 and row["total"] == pytest.approx(sum(row["each"])) and min(row["each"]) > 0
-
-
 def test_mjlab_is_measured_in_turn(benchmark):
     pytest.importorskip("mjlab")
     words = ("--task", "Mjlab-Cartpole-Balance", "--envs", 2, "--steps", 2, "--rounds", 1)
@@ -139,20 +134,19 @@ def test_bad_input_ends_with_one_line(monkeypatch, capsys):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_of_the_pages_are_accepted(page):
-    known = {"measure": measure.benchmark.build_parser("", measure.MEASUREMENTS)}
-    for script, words in re.findall(r"^ +python benchmarks/(\w+)\.py (.*)$", page.read_text("utf-8"), re.MULTILINE):
-        if script == "measure" and words.split()[0] != "report":
-            measure.benchmark.parse(known["measure"], words.split("  ")[0].split())
+    parser = measure.benchmark.build_parser("", measure.MEASUREMENTS)
+    for words in re.findall(r"^ +python benchmarks/measure\.py (?!report)(.*)$", page.read_text("utf-8"), re.MULTILINE):
+        measure.benchmark.parse(parser, words.split("  ")[0].split())
 
 
 def test_report_is_repeatable(tmp_path):
     for name in render.FILES:
         (tmp_path / name).write_text((measure.ROOT / "benchmarks" / name).read_text("utf-8"), "utf-8")
     page = tmp_path / "page.md"
-    page.write_text("<!-- scaling any -->\nold\n<!-- end -->\n<!-- study lengths -->\n<!-- end -->\n", "utf-8")
+    page.write_text("<!-- scaling any -->\nold\n<!-- end -->\n<!-- study ranks -->\n<!-- end -->\n", "utf-8")
     written = render.report(tmp_path, page)
     text = page.read_text("utf-8")
-    assert "old" not in text and "| 250 x 256 |" in text and "| Ant | human |" in text
+    assert "old" not in text and "| 250 x 256 |" in text and "Ant, 100 candidates; the reference" in text
     pictures = [path for path in written if path.suffix == ".png"]
     assert len(pictures) >= 9 and all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
     render.report(tmp_path, page)

@@ -32,8 +32,8 @@ def test_variant_differs_from_the_human_baseline_only_in_its_component(task):
         if text is None:
             continue
         others = [kind for kind in SHAPER_TYPES if kind not in types]
-        own = {f.name: part(text, [f.name]) for f in shaping_source(text, others).functions(others)}
-        assert own == {f.name: part(human, [f.name]) for f in shaping_source(human, others).functions(others)}, name
+        own, before = (shaping_source(each, others).shapers(others) for each in (text, human))
+        assert own == before and all(part(text, [kind]) == part(human, [kind]) for kind in own), name
         assert part(text, types) != part(human, types) or name == "action"
     assert {f"no_{name}" for name in COMPONENTS} | {components.NOTHING} == set(found)
 
@@ -103,20 +103,6 @@ def test_shares_are_paired_by_seed():
     last = {"fitness": {"human": [1.0, 2.0, 4.0], "half": [0.5, None, 2.0], "failed": [None, None, None]}}
     assert analysis.shares(last) == {"human": 1.0, "half": 0.5}
     assert math.isnan(analysis.shares({"fitness": {"human": [0.0], "a": [1.0]}})["a"])
-
-
-def test_length_matches_hand_computed_values():
-    points = [
-        {"env_steps": steps, "fitness": {"human": own}}
-        for steps, own in ((10, [0.1, 0.3]), (20, [0.8, 1.0]), (30, [0.6, 0.8]), (40, [0.7, 0.7]))
-    ]
-    found = analysis.length(points, "human", (0.0, 1.0))
-    assert (found.best[0], found.best_steps, found.last[0], found.steps) == pytest.approx((0.9, 20, 0.7, 40))
-    assert found.gained[0] == pytest.approx(0.0)  # 0.1 up and 0.1 down since 30
-    assert found.best[2] == 1.0  # within the bounds
-    assert analysis.length(points, "unshaped", (0.0, 1.0)) is None
-    single = analysis.length(points[:1], "human", (0.0, 1.0))
-    assert single.last[0] == pytest.approx(0.2) and math.isnan(single.gained[0])  # no gain is known
 
 
 def test_complete_training_replaces_a_stopped_one():
@@ -204,7 +190,6 @@ def test_bad_input_prints_one_message(where, capsys):
 def test_every_part_gives_a_table(where, tmp_path):
     small = [*where, *SMALL, "--iterations", "4"]
     assert script.main(["components", *small, "--seeds", "2", "--points", "1"]) == 0
-    assert script.main(["lengths", *small, "--seeds", "2", "--points", "2"]) == 0
     rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
     assert script.main(["ranks", *small, *rank]) == 0
     made = records.read(tmp_path / "study.jsonl")

@@ -55,6 +55,10 @@ def table(columns: Sequence[Column], rows: Sequence[Record]) -> list[str]:
     """Return Markdown lines, a row per record; a column that is empty in all of them is left out."""
     texts = [[text(row) for row in rows] for _, text in columns]
     kept = [k for k, own in enumerate(texts) if any(own)]
-    lines = [[columns[k][0] for k in kept], *zip(*(texts[k] for k in kept))]
-    head, *body = [f"| {' | '.join(line)} |" for line in lines]
-    return [head, f"|{'|'.join('---' for _ in kept)}|", *body]
+    return markdown([columns[k][0] for k in kept], list(zip(*(texts[k] for k in kept))))
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    head, *body = [f"| {' | '.join(row)} |" for row in (header, *rows)]
+    return [head, "|" + "---|" * len(header), *body]
