@@ -63,6 +63,10 @@ def ranking_values(
         for row in ranked
     ]
     used = {title for row in rows for title, cell in row["cells"].items() if cell} | {"candidate", "status"}
+    if len({row.env_steps for row in ranked if row.env_steps}) < 2:  # the details have it
+        used.discard("env-steps")
+    if _alike(ranked):
+        used.discard("letters")
     columns = [(title, *column) for title, column in COLUMNS.items() if title in used]
     notes = " ".join(f"{note}." for note in _notes(ranked, axis, bool(scores), folder, target is not None))
     return {"columns": columns, "rows": rows, "axis": axis, "notes": notes, "target": target}
@@ -148,10 +152,12 @@ def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str, spee
         notes += [f"it is coloured where it differs from 0 (paired t-test, 5 %{_corrected(tested, 'candidate')})"]
     compared = sum(bool(row.tie_groups) for row in ranked)
     if compared > 1:
-        pairs = _corrected(compared * (compared - 1) // 2, "pair")
+        tests = f"(paired t-tests, 5 %{_corrected(compared * (compared - 1) // 2, 'pair')})"
         notes += [
-            f"candidates that share a letter cannot be told apart (paired t-tests, 5 %{pairs}); click a letter to see"
-            " which"
+            f"no two candidates can be told apart if all pairs are tested {tests}"
+            if _alike(ranked)
+            else f"candidates that share a letter cannot be told apart if all pairs are tested {tests}; click a letter"
+            " to see which"
         ]
     if any(math.isfinite(row.p_best) for row in ranked):
         notes += ["best: probability that it is the best"]
@@ -162,6 +168,11 @@ def _notes(ranked: Sequence[Ranked], axis: Axis, scores: bool, folder: str, spee
         ]
     notes += one_seed(ranked, folder) + ties(ranked) + lost_seeds(ranked) + hacked(ranked)
     return [f"{note[0].upper()}{note[1:]}" for note in notes] + first_place(ranked)  # which begins with a name
+
+
+def _alike(ranked: Sequence[Ranked]) -> bool:
+    """Return whether all candidates share the same letters, which then say nothing."""
+    return len({row.tie_groups for row in ranked if row.tie_groups}) < 2
 
 
 def _corrected(tests: int, noun: str) -> str:
