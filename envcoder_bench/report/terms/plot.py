@@ -251,7 +251,7 @@ def _value_ticks(set_ticks: Any, values: Sequence[float], at: Sequence[float] = 
     at = at or range(len(values))
     labels, end = [], -math.inf
     for value, x in zip(values, at):
-        middle, half = (x - at[0]) / ((at[-1] - at[0]) or 1), 0.02 * len(short(value))
+        middle, half = (x - at[0]) / ((at[-1] - at[0]) or 1), 0.015 * len(short(value))
         fits = middle - half > end
         labels.append(short(value) if fits else "")
         end = middle + half if fits else end
