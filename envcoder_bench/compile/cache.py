@@ -4,7 +4,6 @@ import ast
 import functools
 import hashlib
 import json
-import os
 import re
 import sys
 import zlib
@@ -19,6 +18,7 @@ from torch import Tensor
 import envcoder_bench
 import isaacgym_mujoco
 from envcoder_bench.compile.program import Node, Output, Program, to_plain
+from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.loading import helper_names
@@ -107,13 +107,7 @@ def read_packed(path: Path, most: int = 0) -> bytes:
 
 def write_packed(path: Path, content: bytes) -> None:
     """Write a file in the cache atomically; nothing where that is not possible."""
-    scratch = path.with_suffix(f".{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_bytes(zlib.compress(content, 1))
-        os.replace(scratch, path)
-    except OSError:
-        pass
+    write_shared(path, zlib.compress(content, 1))
 
 
 @functools.cache

@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,15 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
         if temporary.exists():
             temporary.unlink()
         raise
+
+
+def write_shared(path: Path, content: bytes) -> None:
+    """Replace a file that several processes may write, such as one of the cache; nothing where that is not possible."""
+    scratch = path.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_bytes(content)
+        os.replace(scratch, path)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -7,7 +7,6 @@ the same task and config; those of the fitter human baseline stay.
 import contextlib
 import hashlib
 import logging
-import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import write_atomic, write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.core.settings import plain
 from envcoder_bench.core.torch_settings import settings_kept
@@ -81,11 +80,7 @@ def keep(folder: RunFolder, spec: RunSpec) -> None:
     old = read(path).get(HUMAN)
     if old is not None and old.fitness.mean() > new[HUMAN].fitness.mean():
         return
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_suffix(f".{os.getpid()}")
-        scratch.write_bytes(folder.trajectories.read_bytes())
-        os.replace(scratch, path)
+    write_shared(path, pack(new))
 
 
 def fittest(kept: Mapping[str, Trajectories]) -> str:

@@ -13,6 +13,7 @@
     episodes.csv         the fitness of every episode of the final evaluation, and of those that a race compares;
                          with evaluation.record=true of all
     step_fitness.csv     where in the episodes of the final evaluation the fitness comes from
+    trajectories.npz     states of the baselines' and the untrained policy's episodes, by which rewards are judged
     learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     terms.csv            with --terms or --sweep: the effect of each change, with a picture terms_NAME.png or
                          sweep_NAME.png for each candidate
