@@ -106,6 +106,7 @@ class Parts:
     @contextmanager
     def replacing(self) -> Iterator[None]:
         """Let the code inside the block replace tensors."""
+        self._regular = False  # the step before may have been the last of an evaluation, which does not end
         before = self._tensors() if self.captures else {}
         yield
         if self.captures:

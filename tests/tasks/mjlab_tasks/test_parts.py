@@ -70,6 +70,20 @@ def test_captured_parts_have_the_bits_of_mjlabs_code(name, steps, eager, patches
     assert parts._graphs.keys() >= {"control 0", "control 1", "judge", "begin", "observe"}
 
 
+def test_a_restart_in_the_middle_of_a_step_begins_as_the_first_time(monkeypatch):
+    """An evaluation ends with a step whose episodes do not go on; the next evaluation restarts the task."""
+    captured, results = Captured(GO1, 4, 1, monkeypatch), []
+    task, everyone = captured.task, torch.ones(4, dtype=torch.bool)
+    for _ in range(2):
+        captured.steps = 0
+        task.restart()
+        captured._begin(everyone)
+        results.append([captured.step(action) for action in actions(4, task.num_dofs, 6)])
+        task.step(torch.empty(0))
+    for first, second in zip(*results):
+        assert all(torch.equal(x, second[key]) for key, x in first.items())
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", [CARTPOLE, GO1])
