@@ -4,6 +4,7 @@
 # pyright: reportAttributeAccessIssue=false
 
 import copy
+from typing import Any
 
 import mujoco
 import mujoco_warp as mjw
@@ -12,6 +13,7 @@ import torch
 import warp as wp
 
 from isaacgym_mujoco.api.properties import DOF_PROPERTIES
+from isaacgym_mujoco.engine import cuda_kernels as kernels
 from isaacgym_mujoco.engine.layout import Layout
 from isaacgym_mujoco.engine.numerics import (
     drives,
@@ -32,8 +34,8 @@ class WarpProperties:
     """Properties on the host, and their copies on the device, which ``flush`` updates.
 
     Attributes:
-        mode, stiffness, damping, effort, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds
-            differ.
+        drives: mode, stiffness, damping, effort and max_velocity of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)``
+            once worlds differ; commands are the engine's.
         steadied: whether there is a drive that ``kernels.steady`` may damp; then each world has rows.
     """
 
@@ -45,10 +47,10 @@ class WarpProperties:
         self._worlds = np.ones(data.nworld, dtype=bool)  # worlds with changed rows
         self._least_weights = least_weights(host)
         self._moved = True
-        self.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
-        self.stiffness, self.damping, self.effort, self.max_velocity = (
-            wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in range(4)
-        )
+        self.drives: Any = kernels.Drives()
+        self.drives.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
+        for name in ("stiffness", "damping", "effort", "max_velocity"):
+            setattr(self.drives, name, wp.zeros(self._dofs.shape, dtype=wp.float32))
         self._inertia = _least_inertias(host)[layout.dof_qvel]  # while worlds are alike
         self.steadied = False
 
@@ -137,7 +139,7 @@ class WarpProperties:
         # damping that steadies drives is a row of each world
         if self.steadied and len(self._dofs) == 1:
             self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
-        each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)
+        each = len(self._dofs) > 1 and self.drives.mode.shape[0] == len(self._dofs)
         new, count = drives(self._dofs[worlds] if each else self._dofs), len(worlds) if each else len(self._dofs)
 
         def filled(field: np.ndarray, ids: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -161,7 +163,7 @@ class WarpProperties:
         drive_rows = {"mode": new.mode, "stiffness": new.stiffness, "damping": new.damping, "effort": new.force_limit}
         drive_rows["max_velocity"] = np.minimum(new.max_velocity, 1e30)
         # rows of some worlds in place; a first row of each needs a new array
-        for owner, values in ((self._model, fields), (self, drive_rows)):
+        for owner, values in ((self._model, fields), (self.drives, drive_rows)):
             for name, rows in values.items():
                 if each:
                     self._put(getattr(owner, name), rows, worlds)

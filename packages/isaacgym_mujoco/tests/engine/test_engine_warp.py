@@ -221,7 +221,7 @@ def test_state_saved_before_reading_bodies_is_restored(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     run(scene, 5)
     made, now = scene.sim.engine, numbers(scene)
-    unread = {name: x for name, x in made.get_state().items() if name not in made._outputs.late()}
+    unread = {name: x for name, x in made.get_state().items() if name not in made._late()}
     assert len(unread) < len(made.get_state())
     scene.step(7)
     made.set_state(unread)
@@ -303,7 +303,7 @@ def test_root_velocity_is_that_of_a_centre_of_mass_set_before(tmp_path, engine):
 def test_restored_state_keeps_no_graph_of_replaced_arrays(tmp_path, engine):
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), num_envs=2)
     own = scene.sim.engine
-    saved = {name: x for name, x in own.get_state().items() if name not in own._outputs.late()}
+    saved = {name: x for name, x in own.get_state().items() if name not in own._late()}
     scene.step(2)
     own._graph = object()  # as after a capture
     rows = gym.get_actor_dof_properties(scene.envs[1], 0)
