@@ -329,7 +329,7 @@ def steady(layout: Layout, model: Model, data: Data, drives: Drives):
 
 @wp.kernel(enable_backward=False)
 def damp_roots(layout: Layout, model: Model, data: Data):
-    """Damp the velocities of free roots as ``cpu.damp_roots``, one thread per world and actor."""
+    """Damp the velocities of free roots as the CPU engine does, one thread per world and actor."""
     world, actor = wp.tid()
     step = model.timestep[world % model.timestep.shape[0]]
     linear = wp.min(layout.root_damping[actor, 0] * step, 1.0)
@@ -356,7 +356,7 @@ def arm_of(body: int, world: int, model: Model, data: Data) -> wp.vec3:
 
 @wp.kernel(enable_backward=False)
 def damp_links(layout: Layout, model: Model, data: Data, loads: wp.array2d[wp.spatial_vector]):
-    """Apply ``CpuOutputs.link_damping_forces`` in addition to ``loads``, one thread per world and body."""
+    """Apply the CPU engine's ``_link_damping_forces`` in addition to ``loads``, one thread per world and body."""
     world, number = wp.tid()
     body, step = layout.bodies[number], model.timestep[world % model.timestep.shape[0]]
     linear = wp.min(layout.link_damping[number, 0], 1.0 / step)

@@ -303,8 +303,8 @@ def test_reading_body_states_leaves_contacts_in_place(engine):
         data = mujoco.MjData(model)
         data.qpos[:], data.qvel[:] = own._qpos[0], own._qvel[0]
         mujoco.mj_forward(model, data)
-        assert data.ncon and np.array_equal(own._outputs._xpos[0], data.xpos)
-        assert np.array_equal(own._outputs._cvel[0], data.cvel)
+        assert data.ncon and np.array_equal(own._xpos[0], data.xpos)
+        assert np.array_equal(own._cvel[0], data.cvel)
 
 
 def test_forces_act_for_one_step_at_the_centre_of_mass_in_either_frame(tmp_path):
