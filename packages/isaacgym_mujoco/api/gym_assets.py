@@ -35,7 +35,7 @@ def tell_unused_tendon_properties(new: list[TendonProperties], old: list[TendonP
 
 def check_force_sensor(method: str, properties: ForceSensorProperties | None) -> None:
     """Raise NotImplementedError for properties other than the default."""
-    if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
+    if properties is not None and vars(properties) != vars(ForceSensorProperties()):
         raise NotImplementedError(f"{method}: only the default ForceSensorProperties are supported")
 
 

@@ -62,7 +62,7 @@ class CpuProperties:
         self._bias[rows, dofs, 1], self._bias[rows, dofs, 2] = new.bias_position, new.bias_velocity
         self._force_range[rows, dofs] = np.stack([-new.force_limit, new.force_limit], axis=-1)
         for field, ids, values in ((self._spring, joints, new.spring), (self._damper, qvel, new.damper)):
-            _linear(field)[rows, ids] = values
+            field[rows, ids] = values
         self._changed[rows] |= (self.armature[rows, qvel] != new.armature).any(axis=-1)
         self.armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
@@ -73,10 +73,9 @@ class CpuProperties:
         columns, step = self._layout.dof_qvel, self._layout.model.opt.timestep
         inertia, effort = joint_inertias(self._weights[:, columns]), self._force_range[:, :, 1]
         settings = (self.mode, self.stiffness, self.damping, effort, self.max_velocity)
-        dampers = _linear(self._damper)
         more = steadying(*settings, inertia, step, error, velocity, target)
         driven = (self.mode == DOF_MODE_POS) | (self.mode == DOF_MODE_VEL)
-        dampers[:, columns] = np.where(driven, more, dampers[:, columns])
+        self._damper[:, columns] = np.where(driven, more, self._damper[:, columns])
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         """Set the inertial properties of MuJoCo's ``body`` in one environment."""
@@ -118,8 +117,3 @@ class CpuProperties:
             unchecked, step = drives(self._dofs[self._unchecked]), self._layout.model.opt.timestep
             self.steadied |= may_need_steadying(unchecked, inertia, step)
             self._unchecked[:] = False
-
-
-def _linear(field: np.ndarray) -> np.ndarray:
-    """Return the linear coefficients of springs or dampers, which may be polynomials, ``(num_envs, n)``."""
-    return field if field.ndim == 2 else field[..., 0]

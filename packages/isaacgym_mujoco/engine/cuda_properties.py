@@ -57,18 +57,18 @@ class WarpProperties:
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
         rows = np.asarray(properties)
-        present = self._dofs[slice(None) if env is None or len(self._dofs) == 1 else env, dofs]
+        worlds = slice(None) if env is None else env
+        present = self._dofs[slice(None) if len(self._dofs) == 1 else worlds, dofs]
         self._changed |= {"constants"} if (present["armature"] != rows["armature"]).any() else set()
-        alike = rows.ndim == 1 or bool((rows == rows[:1]).all())
-        if alike and len(self._dofs) == 1 and env is None:
-            self._dofs[0, dofs] = rows if rows.ndim == 1 else rows[0]
-        elif len(self._dofs) == 1 and env is not None and bool((self._dofs[0, dofs] == rows).all()):
-            return
-        else:
-            if len(self._dofs) == 1:
+        if len(self._dofs) == 1:
+            if env is not None and (present == rows).all():
+                return
+            if env is None and (rows.ndim == 1 or (rows == rows[:1]).all()):
+                rows = np.atleast_2d(rows)[:1]
+            else:
                 self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
-            self._dofs[slice(None) if env is None else env, dofs] = rows
-        self._worlds[slice(None) if env is None else env] = True
+        self._dofs[worlds, dofs] = rows
+        self._worlds[worlds] = True
         self._changed.add("dofs")
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
@@ -150,13 +150,11 @@ class WarpProperties:
         # drives are MuJoCo's position actuators: force = gain * target + bias * (1, position, velocity)
         bias = np.repeat(host.actuator_biasprm[None].astype(np.float32), count, axis=0)
         bias[:, :, 1], bias[:, :, 2] = new.bias_position, new.bias_velocity
-        springs = host.jnt_stiffness if host.jnt_stiffness.ndim == 1 else host.jnt_stiffness[:, 0]
-        dampers = host.dof_damping if host.dof_damping.ndim == 1 else host.dof_damping[:, 0]
         fields = {
             "actuator_biasprm": bias,
             "actuator_forcerange": np.stack([-new.force_limit, new.force_limit], axis=-1),
-            "jnt_stiffness": filled(springs, layout.dof_joint, new.spring),
-            "dof_damping": filled(dampers, layout.dof_qvel, new.damper),
+            "jnt_stiffness": filled(host.jnt_stiffness, layout.dof_joint, new.spring),
+            "dof_damping": filled(host.dof_damping, layout.dof_qvel, new.damper),
             "dof_armature": filled(host.dof_armature, layout.dof_qvel, new.armature),
             "jnt_range": filled(host.jnt_range, layout.dof_joint, np.stack([new.lower, new.upper], axis=-1)),
         }

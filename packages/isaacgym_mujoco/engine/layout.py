@@ -355,7 +355,6 @@ def _link_damping(asset: Asset) -> list[tuple[float, float]]:
     These, 0 and 0.5 1/s, are the rates of most tasks. They change little, and the CPU engine would take twice as long.
     """
     linear, angular = _damping(asset)
-    default = AssetOptions.DEFAULTS
-    weak = linear <= default["linear_damping"] and angular <= default["angular_damping"]
+    weak = linear <= AssetOptions.linear_damping and angular <= AssetOptions.angular_damping
     count = len(asset.body_names)
     return [(0.0, 0.0) if weak or count == 1 else (linear, angular)] * count
