@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from isaacgym_mujoco.api.gym_tensors import TensorMethods
 from isaacgym_mujoco.api.params import STATE_POS, STATE_VEL
 from isaacgym_mujoco.api.simulation import Env, Simulation
 from isaacgym_mujoco.api.transforms import Transform, Vec3
@@ -61,7 +60,7 @@ class StateMethods:
             if flags & flag:
                 new[rows, column] = torch.as_tensor(np.ascontiguousarray(states[name]), device=new.device)
         index = env.index * engine.num_actors + actor
-        engine.write_dofs(torch.tensor([index], dtype=torch.int32, device=new.device), new)
+        engine.write_dofs(engine.actor_mask(torch.tensor([index], dtype=torch.int32, device=new.device)), new)
         return True
 
     def get_actor_rigid_body_states(self, env: Env, actor: int, flags: int) -> np.ndarray:
@@ -88,7 +87,8 @@ class StateMethods:
         for columns, flag in ((slice(0, 7), STATE_POS), (slice(7, 13), STATE_VEL)):
             if flags & flag:
                 new[:, columns] = wanted[:, columns]
-        return TensorMethods.set_actor_root_state_tensor(TensorMethods(), sim, new)
+        sim.engine.write_roots(None, new)
+        return True
 
     def get_dof_frame(self, env: Env, dof: int) -> DofFrame:
         """Return origin and axis of a DOF of the environment, after the last ``simulate``."""

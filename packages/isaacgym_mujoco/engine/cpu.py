@@ -179,8 +179,8 @@ class CpuEngine(Engine):
         mask.reshape(-1)[numbers[(numbers >= 0) & (numbers < mask.size)]] = True
         return torch.from_numpy(mask)
 
-    def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
-        written = mask.numpy().reshape(self.num_envs, self.num_actors)
+    def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
+        written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
         for k, actor in enumerate(self._layout.places):
             ids = np.flatnonzero(written[:, k])
@@ -205,8 +205,8 @@ class CpuEngine(Engine):
             self._qpos[ids, actor.qpos : actor.qpos + 3] = pose[:, :3]
             self._qpos[ids, actor.qpos + 3 : actor.qpos + 7] = quat
 
-    def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
-        written = mask.numpy().reshape(self.num_envs, self.num_actors)
+    def write_dofs(self, mask: Tensor | None, states: Tensor) -> None:
+        written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_dofs, 2)
         for k, actor in enumerate(self._layout.places):
             ids = np.flatnonzero(written[:, k])

@@ -10,14 +10,9 @@ from mujoco.batch import Batch
 from isaacgym_mujoco.api.params import DOF_MODE_POS, DOF_MODE_VEL
 from isaacgym_mujoco.api.properties import DOF_PROPERTIES
 from isaacgym_mujoco.engine.layout import Layout
-from isaacgym_mujoco.engine.numerics import (
-    drives,
-    joint_inertias,
-    least_weights,
-    may_need_steadying,
-    principal_axes,
-    steadying,
-)
+from isaacgym_mujoco.engine.numerics import drives, joint_inertias, least_weights, may_need_steadying, steadying
+
+_MASSES = ("body_mass", "body_ipos", "body_iquat", "body_inertia")
 
 
 class CpuProperties:
@@ -40,10 +35,9 @@ class CpuProperties:
         self.gravity, self._attractors = batch.expand("opt.gravity"), batch.expand("eq_data")
         self.mode, self.stiffness, self.damping = (np.zeros(dofs) for _ in range(3))
         self.max_velocity = np.full(dofs, np.inf)
-        self.mass = np.broadcast_to(model.body_mass, (num_envs, model.nbody))
-        self.ipos = np.broadcast_to(model.body_ipos, (num_envs, model.nbody, 3))
-        self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
-        self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
+        self.mass, self.ipos, self.iquat, self.inertia = (
+            np.broadcast_to(getattr(model, name), (num_envs, *getattr(model, name).shape)) for name in _MASSES
+        )
         self._weights = batch.expand("dof_invweight0")
         self._dofs = np.zeros(dofs, DOF_PROPERTIES)
         self.steadied = False
@@ -77,24 +71,13 @@ class CpuProperties:
         driven = (self.mode == DOF_MODE_POS) | (self.mode == DOF_MODE_VEL)
         self._damper[:, columns] = np.where(driven, more, self._damper[:, columns])
 
-    def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
-        """Set the inertial properties of MuJoCo's ``body`` in one environment."""
-        if not self.mass.flags.writeable:
-            self.mass, self.inertia = self._batch.expand("body_mass"), self._batch.expand("body_inertia")
-            self.ipos, self.iquat = self._batch.expand("body_ipos"), self._batch.expand("body_iquat")
-        self.mass[env, body], self.ipos[env, body] = mass, com
-        self.inertia[env, body], self.iquat[env, body] = principal_axes(inertia)
-        self._changed[env] = True
-
-    def set_friction(self, env: int, geoms: np.ndarray, friction: np.ndarray) -> None:
-        """Set the sliding friction of geoms in one environment."""
-        self._batch.expand("geom_friction")[env, geoms, 0] = friction
-
     def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Set rows of fields of the model in one environment: ``{field: (ids, values)}``."""
         for name, (ids, values) in fields.items():
             rows = self._batch.expand(name)
             rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            if name in _MASSES:  # until then those of the model
+                setattr(self, name.removeprefix("body_"), rows)
             self._changed[env] |= name in mujoco.MjModel._setconst_inputs
 
     def set_gravity(self, gravity: np.ndarray) -> None:

@@ -226,19 +226,20 @@ class WarpEngine(Engine):
                 wp.launch(kernels.mark_actors, dim=len(rows), inputs=arrays)
         return mask
 
-    def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
+    def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
         with self._on_torch_stream():
             self._flush()  # of centres of mass, whose velocities are set
             world = self._kernel_layout, self._kernel_model, self._kernel_data
             self._launch(kernels.write_roots, (self.num_actors,), *world, self._mask(mask), _rows(states, 13))
 
-    def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
+    def write_dofs(self, mask: Tensor | None, states: Tensor) -> None:
         if self.num_dofs:
             with self._on_torch_stream():
                 world = self._kernel_layout, self._kernel_data
                 self._launch(kernels.write_dofs, (), *world, self._mask(mask), _rows(states, 2))
 
-    def _mask(self, mask: Tensor) -> wp.array:
+    def _mask(self, mask: Tensor | None) -> wp.array:
+        mask = self._all_actors() if mask is None else mask
         return wp.from_torch(mask.reshape(self.num_envs, self.num_actors))
 
     def _want(self, what: str) -> None:

@@ -15,19 +15,12 @@ import warp as wp
 from isaacgym_mujoco.api.properties import DOF_PROPERTIES
 from isaacgym_mujoco.engine import cuda_kernels as kernels
 from isaacgym_mujoco.engine.layout import Layout
-from isaacgym_mujoco.engine.numerics import (
-    drives,
-    joint_inertias,
-    least_weights,
-    may_need_steadying,
-    principal_axes,
-)
+from isaacgym_mujoco.engine.numerics import drives, joint_inertias, least_weights, may_need_steadying
 
 # constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
 _CONSTANTS = ("dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0", "body_subtreemass")
 _TENDON_FLAGS = {"tendon_damping": "has_tendon_damping", "tendon_stiffness": "has_tendon_stiffness"}
 _MASS_FIELDS = frozenset(mujoco.MjModel._setconst_inputs)  # of which the constants are functions
-_MASSES = ("body_mass", "body_ipos", "body_inertia", "body_iquat")
 
 
 class WarpProperties:
@@ -70,17 +63,6 @@ class WarpProperties:
         self._dofs[worlds, dofs] = rows
         self._worlds[worlds] = True
         self._changed.add("dofs")
-
-    def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
-        """Set a body's inertial properties in a world; ``body`` is MuJoCo's."""
-        moments, quat = principal_axes(inertia)
-        for name, value in zip(_MASSES, (mass, com, moments, quat)):
-            self._rows(name, env)[body] = value
-        self._changed.add("constants")
-
-    def set_friction(self, env: int, geoms: np.ndarray, friction: np.ndarray) -> None:
-        """Set the sliding friction of geoms in a world."""
-        self._rows("geom_friction", env)[geoms, 0] = friction
 
     def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Set rows of fields of MuJoCo's model in a world: ``{field: (ids, values)}``."""

@@ -267,7 +267,7 @@ def _add_actor(
     for index, (geom, shape, kind) in enumerate(zip(geoms, actor.shapes, classes)):
         geom.name = geom.name or f"shape {index}"
         geom.contype, geom.conaffinity = assigned[kind]
-        geom.friction = [shape.friction, 0.005, 0.0001]
+        geom.friction = [shape.friction, contacts.SPIN, contacts.ROLL]
         # contact parameters of the file are specific to MuJoCo, and Isaac Gym does not read them
         geom.condim, geom.margin, geom.gap, geom.priority = 3, 0.0, 0.0, 0
         geom.solref, geom.solimp, geom.solmix = [0.02, 1.0], [0.9, 0.95, 0.001, 0.5, 2.0], 1.0

@@ -236,8 +236,8 @@ def test_masked_writes_change_only_masked_actors(tmp_path, engine):
     before = [x.clone() for x in (scene.root, scene.dof)]
     mask = torch.zeros(3, 3, dtype=torch.bool, device=scene.device)
     mask[1, 0], mask[2, 2] = True, True
-    made.write_roots_masked(mask, scene.root + 0.5)
-    made.write_dofs_masked(mask, scene.dof + 0.25)
+    made.write_roots(mask, scene.root + 0.5)
+    made.write_dofs(mask, scene.dof + 0.25)
     scene.refresh()
     moved = (scene.root[:, :3] - before[0][:, :3]).abs().amax(dim=1) > 0.1
     assert moved.view(3, 3).tolist() == mask.tolist()
@@ -249,7 +249,7 @@ def test_write_commands_ignores_invalid_rows(tmp_path, engine):
     made = mixed_scene(tmp_path).sim.engine
     rows = torch.tensor([3, -1, 9, 1000], dtype=torch.int32, device=made.device)
     assert made.actor_mask(rows).nonzero().tolist() == [[1, 0]]
-    made.write_commands(made.efforts, rows, torch.ones(6, device=made.device))
+    made.write_commands(made.efforts, made.actor_mask(rows), torch.ones(6, device=made.device))
     assert made.efforts.tolist() == [[0, 0], [1, 1], [0, 0]]
 
 

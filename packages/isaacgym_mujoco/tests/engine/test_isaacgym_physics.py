@@ -280,8 +280,8 @@ def test_body_states_are_independent_of_when_they_are_read(tmp_path):
         if reads_first:
             engine.read("bodies", out)
         mask = torch.ones(engine.num_envs, engine.num_actors, dtype=torch.bool, device=scene.device)
-        engine.write_roots_masked(mask, scene.root + 1.0)
-        engine.write_dofs_masked(mask, scene.dof + 0.5)
+        engine.write_roots(mask, scene.root + 1.0)
+        engine.write_dofs(mask, scene.dof + 0.5)
         if not reads_first:
             engine.read("bodies", out)
         engine.step()
