@@ -65,7 +65,7 @@ class StateMethods:
 
     def get_actor_rigid_body_states(self, env: Env, actor: int, flags: int) -> np.ndarray:
         """Return ``BODY_STATE`` of an actor's bodies."""
-        first = env.index * env.sim.engine.num_bodies + env.first_body(actor)
+        first = env.index * env.sim.engine.num_bodies + env.first("body_names", actor)
         return self.get_sim_rigid_body_states(env.sim, flags)[first:][: len(env.actors[actor].asset.body_names)]
 
     def get_sim_rigid_body_states(self, sim: Simulation, flags: int) -> np.ndarray:
@@ -108,5 +108,5 @@ class StateMethods:
 
 
 def _dof_rows(env: Env, actor: int) -> slice:
-    first = env.index * env.sim.engine.num_dofs + env.first_dof(actor)
+    first = env.index * env.sim.engine.num_dofs + env.first("dof_names", actor)
     return slice(first, first + len(env.actors[actor].asset.dof_names))

@@ -37,13 +37,9 @@ class Env:
     attractors: list[AttractorProperties] = field(default_factory=list)
     force_sensors: list[tuple[int, Transform]] = field(default_factory=list)  # in addition to those of the assets
 
-    def first_body(self, actor: int) -> int:
-        """Return the index in the environment of an actor's root body."""
-        return sum(len(a.asset.body_names) for a in self.actors[:actor])
-
-    def first_dof(self, actor: int) -> int:
-        """Return the index in the environment of an actor's first DOF."""
-        return sum(len(a.asset.dof_names) for a in self.actors[:actor])
+    def first(self, parts: str, actor: int) -> int:
+        """Return the index in the environment of an actor's first body or DOF, by ``body_names`` or ``dof_names``."""
+        return sum(len(getattr(a.asset, parts)) for a in self.actors[:actor])
 
     def body(self, handle: int) -> tuple[int, int]:
         """Return the actor of a body of the environment, and the body's index in it."""
@@ -60,7 +56,7 @@ class Env:
         bodies = actor.asset.body_properties() if actor.bodies is None else actor.bodies
         changed = [k for k, body in enumerate(bodies) if before is None or body != before[k]]
         if changed:
-            ids = self.sim.layout.bodies[np.add(changed, self.first_body(number))]
+            ids = self.sim.layout.bodies[np.add(changed, self.first("body_names", number))]
             moments, axes = zip(*(principal_axes(matrix(bodies[k].inertia)) for k in changed))
             masses, centres = [bodies[k].mass for k in changed], [list(bodies[k].com) for k in changed]
             fields = {"body_mass": masses, "body_ipos": centres, "body_inertia": moments, "body_iquat": axes}
