@@ -8,7 +8,6 @@ from isaacgym_scene import (
     Scene,
     gym,
     load,
-    marked,
     on_all,
     on_warp,
     options,
@@ -20,7 +19,7 @@ from isaacgym_mujoco.api import gymapi
 STRONG = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 5000.0, "damping": 100.0, "effort": 200.0, "velocity": 0.2}
 
 
-@marked(on_all)
+@on_all
 def test_strong_drive_pushes_no_faster_than_its_velocity_limit(tmp_path, engine):
     finger = load(tmp_path, FINGER, fix_base_link=True)
     cube = gym.create_box(None, 0.05, 0.05, 0.05, options(density=1000.0))
@@ -35,7 +34,7 @@ def test_strong_drive_pushes_no_faster_than_its_velocity_limit(tmp_path, engine)
     assert moved[-1] > 0.06
 
 
-@marked(on_all)
+@on_all
 @pytest.mark.parametrize("before", [0.0, -0.1], ids=["at rest", "moving away"])
 def test_strong_drive_that_begins_or_reverses_throws_nothing(tmp_path, engine, before):
     finger = load(tmp_path, FINGER, fix_base_link=True)
@@ -51,7 +50,7 @@ def test_strong_drive_that_begins_or_reverses_throws_nothing(tmp_path, engine, b
     assert scene.dof[0, 0].item() > 0.02 and 0.15 < max(speeds) < 0.5
 
 
-@marked(on_all)
+@on_all
 def test_strong_drive_has_its_force_where_something_holds_it(tmp_path, engine):
     finger = load(tmp_path, FINGER, fix_base_link=True)
     wall = gym.create_box(None, 0.05, 0.4, 0.4, options(fix_base_link=True))
@@ -68,7 +67,7 @@ WHEEL = """<robot name="wheel"><link name="base"/><link name="wheel"><inertial><
 <limit effort="{effort}" velocity="100"/></joint></robot>"""
 
 
-@marked(on_all)
+@on_all
 @pytest.mark.parametrize(("effort", "damping"), [(12.0, 80.0), (2.0, 10.0), (12.0, 1.0), (1000.0, 80.0)])
 def test_velocity_drive_comes_to_its_target_within_its_effort(tmp_path, engine, effort, damping):
     """With 12 N m and 80 N m s/rad a clamped drive threw the wheel between -43 and 43 rad/s."""
@@ -80,7 +79,7 @@ def test_velocity_drive_comes_to_its_target_within_its_effort(tmp_path, engine, 
     assert scene.dof[0, 1].item() == pytest.approx(5.0, rel=0.01)
 
 
-@marked(on_all)
+@on_all
 def test_position_drive_follows_its_velocity_target(tmp_path, engine):
     """A joint that moves as its targets do needs no force, however strong its drive is."""
     slider = SLIDER.replace('effort="50"', 'effort="10"').replace('mass value="2"', 'mass value="0.02"')
@@ -94,7 +93,7 @@ def test_position_drive_follows_its_velocity_target(tmp_path, engine):
         assert scene.dof[0].tolist() == pytest.approx([2.0 * step / 60, 2.0], rel=1e-3)
 
 
-@marked(on_all)
+@on_all
 @pytest.mark.parametrize("change", ["scale", "mass"])
 def test_drive_is_damped_by_the_inertia_of_its_own_environment(tmp_path, engine, change):
     """With a thousandth of the inertia, an undamped drive throws its joint from one velocity limit to the other."""
@@ -126,7 +125,7 @@ CHAIN = """
 """
 
 
-@marked(on_all)
+@on_all
 def test_drive_is_damped_when_a_task_removes_the_armature_of_another_joint(tmp_path, engine):
     def drive(env):
         rows = gym.get_actor_dof_properties(env, 0)
@@ -142,7 +141,7 @@ def test_drive_is_damped_when_a_task_removes_the_armature_of_another_joint(tmp_p
         assert scene.dof[1, 1].item() == pytest.approx(30.0, abs=0.5)
 
 
-@marked(on_warp)
+@on_warp
 def test_step_is_captured_again_when_a_drive_begins_to_need_damping(tmp_path, engine):
     weak = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 5.0, "damping": 1.0, "effort": 0.01}
     scene = Scene((load(tmp_path, FINGER, fix_base_link=True), pose()), num_envs=2, props=weak)

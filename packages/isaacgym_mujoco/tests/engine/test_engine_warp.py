@@ -15,7 +15,6 @@ from isaacgym_scene import (
     Scene,
     gym,
     load,
-    marked,
     on_all,
     on_warp,
     options,
@@ -81,7 +80,7 @@ def run(scene, steps):
         gym.simulate(scene.sim)
 
 
-@marked(on_warp)
+@on_warp
 @pytest.mark.parametrize("alike", [True, False])
 def test_warp_engine_matches_the_cpu_engine(tmp_path, monkeypatch, engine, alike):
     scene = mixed_scene(tmp_path)
@@ -102,7 +101,7 @@ def test_warp_engine_matches_the_cpu_engine(tmp_path, monkeypatch, engine, alike
     assert torch.equal(second[0], second[2]) and torch.equal(second[0], second[1]) == alike
 
 
-@marked(on_warp)
+@on_warp
 def test_jacobians_attractors_and_fixed_bases_match_the_cpu_engine(tmp_path, monkeypatch, engine):
     def make():
         arm = load(tmp_path, ARM, fix_base_link=True)
@@ -148,7 +147,7 @@ BALANCED = """
 """
 
 
-@marked(on_warp)
+@on_warp
 def test_links_balanced_about_their_joints_collide_without_penetration(tmp_path, engine):
     """Forces do not accelerate their centres of mass: MuJoCo treats such contacts as infinitely stiff."""
     scene = Scene((load(tmp_path, BALANCED, fix_base_link=True), pose()), gravity=0.0, props={"damping": 0.01})
@@ -163,7 +162,7 @@ def test_links_balanced_about_their_joints_collide_without_penetration(tmp_path,
     assert a != 0 and distance > 0.199
 
 
-@marked(on_warp)
+@on_all
 def test_properties_can_change_between_steps(tmp_path, engine):
     """The fields are reallocated: a step captured before would read the old ones."""
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), gravity=0.0)
@@ -177,7 +176,7 @@ def test_properties_can_change_between_steps(tmp_path, engine):
     assert scene.dof[0, 1].item() == before[0].item() and abs(scene.dof[1, 1].item()) < 1e-4
 
 
-@marked(on_warp)
+@on_warp
 def test_model_rows_and_gravity_can_change(tmp_path, engine):
     arm, ball = load(tmp_path, ARM, fix_base_link=True), gym.create_sphere(None, 0.1, options())
     scene = Scene((arm, pose(0, 0, 3)), (ball, pose(5, 0, 5)), num_envs=3)
@@ -190,7 +189,7 @@ def test_model_rows_and_gravity_can_change(tmp_path, engine):
     assert scene.bodies.view(3, 4, 13)[:, 2, 0].tolist() == pytest.approx([0.4, 0.8, 0.4], abs=1e-4)
 
 
-@marked(on_warp)
+@on_warp
 def test_engine_resumes_from_a_saved_state(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     run(scene, 5)
@@ -216,7 +215,7 @@ def test_engine_resumes_from_a_saved_state(tmp_path, engine):
         other.sim.engine.set_state({**saved, "qpos": saved["qpos"][:2]})
 
 
-@marked(on_warp)
+@on_warp
 def test_state_saved_before_reading_bodies_is_restored(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     run(scene, 5)
@@ -229,7 +228,7 @@ def test_state_saved_before_reading_bodies_is_restored(tmp_path, engine):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
-@marked(on_all)
+@on_all
 def test_masked_writes_change_only_masked_actors(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     made = scene.sim.engine
@@ -244,7 +243,7 @@ def test_masked_writes_change_only_masked_actors(tmp_path, engine):
     assert (scene.dof - before[1]).view(3, 2, 2)[:, :, 0].tolist() == [[0, 0], [0.25, 0.25], [0, 0]]
 
 
-@marked(on_all)
+@on_all
 def test_write_commands_ignores_invalid_rows(tmp_path, engine):
     made = mixed_scene(tmp_path).sim.engine
     rows = torch.tensor([3, -1, 9, 1000], dtype=torch.int32, device=made.device)
@@ -253,7 +252,7 @@ def test_write_commands_ignores_invalid_rows(tmp_path, engine):
     assert made.efforts.tolist() == [[0, 0], [1, 1], [0, 0]]
 
 
-@marked(on_warp)
+@on_warp
 def test_nan_command_resets_its_environment(tmp_path, engine):
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), gravity=0.0, num_envs=3)
     scene.step(2, effort=1.0)
@@ -268,7 +267,7 @@ def test_nan_command_resets_its_environment(tmp_path, engine):
     assert not scene.sim.engine.blown.any() and torch.isfinite(scene.bodies).all()
 
 
-@marked(on_warp)
+@on_warp
 def test_dropped_contacts_are_counted_and_logged_once(tmp_path, monkeypatch, caplog, engine):
     from isaacgym_mujoco.engine import cuda as engine_warp
 
@@ -283,7 +282,7 @@ def test_dropped_contacts_are_counted_and_logged_once(tmp_path, monkeypatch, cap
     assert sum("contacts" in r.message for r in caplog.records) == 1
 
 
-@marked(on_all)
+@on_all
 def test_root_velocity_is_that_of_a_centre_of_mass_set_before(tmp_path, engine):
     scene = Scene((gym.create_box(None, 0.2, 0.2, 0.2, options()), pose()), gravity=0.0, dt=0.001)
     scene.step()
@@ -299,7 +298,7 @@ def test_root_velocity_is_that_of_a_centre_of_mass_set_before(tmp_path, engine):
     assert scene.root[1, 7:10].tolist() == pytest.approx([4, 0, 0], abs=1e-3)
 
 
-@marked(on_warp)
+@on_warp
 def test_restored_state_keeps_no_graph_of_replaced_arrays(tmp_path, engine):
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), num_envs=2)
     own = scene.sim.engine
@@ -314,7 +313,7 @@ def test_restored_state_keeps_no_graph_of_replaced_arrays(tmp_path, engine):
     scene.step(2)
 
 
-@marked(on_warp)
+@on_warp
 def test_free_root_without_mass_is_warned_of(tmp_path, engine, caplog):
     with caplog.at_level(logging.WARNING, "isaacgym_mujoco"):
         Scene((load(tmp_path, FINGER_ON_HINGE.format(inertia=0.02)), pose())).step()
@@ -322,14 +321,6 @@ def test_free_root_without_mass_is_warned_of(tmp_path, engine, caplog):
     caplog.clear()
     Scene((load(tmp_path, FINGER_ON_HINGE.format(inertia=0.02), fix_base_link=True), pose())).step()
     assert "no mass" not in caplog.text
-
-
-def test_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    params = gymapi.SimParams()
-    params.use_gpu_pipeline = True
-    with pytest.raises(RuntimeError, match="pipeline=cpu"):
-        gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
 
 
 def test_contact_capacity_is_less_than_all_pairs_at_once():
@@ -365,7 +356,7 @@ def test_step_does_not_synchronize_with_the_gpu(tmp_path, engine):
     assert np.isfinite(scene.root.cpu().numpy()).all()
 
 
-@marked(on_warp)
+@on_warp
 def test_all_kernels_of_a_step_are_found_without_launching_them(tmp_path, engine, monkeypatch):
     scene = mixed_scene(tmp_path)
     targets, before = {}, numbers(scene)[:3]  # roots, joints and bodies

@@ -5,29 +5,7 @@ from isaacgym_scene import ENGINES, Scene, ball, box, gym, load, pose
 
 from isaacgym_mujoco.assets.collisions import contact_parameters
 
-G = 9.81
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[::2], indirect=True)]
-
-
-def test_net_contact_force_equals_the_weight():
-    scene = Scene((box(density=100.0), pose(0, 0, 0.1)), ground=True, dt=0.01, substeps=2)
-    scene.step(200)
-    assert scene.contacts[0].tolist() == pytest.approx([0, 0, 100 * 0.2**3 * G], abs=1e-3)
-    assert scene.root[0, 9].item() == pytest.approx(0, abs=1e-4)
-
-
-def test_friction_decelerates_a_sliding_box():
-    scene = Scene((box(density=100.0), pose(0, 0, 0.1)), ground=True, friction=0.4, dt=0.002)
-    for env in scene.envs:
-        shapes = gym.get_actor_rigid_shape_properties(env, 0)
-        shapes[0].friction = 0.4
-        gym.set_actor_rigid_shape_properties(env, 0, shapes)
-    scene.step(200)
-    states = scene.root.clone()
-    states[:, 7] = 2.0
-    scene.set_roots(states)
-    scene.step(100)
-    assert scene.root[0, 7].item() == pytest.approx(2 - 0.4 * G * 0.2, rel=0.03)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Small scenes for the tests: files written here, and a simulation of a few environments."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -116,10 +117,25 @@ def pose(x=0.0, y=0.0, z=0.0):
     return gymapi.Transform(gymapi.Vec3(x, y, z))
 
 
-class Scene:
-    """``num_envs`` equal environments; ``actors`` are (asset, pose) or (asset, pose, group, filter).
+def corners(low, high):
+    """The corners of a box, ``(8, 3)``."""
+    return np.array([[(low, high)[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], dtype=float)
 
-    ``before`` is called with each environment before the scene is compiled.
+
+def boxes_obj(*boxes):
+    """An .obj of boxes, each by its lowest and its highest corner."""
+    faces = [(1, 3, 4), (1, 4, 2), (5, 6, 8), (5, 8, 7), (1, 2, 6), (1, 6, 5)]
+    faces += [(3, 7, 8), (3, 8, 4), (1, 5, 7), (1, 7, 3), (2, 4, 8), (2, 8, 6)]
+    lines = [f"v {x} {y} {z}" for box in boxes for x, y, z in corners(*box)]
+    lines += [f"f {a + 8 * k} {b + 8 * k} {c + 8 * k}" for k in range(len(boxes)) for a, b, c in faces]
+    return "\n".join(lines)
+
+
+class Scene:
+    """``num_envs`` environments; ``actors`` are (asset, pose) or (asset, pose, group, filter).
+
+    An asset, or a pose, may be a function of the environment's index. ``ground`` is True for a plane, or a function
+    that adds another ground to the simulation. ``before`` is called with each environment before the scene is compiled.
     """
 
     device = "cpu"
@@ -142,7 +158,9 @@ class Scene:
         params.dt, params.substeps, params.gravity = dt, substeps, gymapi.Vec3(0, 0, gravity)
         params.use_gpu_pipeline = self.device != "cpu"
         self.sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
-        if ground:
+        if callable(ground):
+            ground(self.sim)
+        elif ground:
             plane = gymapi.PlaneParams()
             plane.normal, plane.dynamic_friction = gymapi.Vec3(0, 0, 1), friction
             gym.add_ground(self.sim, plane)
@@ -150,6 +168,7 @@ class Scene:
         for index in range(num_envs):
             env = gym.create_env(self.sim, gymapi.Vec3(-1, -1, 0), gymapi.Vec3(1, 1, 1), 2)
             for number, (asset, place, *group) in enumerate(actors):
+                asset, place = (x(index) if callable(x) else x for x in (asset, place))
                 gym.create_actor(env, asset, place, f"actor{number}", *(group or (index, 0)))
                 if props is not None and len(asset.dof_names):
                     rows = gym.get_asset_dof_properties(asset)
@@ -211,14 +230,5 @@ FINGER_ON_HINGE = """
 <limit lower="-3" upper="3" effort="12" velocity="100"/></joint></robot>
 """
 
-on_warp = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)]
-on_all = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES, indirect=True)]
-
-
-def marked(marks):
-    def apply(test):
-        for mark in marks:
-            test = mark(test)
-        return test
-
-    return apply
+on_warp = pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)
+on_all = pytest.mark.parametrize("engine", ENGINES, indirect=True)
