@@ -19,12 +19,19 @@ from isaacgym_mujoco.api import gymapi
 STRONG = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 5000.0, "damping": 100.0, "effort": 200.0, "velocity": 0.2}
 
 
+def finger_and(folder, body, x):
+    """A strong finger, and a body before it at ``x``."""
+    finger = load(folder, FINGER, fix_base_link=True)
+    return Scene((finger, pose()), (body, pose(x)), gravity=0.0, dt=0.0166, substeps=2, props=STRONG)
+
+
+def cube():
+    return gym.create_box(None, 0.05, 0.05, 0.05, options(density=1000.0))
+
+
 @on_all
 def test_strong_drive_pushes_no_faster_than_its_velocity_limit(tmp_path, engine):
-    finger = load(tmp_path, FINGER, fix_base_link=True)
-    cube = gym.create_box(None, 0.05, 0.05, 0.05, options(density=1000.0))
-    scene = Scene((finger, pose()), (cube, pose(0.05)), gravity=0.0, dt=0.0166, substeps=2, props=STRONG)
-    speeds, moved = [], []
+    scene, speeds, moved = finger_and(tmp_path, cube(), 0.05), [], []
     for _ in range(20):
         scene.step(target=0.1)
         speeds.append(scene.root[1, 7].item())
@@ -37,13 +44,10 @@ def test_strong_drive_pushes_no_faster_than_its_velocity_limit(tmp_path, engine)
 @on_all
 @pytest.mark.parametrize("before", [0.0, -0.1], ids=["at rest", "moving away"])
 def test_strong_drive_that_begins_or_reverses_throws_nothing(tmp_path, engine, before):
-    finger = load(tmp_path, FINGER, fix_base_link=True)
-    cube = gym.create_box(None, 0.05, 0.05, 0.05, options(density=1000.0))
-    scene = Scene((finger, pose()), (cube, pose(0.0345)), gravity=0.0, dt=0.0166, substeps=2, props=STRONG)
+    scene, speeds = finger_and(tmp_path, cube(), 0.0345), []
     scene.root[1, 7] = -0.25  # follows the finger, into which it is 0.5 mm
     gym.set_actor_root_state_tensor(scene.sim, scene.root)
     scene.step(2, target=before)
-    speeds = []
     for _ in range(10):
         scene.step(target=0.1)
         speeds.append(scene.root[1, 7].item())
@@ -52,9 +56,7 @@ def test_strong_drive_that_begins_or_reverses_throws_nothing(tmp_path, engine, b
 
 @on_all
 def test_strong_drive_has_its_force_where_something_holds_it(tmp_path, engine):
-    finger = load(tmp_path, FINGER, fix_base_link=True)
-    wall = gym.create_box(None, 0.05, 0.4, 0.4, options(fix_base_link=True))
-    scene = Scene((finger, pose()), (wall, pose(0.045)), gravity=0.0, dt=0.0166, substeps=2, props=STRONG)
+    scene = finger_and(tmp_path, gym.create_box(None, 0.05, 0.4, 0.4, options(fix_base_link=True)), 0.045)
     scene.step(100, target=0.05)
     error = 0.05 - scene.dof[0, 0].item()
     assert error > 0.03 and abs(scene.dof[0, 1].item()) < 1e-3
