@@ -74,11 +74,8 @@ class WarpProperties:
 
     def set_gravity(self, gravity: np.ndarray) -> None:
         """Set the gravity, ``(3,)`` of all worlds or ``(num_envs, 3)``."""
-        field = self._model.opt.gravity
-        rows = np.asarray(gravity).reshape(-1, 3)
-        self._model.opt.gravity = self._copied(
-            field, np.repeat(rows, field.shape[0], axis=0) if len(rows) == 1 else rows
-        )
+        rows, present = np.asarray(gravity).reshape(-1, 3), self._model.opt.gravity.shape[0]
+        self._upload(self._model.opt, "gravity", np.repeat(rows, present, axis=0) if len(rows) == 1 else rows)
 
     def _rows(self, name: str, env: int) -> np.ndarray:
         """Return a field's rows of a world on the host to write into."""
@@ -100,7 +97,8 @@ class WarpProperties:
             if "dofs" in self._changed:
                 self._flush_dofs(worlds)
             for name in self._changed & self._own.keys():
-                self._upload(name, self._own[name], worlds)
+                rows, each = self._own[name], getattr(self._model, name).shape[0] == self._data.nworld
+                self._upload(self._model, name, rows[worlds] if each else rows, worlds if each else None)
             for name in _TENDON_FLAGS.keys() & self._changed:
                 self._raise_flag(_TENDON_FLAGS[name], bool(self._own[name].any()))
             if "constants" in self._changed:
@@ -145,10 +143,7 @@ class WarpProperties:
         # rows of some worlds in place; a first row of each needs a new array
         for owner, values in ((self._model, fields), (self.drives, drive_rows)):
             for name, rows in values.items():
-                if each:
-                    self._put(getattr(owner, name), rows, worlds)
-                else:
-                    setattr(owner, name, self._copied(getattr(owner, name), rows))
+                self._upload(owner, name, rows, worlds if each else None)
         # with drives, the unconstrained acceleration needs an iterative solve
         self._raise_flag("has_efm_actuator", bool(new.bias_position.any() or new.bias_velocity.any()))
 
@@ -165,12 +160,12 @@ class WarpProperties:
             weights = self._host.body_invweight0
             weights[:, 0] = np.maximum(weights[:, 0], self._least_weights * weights[:, 1])
             for name in _CONSTANTS:
-                self._upload(name, getattr(self._host, name)[None])
+                self._upload(self._model, name, getattr(self._host, name)[None])
             return
         for name in _CONSTANTS:
             field = getattr(self._model, name)
             if field.shape[0] == 1 and field.size:
-                self._upload(name, np.repeat(field.numpy(), self._data.nworld, axis=0))
+                self._upload(self._model, name, np.repeat(field.numpy(), self._data.nworld, axis=0))
         # without the kinematic constants, which would overwrite the attractors' targets
         groups = int(mjw.SetConstGroup.FIXED | mjw.SetConstGroup.INERT0)
         mjw.set_const(self._model, self._data, groups=groups)
@@ -178,35 +173,23 @@ class WarpProperties:
         least = torch.tensor(self._least_weights, dtype=torch.float32).to(weights.device)
         weights[..., 0] = torch.maximum(weights[..., 0], least * weights[..., 1])
 
-    def _upload(self, name: str, rows: np.ndarray, worlds: np.ndarray | None = None) -> None:
-        """Replace a field of the model by ``(1 or num_envs, ...)``, or its rows of some worlds."""
-        field = getattr(self._model, name)
-        if worlds is not None and rows.shape[0] == field.shape[0]:
-            self._put(field, rows[worlds], worlds)
-        else:
-            setattr(self._model, name, self._copied(field, rows))
-
-    def _copied(self, field: wp.array, rows: np.ndarray) -> wp.array:
-        """Copy rows into a field, or into a new one if their number differs."""
-        if rows.shape[0] != field.shape[0]:
+    def _upload(self, owner: Any, name: str, rows: np.ndarray, worlds: np.ndarray | None = None) -> None:
+        """Copy rows of some worlds to a field on the device, or all rows, to a new array if their number differs."""
+        field = getattr(owner, name)
+        if worlds is None and rows.shape[0] != field.shape[0]:
             field = wp.zeros((rows.shape[0], *field.shape[1:]), dtype=field.dtype, device=field.device)
+            setattr(owner, name, field)
             self._moved = True
-        self._put(field, rows, None)
-        return field
-
-    @staticmethod
-    def _put(field: wp.array, rows: np.ndarray, worlds: np.ndarray | None) -> None:
-        """Copy rows to a field on the device: all of them, or those of some worlds."""
-        if field.size and len(rows):
-            target = wp.to_torch(field)
-            shape = target.shape if worlds is None else (len(worlds), *target.shape[1:])
-            values = np.ascontiguousarray(rows, dtype=np.int32 if field.dtype == wp.int32 else np.float32)
-            new = torch.from_numpy(values).view(shape)
-            if worlds is None or len(worlds) == len(target):
-                target.copy_(new, non_blocking=True)
-            else:
-                ids, new = (x.to(target.device, non_blocking=True) for x in (torch.from_numpy(worlds), new))
-                target.index_copy_(0, ids, new)
+        if not field.size or not len(rows):
+            return
+        target = wp.to_torch(field)
+        values = np.ascontiguousarray(rows, dtype=np.int32 if field.dtype == wp.int32 else np.float32)
+        new = torch.from_numpy(values).view(len(rows), *target.shape[1:])
+        if worlds is None or len(worlds) == len(target):
+            target.copy_(new, non_blocking=True)
+        else:
+            ids, new = (x.to(target.device, non_blocking=True) for x in (torch.from_numpy(worlds), new))
+            target.index_copy_(0, ids, new)
 
 
 def _least_inertias(model: mujoco.MjModel) -> np.ndarray:
