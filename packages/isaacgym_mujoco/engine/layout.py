@@ -155,7 +155,7 @@ def build_layout(
         friction.append(terrain.friction)
     touching = contacts.touching(classes, len(surfaces) - first_ground)
     speed = params.physx.max_depenetration_velocity
-    pair_names = contacts.add_pairs(spec, surfaces, touching, friction, speed)
+    pair_names = contacts.add_pairs(spec, surfaces, touching, speed)
     # sensors and attractors, by the names of bodies
     names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.model_names]
     sensors = [*_asset_sensors(actors), *force_sensors]
@@ -175,6 +175,7 @@ def build_layout(
         grounds=friction[first_ground:],
         first_shape=[sum(len(a.shapes) for a in actors[:k]) for k in range(len(actors))],
     )
+    model.pair_friction[pairs.ids] = pairs.friction(np.arange(len(touching)), friction[:first_ground])
     return _describe(model, actors, sensors, params, pairs)
 
 
