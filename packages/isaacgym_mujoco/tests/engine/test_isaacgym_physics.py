@@ -313,6 +313,7 @@ def test_attractors_have_targets_of_their_own_environment():
         own = gymapi.AttractorProperties()
         own.stiffness, own.axes, own.rigid_handle = 5e7, gymapi.AXIS_TRANSLATION, 0
         own.target.p = gymapi.Vec3(0.2 + env.index, 0, 1.1)  # not where the ball begins
+        own.offset.p = gymapi.Vec3(0, 0, 0.1)
         gym.create_rigid_body_attractor(env, own)
 
     scene = Scene((ball(density=100.0), pose(0, 0, 1)), before=attract, dt=0.01)
@@ -320,7 +321,8 @@ def test_attractors_have_targets_of_their_own_environment():
     bodies[0].mass *= 2.0
     gym.set_actor_rigid_body_properties(scene.envs[1], 0, bodies)  # the targets stay
     scene.step(300)
-    assert scene.root[:, :3].flatten().tolist() == pytest.approx([0.2, 0, 1.1, 1.2, 0, 1.1], abs=5e-3)
+    points = scene.root[:, :3] + quat_apply(scene.root[:, 3:7], scene.tensor([0, 0, 0.1]).repeat(2, 1))
+    assert points.flatten().tolist() == pytest.approx([0.2, 0, 1.1, 1.2, 0, 1.1], abs=5e-3)
     loose = gymapi.AttractorProperties()
     loose.axes, loose.rigid_handle = gymapi.AXIS_TRANSLATION, 0
     with pytest.raises(NotImplementedError, match="a stiffness of 0"):
