@@ -12,7 +12,7 @@ from isaacgym_mujoco.api.params import DOF_MODE_POS, DOF_MODE_VEL
 from isaacgym_mujoco.api.transforms import pose_array
 from isaacgym_mujoco.engine.base import Engine
 from isaacgym_mujoco.engine.cpu_properties import CpuProperties
-from isaacgym_mujoco.engine.layout import ActorPlace, Layout
+from isaacgym_mujoco.engine.layout import Layout
 from isaacgym_mujoco.engine.numerics import (
     first_state,
     mass_addresses,
@@ -37,7 +37,7 @@ class CpuEngine(Engine):
         self._batch = batch = make_batch(model, self.num_envs, num_threads)
         self._qpos, self._qvel, self._warmstart = (batch.bind(n) for n in ("qpos", "qvel", "qacc_warmstart"))
         self._ctrl, self._xfrc = batch.bind("ctrl"), batch.bind("xfrc_applied")
-        self._mocap = (batch.bind("mocap_pos"), batch.bind("mocap_quat")) if model.nmocap else None
+        self._mocap_pos, self._mocap_quat = batch.bind("mocap_pos"), batch.bind("mocap_quat")
         self._properties = CpuProperties(batch, layout, self.num_envs)
 
         # outputs of a step: net contact forces and drive forces of the last substep, force and torque of the sensors
@@ -53,10 +53,7 @@ class CpuEngine(Engine):
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
-        qpos, mocap_pos, mocap_quat = first_state(layout, poses)
-        self._qpos[...] = qpos
-        if self._mocap is not None:
-            self._mocap[0][...], self._mocap[1][...] = mocap_pos, mocap_quat
+        self._qpos[...], self._mocap_pos[...], self._mocap_quat[...] = first_state(layout, poses)
         self._first_state = batch.state.copy()
         self._disabled = batch.expand("opt.disableflags")
         self._compute_poses()
@@ -64,7 +61,8 @@ class CpuEngine(Engine):
 
     def pose_source(self) -> PoseSource:
         """Return the live poses of all environments, for pictures."""
-        return PoseSource(self._layout.model, self._qpos, self._mocap)
+        model = self._layout.model
+        return PoseSource(model, self._qpos, (self._mocap_pos, self._mocap_quat) if model.nmocap else None)
 
     def _before_change(self) -> None:
         self._derive()
@@ -187,23 +185,19 @@ class CpuEngine(Engine):
             if ids.size == 0:
                 continue
             state = values[ids, k].astype(float)
-            self._put(ids, actor, np.concatenate([state[:, :3], state[:, [6, 3, 4, 5]]], axis=1))
-            if not actor.fixed:
-                turn, spin = rotation_matrices(self._qpos[ids, actor.qpos + 3 : actor.qpos + 7]), state[:, 10:13]
+            quat = state[:, [6, 3, 4, 5]]
+            norm = np.linalg.norm(quat, axis=1, keepdims=True)
+            quat = np.where(norm > 1e-9, quat / np.maximum(norm, 1e-9), [1.0, 0.0, 0.0, 0.0])
+            if actor.fixed:
+                self._mocap_pos[ids, actor.mocap], self._mocap_quat[ids, actor.mocap] = state[:, :3], quat
+            else:
+                self._qpos[ids, actor.qpos : actor.qpos + 3] = state[:, :3]
+                self._qpos[ids, actor.qpos + 3 : actor.qpos + 7] = quat
+                turn, spin = rotation_matrices(quat), state[:, 10:13]
                 arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[ids, actor.root])
                 self._qvel[ids, actor.qvel : actor.qvel + 3] = state[:, 7:10] - np.cross(spin, arm)
                 self._qvel[ids, actor.qvel + 3 : actor.qvel + 6] = np.einsum("nji,nj->ni", turn, spin)
         self._warmstart[written.any(axis=1)] = 0.0
-
-    def _put(self, ids: np.ndarray, actor: ActorPlace, pose: np.ndarray) -> None:
-        """Set the pose of a root in some environments: position and quaternion wxyz, ``(n, 7)``."""
-        norm = np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
-        quat = np.where(norm > 1e-9, pose[:, 3:] / np.maximum(norm, 1e-9), [1.0, 0.0, 0.0, 0.0])
-        if actor.fixed and self._mocap is not None:
-            self._mocap[0][ids, actor.mocap], self._mocap[1][ids, actor.mocap] = pose[:, :3], quat
-        else:
-            self._qpos[ids, actor.qpos : actor.qpos + 3] = pose[:, :3]
-            self._qpos[ids, actor.qpos + 3 : actor.qpos + 7] = quat
 
     def write_dofs(self, mask: Tensor | None, states: Tensor) -> None:
         written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
@@ -245,8 +239,8 @@ class CpuEngine(Engine):
     def _read_roots(self, states: np.ndarray) -> None:
         """Fill ``(num_envs, num_actors, 13)``."""
         for k, actor in enumerate(self._layout.places):
-            if actor.fixed and self._mocap is not None:
-                position, quat = self._mocap[0][:, actor.mocap], self._mocap[1][:, actor.mocap]
+            if actor.fixed:
+                position, quat = self._mocap_pos[:, actor.mocap], self._mocap_quat[:, actor.mocap]
                 states[:, k, 7:] = 0.0
             else:
                 position = self._qpos[:, actor.qpos : actor.qpos + 3]

@@ -141,3 +141,12 @@ def test_a_rest_offset_of_zero_is_what_mujoco_does():
     assert physx.ignored() == []
     physx.rest_offset = -0.002
     assert physx.ignored() == ["rest_offset"]
+
+
+def test_options_without_effect_are_those_that_mujoco_has_not():
+    options = gymapi.AssetOptions()
+    for name in vars(options):
+        setattr(options, name, "another")
+    without = {"thickness", "convex_decomposition_from_submeshes", "use_physx_armature", "enable_gyroscopic_forces"}
+    without |= {"min_particle_mass", "tendon_limit_stiffness"}
+    assert {name.split()[0] for name in options.ignored()} - {"vhacd_enabled"} == without

@@ -170,7 +170,7 @@ def test_tensors_exist_before_prepare_sim_and_keep_their_address(tmp_path):
     assert scene.dof.data_ptr() == place and scene.dof.abs().sum() > 0 and gym.get_frame_count(scene.sim) == 3
 
 
-def test_invalid_calls_are_refused(tmp_path):
+def test_invalid_calls_are_refused(tmp_path, monkeypatch):
     arm, ball = load(tmp_path, ARM), gym.create_sphere(None, 0.1, options())
     scene = Scene((arm, pose()))
     with pytest.raises(TypeError, match="int32"):
@@ -185,6 +185,11 @@ def test_invalid_calls_are_refused(tmp_path):
         gym.acquire_mass_matrix_tensor(scene.sim, "nobody")
     with pytest.raises(NotImplementedError, match="SIM_FLEX"):
         gym.create_sim(0, 0, gymapi.SIM_FLEX, gymapi.SimParams())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    params = gymapi.SimParams()
+    params.use_gpu_pipeline = True
+    with pytest.raises(RuntimeError, match="pipeline=cpu"):
+        gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
 
 
 def test_environments_with_different_assets_are_refused_by_name():
