@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from isaacgym_scene import ARM, ENGINES, PENDULUM, SLIDER, Scene, gym, load, options, pose
+from isaacgym_scene import ARM, ENGINES, PENDULUM, SLIDER, Scene, boxes_obj, gym, link, load, options, pose, robot
 
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.assets.collisions import ShapeClass, masks
@@ -159,9 +159,8 @@ def test_actor_scale_applies_to_joint_positions_and_slider_limits(tmp_path):
 
 
 def test_unsupported_scales_are_refused(tmp_path):
-    (tmp_path / "m.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
-    mesh = '<robot name="m"><link name="a"><collision><geometry><mesh filename="m.obj"/></geometry></collision></link>'
-    scene = Scene((load(tmp_path, mesh + "</robot>"), pose(0, 0, 5)))
+    (tmp_path / "m.obj").write_text(boxes_obj(((0, 0, 0), (1, 1, 1))))
+    scene = Scene((load(tmp_path, robot(link("a", shape='mesh filename="m.obj"'))), pose(0, 0, 5)))
     assert gym.set_actor_scale(scene.envs[0], 0, 1.0)
     with pytest.raises(NotImplementedError, match="collision meshes"):
         gym.set_actor_scale(scene.envs[0], 0, 1.1)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from isaacgym_scene import LOPSIDED, TREE, Scene, gym, load, options, pose
+from isaacgym_scene import LOPSIDED, TREE, Scene, gym, link, load, options, pose, robot
 
 from isaacgym_mujoco.api import gymapi
 
@@ -120,8 +120,7 @@ def test_invalid_inertia_is_rebuilt(tmp_path):
 
 
 def test_replace_cylinder_with_capsule_adds_the_caps(tmp_path):
-    text = """<robot name="r"><link name="l"><collision><geometry><cylinder radius="0.1" length="0.6"/></geometry>
-        </collision></link></robot>"""
+    text = robot(link("l", shape='cylinder radius="0.1" length="0.6"'))
     cylinder = 1000 * math.pi * 0.1**2 * 0.6
     assert masses(load(tmp_path, text))["l"] == pytest.approx(cylinder)
     ball = 1000 * 4 / 3 * math.pi * 0.1**3
@@ -179,8 +178,7 @@ HEXAGON = [(round(0.5 * math.cos(k * math.pi / 3), 5), 0, round(0.5 * math.sin(k
 def test_flat_mesh_is_a_thin_plate(tmp_path, corners, area):
     lines = [f"v {x} {y} {z}" for x, y, z in corners] + [f"f 1 {k} {k + 1}" for k in range(2, len(corners))]
     (tmp_path / "flat.obj").write_text("\n".join(lines))
-    text = """<robot name="r"><link name="lid"><collision><origin xyz="0 0 0.3"/><geometry>
-        <mesh filename="flat.obj" scale="0.1 0.1 0.1"/></geometry></collision></link></robot>"""
+    text = robot(link("lid", shape='mesh filename="flat.obj" scale="0.1 0.1 0.1"', at=(0, 0, 0.3)))
     lid = load(tmp_path, text, fix_base_link=True, density=1000.0)
     assert masses(lid)["lid"] == pytest.approx(1000 * area * 0.01 * 1e-4, rel=1e-3)
     if area == 2.0:

@@ -5,13 +5,12 @@ import sys
 
 import numpy as np
 import pytest
-from isaacgym_scene import Scene, boxes_obj, corners, gym, load, pose
+from isaacgym_scene import Scene, boxes_obj, corners, gym, link, load, pose, robot
 
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.assets import decompose
 
-TUB = """<robot name="tub"><link name="tub"><collision><geometry>
-<mesh filename="tub.obj" scale="0.5 0.5 0.5"/></geometry></collision></link></robot>"""
+TUB = robot(link("tub", shape='mesh filename="tub.obj" scale="0.5 0.5 0.5"'))
 # boxes by their corners: a floor and two walls
 BOXES = [((-1, -1, 0), (1, 1, 0.2)), ((-1, -1, 0.2), (-0.8, 1, 2)), ((0.8, -1, 0.2), (1, 1, 2))]
 

@@ -4,14 +4,17 @@ import pytest
 from isaacgym_scene import (
     FINGER,
     FINGER_ON_HINGE,
-    SLIDER,
     Scene,
     gym,
+    joint,
+    link,
     load,
     on_all,
     on_warp,
     options,
     pose,
+    robot,
+    slider,
 )
 
 from isaacgym_mujoco.api import gymapi
@@ -63,17 +66,12 @@ def test_strong_drive_has_its_force_where_something_holds_it(tmp_path, engine):
     assert -scene.contacts[1, 0].item() == pytest.approx(5000.0 * error, rel=0.02)
 
 
-WHEEL = """<robot name="wheel"><link name="base"/><link name="wheel"><inertial><mass value="0.5"/>
-<inertia ixx="0.0007" iyy="0.0007" izz="0.0007" ixy="0" ixz="0" iyz="0"/></inertial></link>
-<joint name="axle" type="continuous"><parent link="base"/><child link="wheel"/><axis xyz="0 1 0"/>
-<limit effort="{effort}" velocity="100"/></joint></robot>"""
-
-
 @on_all
 @pytest.mark.parametrize(("effort", "damping"), [(12.0, 80.0), (2.0, 10.0), (12.0, 1.0), (1000.0, 80.0)])
 def test_velocity_drive_comes_to_its_target_within_its_effort(tmp_path, engine, effort, damping):
     """With 12 N m and 80 N m s/rad a clamped drive threw the wheel between -43 and 43 rad/s."""
-    wheel = load(tmp_path, WHEEL.format(effort=effort), fix_base_link=True)
+    axle = joint("axle", "continuous", "base", "wheel", (0, 1, 0), effort=effort, velocity=100)
+    wheel = load(tmp_path, robot(link("base"), link("wheel", 0.5, [0.0007] * 3), axle), fix_base_link=True)
     drive = {"driveMode": gymapi.DOF_MODE_VEL, "stiffness": 0.0, "damping": damping}
     scene = Scene((wheel, pose()), num_envs=1, dt=1 / 60, substeps=2, props=drive)
     gym.set_dof_velocity_target_tensor(scene.sim, scene.dofs_full(5.0))
@@ -84,9 +82,10 @@ def test_velocity_drive_comes_to_its_target_within_its_effort(tmp_path, engine, 
 @on_all
 def test_position_drive_follows_its_velocity_target(tmp_path, engine):
     """A joint that moves as its targets do needs no force, however strong its drive is."""
-    slider = SLIDER.replace('effort="50"', 'effort="10"').replace('mass value="2"', 'mass value="0.02"')
     drive = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 100.0, "damping": 20.0}
-    scene = Scene((load(tmp_path, slider, fix_base_link=True), pose()), num_envs=1, dt=1 / 60, props=drive)
+    scene = Scene(
+        (load(tmp_path, slider(mass=0.02, effort=10), fix_base_link=True), pose()), num_envs=1, dt=1 / 60, props=drive
+    )
     scene.set_dofs(0.0, 2.0)
     for step in range(1, 21):
         gym.set_dof_position_target_tensor(scene.sim, scene.dofs_full(2.0 * step / 60))
@@ -99,9 +98,8 @@ def test_position_drive_follows_its_velocity_target(tmp_path, engine):
 @pytest.mark.parametrize("change", ["scale", "mass"])
 def test_drive_is_damped_by_the_inertia_of_its_own_environment(tmp_path, engine, change):
     """With a thousandth of the inertia, an undamped drive throws its joint from one velocity limit to the other."""
-    heavy = FINGER_ON_HINGE.format(inertia=0.02)
     drive = {"driveMode": gymapi.DOF_MODE_POS, "stiffness": 400.0, "damping": 80.0}
-    scene = Scene((load(tmp_path, heavy, fix_base_link=True), pose()), gravity=0.0, dt=1 / 60, props=drive)
+    scene = Scene((load(tmp_path, FINGER_ON_HINGE, fix_base_link=True), pose()), gravity=0.0, dt=1 / 60, props=drive)
     if change == "scale":
         gym.set_actor_scale(scene.envs[1], 0, 0.25)
     else:

@@ -8,17 +8,20 @@ import pytest
 import torch
 from isaacgym_scene import (
     ARM,
-    BASE,
     ENGINES,
     FINGER_ON_HINGE,
+    FREE_ARM,
     SLIDER,
     Scene,
     gym,
+    joint,
+    link,
     load,
     on_all,
     on_warp,
     options,
     pose,
+    robot,
 )
 from warp_launches import launched_by
 
@@ -112,7 +115,7 @@ def test_jacobians_attractors_and_fixed_bases_match_the_cpu_engine(tmp_path, mon
         ball = gym.create_sphere(None, 0.1, options(density=100.0))
         attract = lambda env: gym.create_rigid_body_attractor(env, attractor)  # noqa: E731
         (tmp_path / "free").mkdir(exist_ok=True)
-        free = load(tmp_path / "free", ARM.replace('<link name="base"/>', BASE))
+        free = load(tmp_path / "free", FREE_ARM)
         scene = Scene((arm, pose(1, 2, 3)), (ball, pose(3, 0, 1)), (free, pose(9)), props=props, before=attract)
         jacobians = [gym.acquire_jacobian_tensor(scene.sim, f"actor{k}") for k in (0, 2)]
         roots = scene.root.clone()
@@ -132,19 +135,13 @@ def test_jacobians_attractors_and_fixed_bases_match_the_cpu_engine(tmp_path, mon
     assert got[0][1, :3].tolist() == pytest.approx([3, 0, 1], abs=2e-3)
 
 
-BALANCED = """
-<robot name="balanced"><link name="base"/>
-  <link name="a"><inertial><mass value="0.05"/>
-    <inertia ixx="6e-5" iyy="6e-5" izz="6e-5" ixy="0" ixz="0" iyz="0"/></inertial>
-    <collision><origin xyz="0.1 0 0"/><geometry><sphere radius="0.1"/></geometry></collision></link>
-  <link name="b"><inertial><mass value="0.05"/>
-    <inertia ixx="6e-5" iyy="6e-5" izz="6e-5" ixy="0" ixz="0" iyz="0"/></inertial>
-    <collision><origin xyz="-0.1 0.05 0"/><geometry><sphere radius="0.1"/></geometry></collision></link>
-  <joint name="ja" type="continuous"><parent link="base"/><child link="a"/><axis xyz="0 0 1"/></joint>
-  <joint name="jb" type="continuous"><parent link="base"/><child link="b"/><origin xyz="0.37 0 0"/>
-    <axis xyz="0 0 1"/></joint>
-</robot>
-"""
+BALANCED = robot(
+    link("base"),
+    link("a", 0.05, [6e-5] * 3, shape='sphere radius="0.1"', at=(0.1, 0, 0)),
+    link("b", 0.05, [6e-5] * 3, shape='sphere radius="0.1"', at=(-0.1, 0.05, 0)),
+    joint("ja", "continuous", "base", "a", (0, 0, 1)),
+    joint("jb", "continuous", "base", "b", (0, 0, 1), at=(0.37, 0, 0)),
+)
 
 
 @on_warp
@@ -316,10 +313,10 @@ def test_restored_state_keeps_no_graph_of_replaced_arrays(tmp_path, engine):
 @on_warp
 def test_free_root_without_mass_is_warned_of(tmp_path, engine, caplog):
     with caplog.at_level(logging.WARNING, "isaacgym_mujoco"):
-        Scene((load(tmp_path, FINGER_ON_HINGE.format(inertia=0.02)), pose())).step()
+        Scene((load(tmp_path, FINGER_ON_HINGE), pose())).step()
     assert "the free root 'base' has no mass" in caplog.text
     caplog.clear()
-    Scene((load(tmp_path, FINGER_ON_HINGE.format(inertia=0.02), fix_base_link=True), pose())).step()
+    Scene((load(tmp_path, FINGER_ON_HINGE, fix_base_link=True), pose())).step()
     assert "no mass" not in caplog.text
 
 

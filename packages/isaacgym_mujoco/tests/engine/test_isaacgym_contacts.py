@@ -1,7 +1,7 @@
 """Contacts: forces, friction, and which shapes collide."""
 
 import pytest
-from isaacgym_scene import ENGINES, Scene, ball, box, gym, load, pose
+from isaacgym_scene import ENGINES, Scene, ball, box, gym, joint, link, load, pose, robot
 
 from isaacgym_mujoco.assets.collisions import contact_parameters
 
@@ -55,14 +55,9 @@ def set_filter(env, actor, before, value):
 
 
 def test_links_sharing_a_joint_do_not_collide_and_filters_disable_the_others(tmp_path):
-    ball_text = '<collision><geometry><sphere radius="0.3"/></geometry></collision>'
-    link = '<link name="{}">' + ball_text + "</link>"
-    joint = (
-        '<joint name="j{0}" type="revolute"><parent link="{0}"/><child link="{1}"/><origin xyz="0.2 0 0"/>'
-        '<axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="1" velocity="9"/></joint>'
-    )
-    text = "<robot name='chain'>" + "".join(link.format(n) for n in "abc")
-    text += joint.format("a", "b") + joint.format("b", "c") + "</robot>"
+    where, limits = {"axis": (0, 0, 1), "at": (0.2, 0, 0)}, {"lower": -1, "upper": 1, "effort": 1, "velocity": 9}
+    joints = [joint(f"j{a}", "revolute", a, b, **where, **limits) for a, b in ("ab", "bc")]
+    text = robot(*(link(name, shape='sphere radius="0.3"') for name in "abc"), *joints)
     for fixed in (False, True):
         asset = load(tmp_path, text, fix_base_link=fixed)
         scene = Scene((asset, pose(), 0, 0), gravity=0.0)

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from isaacgym_scene import ARM, BASE, ENGINES, LOPSIDED, PENDULUM, SLIDER, Scene, ball, box, gym, load, pose
+from isaacgym_scene import ARM, ENGINES, FREE_ARM, LOPSIDED, PENDULUM, SLIDER, Scene, ball, box, gym, load, pose, slider
 
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.api.torch_utils import quat_apply, quat_conjugate, quat_mul
@@ -136,7 +136,7 @@ def test_limits_of_a_joint_can_be_added_and_removed(tmp_path):
 
 @pytest.mark.parametrize(("own", "start"), [((0.5, 0.7), 0.5), ((-0.7, -0.5), -0.5), ((-1.0, 1.0), 0.0), (None, 0.0)])
 def test_joints_start_at_zero_within_the_limits_of_their_actor(tmp_path, own, start):
-    asset = load(tmp_path, SLIDER.replace('lower="-100"', 'lower="0.3"'), fix_base_link=True)
+    asset = load(tmp_path, slider(lower=0.3), fix_base_link=True)
     limits = {"hasLimits": False} if own is None else {"lower": own[0], "upper": own[1]}
     scene = Scene((asset, pose()), gravity=0.0, props=limits)
     assert scene.dof[:, 0].tolist() == pytest.approx([start, start])
@@ -258,8 +258,7 @@ def test_force_sensor_reads_the_net_force():
 
 
 def test_jacobian_of_a_free_base_matches_finite_differences(tmp_path):
-    text = ARM.replace('<link name="base"/>', BASE)
-    scene = Scene((load(tmp_path, text), pose()), (box(density=50.0), pose(3)), gravity=0.0, dt=1e-5)
+    scene = Scene((load(tmp_path, FREE_ARM), pose()), (box(density=50.0), pose(3)), gravity=0.0, dt=1e-5)
     jacobian = gym.acquire_jacobian_tensor(scene.sim, "actor0")
     alone = gym.acquire_jacobian_tensor(scene.sim, "actor1")
     assert jacobian.shape == (2, 3, 6, 8) and alone.shape == (2, 1, 6, 6)
