@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from isaacgym_mujoco.compat import replaced
 from isaacgym_mujoco.compat.torch_fuser import integer_conditions
 from isaacgym_mujoco.import_hook import Redirect
 from isaacgym_mujoco.on_cpu import on_cpu
@@ -164,45 +165,28 @@ def old_code() -> Iterator[None]:
 
     Use it around the import and the construction of a task.
     """
-    added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
-    finders: list[MetaPathFinder] = [_OldRlGames()]
-    replaced: list[tuple[Any, str, Any]] = []  # attributes of gymnasium's classes, and their values outside the block
-    restore = torch.serialization.default_restore_location
-    torch.serialization.default_restore_location = _restore_without_cuda
-    if find_spec("gym") is None and find_spec("gymnasium") is not None:
-        finders.append(Redirect("gym", "gymnasium"))
-        gymnasium = import_module("gymnasium")
-        wrapper, observer = gymnasium.Wrapper, gymnasium.ObservationWrapper
-        if "__getattr__" not in vars(wrapper):  # else in a block inside another
-            wrapper.__getattr__ = _forwarded
-            old = (
-                (wrapper, "__init__", _wrapping(wrapper.__init__, gymnasium.Env)),
-                (wrapper, "reset", _reset),
-                (observer, "reset", _reset_observation),
-                (observer, "step", _step_observation),
-            )
-            for cls, name, function in old:
-                replaced.append((cls, name, getattr(cls, name)))
-                setattr(cls, name, function)
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
-    finders.append(Placeholders(stubs))
-    for name, value in added.items():
-        setattr(np, name, value)
-    array = np.array
-    np.array = _array
-    sys.meta_path[:0] = finders  # first: Python may have tkinter without its library
-    try:
-        with integer_conditions():
+    finders: list[MetaPathFinder] = [_OldRlGames(), Placeholders(stubs)]
+    gone = set(stubs)  # packages that are not importable after the block
+    with ExitStack() as stack:
+        names = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
+        stack.enter_context(replaced(np, {**names, "array": _array}))
+        stack.enter_context(replaced(torch.serialization, {"default_restore_location": _restore_without_cuda}))
+        stack.enter_context(integer_conditions())
+        if find_spec("gym") is None and find_spec("gymnasium") is not None:
+            finders.append(Redirect("gym", "gymnasium"))
+            gone.add("gym")
+            gymnasium = import_module("gymnasium")
+            wrapper, observer = gymnasium.Wrapper, gymnasium.ObservationWrapper
+            if "__getattr__" not in vars(wrapper):  # else in a block inside another
+                init = _wrapping(wrapper.__init__, gymnasium.Env)
+                old = {"__getattr__": _forwarded, "__init__": init, "reset": _reset}
+                stack.enter_context(replaced(wrapper, old))
+                stack.enter_context(replaced(observer, {"reset": _reset_observation, "step": _step_observation}))
+        sys.meta_path[:0] = finders  # first: Python may have tkinter without its library
+        try:
             yield
-    finally:
-        for name in added:
-            delattr(np, name)
-        np.array, torch.serialization.default_restore_location = array, restore
-        for cls, name, value in replaced:
-            setattr(cls, name, value)
-        if replaced:
-            del import_module("gymnasium").Wrapper.__getattr__
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
-        gone = {*stubs, *(["gym"] if any(isinstance(f, Redirect) for f in finders) else [])}
-        for name in [n for n in sys.modules if n.split(".")[0] in gone]:
-            del sys.modules[name]
+        finally:
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
+            for name in [n for n in sys.modules if n.split(".")[0] in gone]:
+                del sys.modules[name]

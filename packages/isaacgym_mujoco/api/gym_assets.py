@@ -35,7 +35,7 @@ def tell_unused_tendon_properties(new: list[TendonProperties], old: list[TendonP
 
 def check_force_sensor(method: str, properties: ForceSensorProperties | None) -> None:
     """Raise NotImplementedError for properties other than the default."""
-    if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
+    if properties is not None and vars(properties) != vars(ForceSensorProperties()):
         raise NotImplementedError(f"{method}: only the default ForceSensorProperties are supported")
 
 
@@ -130,10 +130,12 @@ def add_getters(methods: type, owner: str, parts: Callable[..., list]) -> None:
     kinds["indices"] = (properties, {"rigid_body_shape": "shape_ranges"})
     for kind, (function, attributes) in kinds.items():
         for part, attribute in attributes.items():
-            _add(methods, f"get_{owner}_{part}_{kind}", function, attribute)
+            add_method(methods, f"get_{owner}_{part}_{kind}", function, attribute)
 
 
-def _add(methods: type, name: str, function: Callable[..., Any], attribute: str) -> None:
+def add_method(methods: type, name: str, function: Callable[..., Any], attribute: str) -> None:
+    """Add a method that calls ``function`` with an attribute's name, unless the class has a method of that name."""
+
     def method(self: Any, *args: Any) -> Any:
         return function(attribute, *args)
 
@@ -148,4 +150,4 @@ def _find(attribute: str, asset: Asset, name: str) -> int:
 
 add_getters(AssetMethods, "asset", lambda attribute, asset: getattr(asset, attribute))
 for _part in ("dof", "joint", "rigid_body"):
-    _add(AssetMethods, f"find_asset_{_part}_index", _find, _NAMED[_part])
+    add_method(AssetMethods, f"find_asset_{_part}_index", _find, _NAMED[_part])

@@ -28,7 +28,7 @@ class PropertyMethods:
             raise ValueError(f"set_actor_dof_properties: {rows.shape[0]} rows for {expected} DOFs")
         tell_ignored("set_actor_dof_properties", ["friction"] if rows["friction"].any() else [])
         if env.sim.compiled:
-            first = env.first_dof(actor)
+            first = env.first("dof_names", actor)
             dofs = slice(first, first + len(rows))
             actor_properties.check_limits(env.sim.layout, dofs, rows)
             env.sim.engine.set_dof_properties(env.index, dofs, rows)

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import torch
 
-from isaacgym_mujoco.api.gym_assets import check_force_sensor, find
+from isaacgym_mujoco.api.gym_assets import add_method, check_force_sensor, find
 from isaacgym_mujoco.api.params import (
     AXIS_ALL,
     AXIS_TRANSLATION,
@@ -191,44 +191,13 @@ class SceneMethods:
         return actor if actor < 0 else self.get_actor_index(env, actor, domain)
 
     def get_env_dof_count(self, env: Env) -> int:
-        return env.first_dof(len(env.actors))
+        return env.first("dof_names", len(env.actors))
 
     def get_env_rigid_body_count(self, env: Env) -> int:
-        return env.first_body(len(env.actors))
-
-    def find_actor_rigid_body_handle(self, env: Env, actor: int, name: str) -> int:
-        return self.find_actor_rigid_body_index(env, actor, name, DOMAIN_ENV)
-
-    def find_actor_rigid_body_index(self, env: Env, actor: int, name: str, domain: int) -> int:
-        return self.get_actor_rigid_body_index(env, actor, find(env.actors[actor].asset.body_names, name), domain)
-
-    def get_actor_rigid_body_index(self, env: Env, actor: int, body: int, domain: int) -> int:
-        """Return the index of the actor's ``body`` among the bodies of ``domain``; -1 if it has not so many."""
-        if not 0 <= body < len(env.actors[actor].asset.body_names):
-            return INVALID_HANDLE
-        if domain == DOMAIN_ACTOR:
-            return body
-        before = 0 if domain == DOMAIN_ENV else env.index * self.get_env_rigid_body_count(env.sim.envs[0])
-        return before + env.first_body(actor) + body
-
-    def get_actor_rigid_body_handle(self, env: Env, actor: int, body: int) -> int:
-        return self.get_actor_rigid_body_index(env, actor, body, DOMAIN_ENV)
+        return env.first("body_names", len(env.actors))
 
     def get_actor_root_rigid_body_handle(self, env: Env, actor: int) -> int:
-        return self.get_actor_rigid_body_handle(env, actor, 0)
-
-    def find_actor_dof_handle(self, env: Env, actor: int, name: str) -> int:
-        return self.find_actor_dof_index(env, actor, name, DOMAIN_ENV)
-
-    def find_actor_dof_index(self, env: Env, actor: int, name: str, domain: int) -> int:
-        dof = find(env.actors[actor].asset.dof_names, name)
-        if dof < 0 or domain == DOMAIN_ACTOR:
-            return dof
-        before = 0 if domain == DOMAIN_ENV else env.index * self.get_env_dof_count(env.sim.envs[0])
-        return before + env.first_dof(actor) + dof
-
-    def get_actor_dof_handle(self, env: Env, actor: int, index: int) -> int:
-        return env.first_dof(actor) + index if 0 <= index < len(env.actors[actor].asset.dof_names) else INVALID_HANDLE
+        return _index("body_names", env, actor, 0)
 
     def get_rigid_transform(self, env: Env, body: int) -> Transform:
         """Return a body's pose: as placed, or after the last ``simulate``."""
@@ -237,3 +206,26 @@ class SceneMethods:
     def enable_actor_dof_force_sensors(self, env: Env, actor: int) -> bool:
         """Do nothing: all DOFs report their drives' forces."""
         return True
+
+
+def _index(parts: str, env: Env, actor: int, index: int, domain: int = DOMAIN_ENV) -> int:
+    """Return the index of an actor's body or DOF among those of ``domain``; -1 if it has not so many."""
+    if not 0 <= index < len(getattr(env.actors[actor].asset, parts)):
+        return INVALID_HANDLE
+    if domain == DOMAIN_ACTOR:
+        return index
+    first = env.sim.envs[0]
+    before = 0 if domain == DOMAIN_ENV else env.index * first.first(parts, len(first.actors))
+    return before + env.first(parts, actor) + index
+
+
+def _found(parts: str, env: Env, actor: int, name: str, domain: int = DOMAIN_ENV) -> int:
+    """Return the index of an actor's body or DOF by its name; -1 if it has none."""
+    return _index(parts, env, actor, find(getattr(env.actors[actor].asset, parts), name), domain)
+
+
+# an index is of a domain; a handle is the index in the environment
+for _part, _parts in {"rigid_body": "body_names", "dof": "dof_names"}.items():
+    for _kind in ("index", "handle"):
+        add_method(SceneMethods, f"get_actor_{_part}_{_kind}", _index, _parts)
+        add_method(SceneMethods, f"find_actor_{_part}_{_kind}", _found, _parts)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from isaacgym_mujoco.api.gym_tensors import TensorMethods
 from isaacgym_mujoco.api.params import STATE_POS, STATE_VEL
 from isaacgym_mujoco.api.simulation import Env, Simulation
 from isaacgym_mujoco.api.transforms import Transform, Vec3
@@ -61,12 +60,12 @@ class StateMethods:
             if flags & flag:
                 new[rows, column] = torch.as_tensor(np.ascontiguousarray(states[name]), device=new.device)
         index = env.index * engine.num_actors + actor
-        engine.write_dofs(torch.tensor([index], dtype=torch.int32, device=new.device), new)
+        engine.write_dofs(engine.actor_mask(torch.tensor([index], dtype=torch.int32, device=new.device)), new)
         return True
 
     def get_actor_rigid_body_states(self, env: Env, actor: int, flags: int) -> np.ndarray:
         """Return ``BODY_STATE`` of an actor's bodies."""
-        first = env.index * env.sim.engine.num_bodies + env.first_body(actor)
+        first = env.index * env.sim.engine.num_bodies + env.first("body_names", actor)
         return self.get_sim_rigid_body_states(env.sim, flags)[first:][: len(env.actors[actor].asset.body_names)]
 
     def get_sim_rigid_body_states(self, sim: Simulation, flags: int) -> np.ndarray:
@@ -88,7 +87,8 @@ class StateMethods:
         for columns, flag in ((slice(0, 7), STATE_POS), (slice(7, 13), STATE_VEL)):
             if flags & flag:
                 new[:, columns] = wanted[:, columns]
-        return TensorMethods.set_actor_root_state_tensor(TensorMethods(), sim, new)
+        sim.engine.write_roots(None, new)
+        return True
 
     def get_dof_frame(self, env: Env, dof: int) -> DofFrame:
         """Return origin and axis of a DOF of the environment, after the last ``simulate``."""
@@ -108,5 +108,5 @@ class StateMethods:
 
 
 def _dof_rows(env: Env, actor: int) -> slice:
-    first = env.index * env.sim.engine.num_dofs + env.first_dof(actor)
+    first = env.index * env.sim.engine.num_dofs + env.first("dof_names", actor)
     return slice(first, first + len(env.actors[actor].asset.dof_names))

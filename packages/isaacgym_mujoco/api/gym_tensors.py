@@ -1,11 +1,14 @@
 """Methods of ``gym`` that simulate, and that acquire, refresh and set tensors."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from isaacgym_mujoco.api.params import ENV_SPACE, LOCAL_SPACE
 from isaacgym_mujoco.api.simulation import Simulation
 from isaacgym_mujoco.api.torch_utils import quat_apply
+from isaacgym_mujoco.engine.base import Engine
 
 
 class TensorMethods:
@@ -18,44 +21,6 @@ class TensorMethods:
 
     def fetch_results(self, sim: Simulation, wait: bool) -> bool:
         """Do nothing: results are available after ``simulate``."""
-        return True
-
-    def acquire_jacobian_tensor(self, sim: Simulation, name: str) -> Tensor:
-        """Return ``(num_envs, links, 6, dofs)`` of the actor ``name``; with a free base, ``6 + dofs`` columns."""
-        return sim.tensor("jacobian", _actor(sim, name, "acquire_jacobian_tensor"))
-
-    def acquire_mass_matrix_tensor(self, sim: Simulation, name: str) -> Tensor:
-        """Return ``(num_envs, dofs, dofs)`` of the actor ``name``."""
-        return sim.tensor("mass_matrix", _actor(sim, name, "acquire_mass_matrix_tensor"))
-
-    def refresh_jacobian_tensors(self, sim: Simulation) -> bool:
-        return self._refresh_actors(sim, "jacobian")
-
-    def refresh_mass_matrix_tensors(self, sim: Simulation) -> bool:
-        return self._refresh_actors(sim, "mass_matrix")
-
-    def _refresh_actors(self, sim: Simulation, quantity: str) -> bool:
-        for (_, actor), tensor in sim.acquired(quantity):
-            sim.engine.read(quantity, tensor, actor)
-        return True
-
-    def set_actor_root_state_tensor(self, sim: Simulation, states: Tensor) -> bool:
-        sim.engine.write_roots_masked(_everyone(sim), states)
-        return True
-
-    def set_actor_root_state_tensor_indexed(self, sim: Simulation, states: Tensor, ids: Tensor, count: int) -> bool:
-        """Set the roots of the actors ``ids`` (int32, over all environments) from the whole tensor."""
-        rows = _rows(sim, ids, count, "set_actor_root_state_tensor_indexed")
-        sim.engine.write_roots(rows, states)
-        return True
-
-    def set_dof_state_tensor(self, sim: Simulation, states: Tensor) -> bool:
-        sim.engine.write_dofs_masked(_everyone(sim), states)
-        return True
-
-    def set_dof_state_tensor_indexed(self, sim: Simulation, states: Tensor, ids: Tensor, count: int) -> bool:
-        """Set all DOFs of the actors ``ids`` (int32, over all environments) from the whole tensor."""
-        sim.engine.write_dofs(_rows(sim, ids, count, "set_dof_state_tensor_indexed"), states)
         return True
 
     def apply_rigid_body_force_tensors(
@@ -114,21 +79,6 @@ def _rows(sim: Simulation, ids: Tensor, count: int, method: str) -> Tensor:
     return rows
 
 
-def _everyone(sim: Simulation) -> Tensor:
-    engine = sim.engine
-    return torch.ones(engine.num_envs, engine.num_actors, dtype=torch.bool, device=engine.device)
-
-
-def _command(sim: Simulation, held: Tensor, command: Tensor, rows: Tensor | None = None) -> bool:
-    """Store a command for all DOFs, or for those of the actors ``rows``."""
-    values = command.detach().reshape(held.shape)
-    if rows is None:
-        held.copy_(values)
-    else:
-        sim.engine.write_commands(held, rows, values)
-    return True
-
-
 def _add_quantity(name: str, quantity: str) -> None:
     """Add the methods that acquire and refresh a tensor."""
 
@@ -143,15 +93,38 @@ def _add_quantity(name: str, quantity: str) -> None:
     setattr(TensorMethods, f"refresh_{name}_tensor", refresh)
 
 
-def _add_command(name: str, attribute: str) -> None:
-    """Add the methods that set a command of all DOFs, or of the DOFs of the actors ``ids``."""
+def _add_quantity_of_actors(name: str) -> None:
+    """Add the methods that acquire a tensor of the actor ``name``, of ``Engine.tensor``'s shape, and refresh all."""
+
+    def acquire(self: TensorMethods, sim: Simulation, actor: str) -> Tensor:
+        return sim.tensor(name, _actor(sim, actor, f"acquire_{name}_tensor"))
+
+    def refresh(self: TensorMethods, sim: Simulation) -> bool:
+        for (_, actor), tensor in sim.acquired(name):
+            sim.engine.read(name, tensor, actor)
+        return True
+
+    setattr(TensorMethods, f"acquire_{name}_tensor", acquire)
+    setattr(TensorMethods, f"refresh_{name}_tensors", refresh)
+
+
+def _add_setters(name: str, write: Callable[[Engine, Tensor | None, Tensor], None]) -> None:
+    """Add the methods that set a state or command of all actors, or of the actors ``ids``.
+
+    The values are those of all actors or DOFs; ``ids`` are int32, over all environments.
+
+    Args:
+        write: sets values of the actors of a mask, or of all.
+    """
 
     def set_all(self: TensorMethods, sim: Simulation, values: Tensor) -> bool:
-        return _command(sim, getattr(sim.engine, attribute), values)
+        write(sim.engine, None, values)
+        return True
 
     def set_indexed(self: TensorMethods, sim: Simulation, values: Tensor, ids: Tensor, count: int) -> bool:
-        rows = _rows(sim, ids, count, f"set_{name}_tensor_indexed")
-        return _command(sim, getattr(sim.engine, attribute), values, rows)
+        mask = sim.engine.actor_mask(_rows(sim, ids, count, f"set_{name}_tensor_indexed"))
+        write(sim.engine, mask, values)
+        return True
 
     setattr(TensorMethods, f"set_{name}_tensor", set_all)
     setattr(TensorMethods, f"set_{name}_tensor_indexed", set_indexed)
@@ -162,6 +135,10 @@ for _name, _quantity in {
     **{"net_contact_force": "contact_forces", "dof_force": "dof_forces", "force_sensor": "force_sensors"},
 }.items():
     _add_quantity(_name, _quantity)
-_add_command("dof_position_target", "position_targets")
-_add_command("dof_velocity_target", "velocity_targets")
-_add_command("dof_actuation_force", "efforts")
+_add_quantity_of_actors("jacobian")
+_add_quantity_of_actors("mass_matrix")
+_add_setters("actor_root_state", lambda engine, mask, states: engine.write_roots(mask, states))
+_add_setters("dof_state", lambda engine, mask, states: engine.write_dofs(mask, states))
+_add_setters("dof_position_target", lambda engine, mask, x: engine.write_commands(engine.position_targets, mask, x))
+_add_setters("dof_velocity_target", lambda engine, mask, x: engine.write_commands(engine.velocity_targets, mask, x))
+_add_setters("dof_actuation_force", lambda engine, mask, x: engine.write_commands(engine.efforts, mask, x))

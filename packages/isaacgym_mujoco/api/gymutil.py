@@ -69,7 +69,7 @@ def parse_sim_config(config: dict[str, Any], params: SimParams) -> None:
         elif name == "gravity":
             params.gravity = Vec3(*value)
         elif name == "up_axis":
-            params.up_axis = {"y": 0, "z": 1}.get(value, value)
+            params.up_axis = value if value not in ("y", "z") else ("y", "z").index(value)
         else:
             setattr(params, name, value)
 

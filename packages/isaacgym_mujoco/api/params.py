@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -57,7 +58,6 @@ class Params:
         MUJOCOS: values without effect that describe what MuJoCo does.
     """
 
-    DEFAULTS: ClassVar[dict[str, Any]] = {}
     HONOURED: ClassVar[frozenset[str]] = frozenset()
     MUJOCOS: ClassVar[dict[str, Any]] = {}
 
@@ -66,58 +66,56 @@ class Params:
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
 
-    def __init__(self, **values: Any) -> None:
-        for name, value in {**self.DEFAULTS, **values}.items():
-            setattr(self, name, value)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
-
     def ignored(self) -> list[str]:
         """Return the names of parameters without effect whose values differ from the default."""
-        missing = object()
+        missing, defaults = object(), vars(type(self)())
         return sorted(
             name
             for name, value in vars(self).items()
-            if name not in self.HONOURED
-            and value not in (self.DEFAULTS.get(name, missing), self.MUJOCOS.get(name, missing))
+            if name not in self.HONOURED and value not in (defaults.get(name, missing), self.MUJOCOS.get(name, missing))
         )
 
 
+_params = dataclass(eq=False)
+
+
+@_params
 class PhysXParams(Params):
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "solver_type": 1,
-        "num_position_iterations": 4,
-        "num_velocity_iterations": 1,
-        "num_threads": 4,
-        "num_subscenes": 0,
-        "use_gpu": False,
-        "rest_offset": 0.01,
-        "contact_offset": 0.02,
-        "bounce_threshold_velocity": 0.2,
-        "max_depenetration_velocity": 100.0,
-        "default_buffer_size_multiplier": 2.0,
-        "max_gpu_contact_pairs": 1024 * 1024,
-        "friction_offset_threshold": 0.04,
-        "friction_correlation_distance": 0.025,
-        "always_use_articulations": False,
-        "contact_collection": CC_ALL_SUBSTEPS,
-    }
-    MUJOCOS: ClassVar[dict[str, Any]] = {"rest_offset": 0.0}
+    solver_type: int = 1
+    num_position_iterations: int = 4
+    num_velocity_iterations: int = 1
+    num_threads: int = 4
+    num_subscenes: int = 0
+    use_gpu: bool = False
+    rest_offset: float = 0.01
+    contact_offset: float = 0.02
+    bounce_threshold_velocity: float = 0.2
+    max_depenetration_velocity: float = 100.0
+    default_buffer_size_multiplier: float = 2.0
+    max_gpu_contact_pairs: int = 1024 * 1024
+    friction_offset_threshold: float = 0.04
+    friction_correlation_distance: float = 0.025
+    always_use_articulations: bool = False
+    contact_collection: int = CC_ALL_SUBSTEPS
+
+    MUJOCOS = {"rest_offset": 0.0}  # noqa: RUF012
     # devices and buffer sizes do not change the results
     HONOURED = frozenset(
         (
             *("use_gpu", "num_subscenes", "num_threads", "default_buffer_size_multiplier", "max_gpu_contact_pairs"),
-            "max_depenetration_velocity",
-            "always_use_articulations",
+            *("max_depenetration_velocity", "always_use_articulations"),
         )
     )
 
 
+@_params
 class FlexParams(Params):
-    DEFAULTS: ClassVar[dict[str, Any]] = {"solver_type": 5, "relaxation": 0.75, "warm_start": 0.4}
+    solver_type: int = 5
+    relaxation: float = 0.75
+    warm_start: float = 0.4
 
 
+@_params
 class SimParams(Params):
     """Time step, substeps, gravity, and parameters of the physics engines.
 
@@ -125,78 +123,85 @@ class SimParams(Params):
     4 * 0.005 s, rounded up.
     """
 
-    HONOURED = frozenset(("dt", "substeps", "gravity", "up_axis", "physx", "flex", "use_gpu_pipeline"))
+    dt: float = 1.0 / 60.0
+    substeps: int = 2
+    up_axis: int = UP_AXIS_Y
+    gravity: Vec3 = field(default_factory=lambda: Vec3(0.0, -9.81, 0.0))
+    use_gpu_pipeline: bool = False
+    num_client_threads: int = 0
+    stress_visualization: bool = False
+    enable_actor_creation_warning: bool = True
+    physx: PhysXParams = field(default_factory=PhysXParams)
+    flex: FlexParams = field(default_factory=FlexParams)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, float(np.float32(value)) if name == "dt" else value)
-
-    def __init__(self) -> None:
-        super().__init__(
-            dt=1.0 / 60.0,
-            substeps=2,
-            up_axis=UP_AXIS_Y,
-            gravity=Vec3(0.0, -9.81, 0.0),
-            use_gpu_pipeline=False,
-            num_client_threads=0,
-            stress_visualization=False,
-            enable_actor_creation_warning=True,
-            physx=PhysXParams(),
-            flex=FlexParams(),
-        )
 
     def ignored(self) -> list[str]:
         return [f"physx.{name}" for name in self.physx.ignored()]
 
 
-_SURFACE = {"static_friction": 1.0, "dynamic_friction": 1.0, "restitution": 0.0, "segmentation_id": 0}
+@_params
+class _Surface(Params):
+    static_friction: float = 1.0
+    dynamic_friction: float = 1.0
+    restitution: float = 0.0
+    segmentation_id: int = 0
 
 
-class PlaneParams(Params):
+@_params
+class PlaneParams(_Surface):
+    normal: Vec3 = field(default_factory=lambda: Vec3(0.0, 1.0, 0.0))
+    distance: float = 0.0
+
     HONOURED = frozenset(("normal", "distance", "static_friction", "dynamic_friction"))
-    DEFAULTS: ClassVar[dict[str, Any]] = {"distance": 0.0, **_SURFACE}
-
-    def __init__(self) -> None:
-        super().__init__(normal=Vec3(0.0, 1.0, 0.0))
 
 
+@_params
+class VhacdParams(Params):
+    alpha: float = 0.05
+    beta: float = 0.05
+    concavity: float = 0.0
+    convex_hull_approximation: bool = True
+    convex_hull_downsampling: int = 4
+    max_convex_hulls: int = 64
+    max_num_vertices_per_ch: int = 64
+    min_volume_per_ch: float = 0.0001
+    mode: int = 0
+    ocl_acceleration: bool = True
+    pca: int = 0
+    plane_downsampling: int = 4
+    project_hull_vertices: bool = True
+    resolution: int = 100000
+
+
+@_params
 class AssetOptions(Params):
-    IGNORED = frozenset(
-        (
-            *("thickness", "vhacd_enabled", "convex_decomposition_from_submeshes", "use_physx_armature"),
-            *("enable_gyroscopic_forces", "min_particle_mass", "tendon_limit_stiffness"),
-        )
-    )
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "fix_base_link": False,
-        "collapse_fixed_joints": False,
-        "disable_gravity": False,
-        "density": 1000.0,
-        "armature": 0.0,
-        "default_dof_drive_mode": DOF_MODE_NONE,
-        "angular_damping": 0.5,
-        "linear_damping": 0.0,
-        "max_angular_velocity": 64.0,
-        "max_linear_velocity": 1000.0,
-        "thickness": 0.02,
-        "replace_cylinder_with_capsule": False,
-        "flip_visual_attachments": False,
-        "vhacd_enabled": False,
-        "use_physx_armature": True,
-        "enable_gyroscopic_forces": True,
-        "slices_per_cylinder": 20,
-        "use_mesh_materials": False,
-        "mesh_normal_mode": FROM_ASSET,
-        "override_inertia": False,
-        "override_com": False,
-        "min_particle_mass": 1e-12,
-        "tendon_limit_stiffness": 1.0,
-        "convex_decomposition_from_submeshes": False,
-    }
-
-    HONOURED = frozenset(DEFAULTS) - IGNORED | {"vhacd_params"}
-
-    def __init__(self) -> None:
-        super().__init__(vhacd_params=VhacdParams())
+    fix_base_link: bool = False
+    collapse_fixed_joints: bool = False
+    disable_gravity: bool = False
+    density: float = 1000.0
+    armature: float = 0.0
+    default_dof_drive_mode: int = DOF_MODE_NONE
+    angular_damping: float = 0.5
+    linear_damping: float = 0.0
+    max_angular_velocity: float = 64.0
+    max_linear_velocity: float = 1000.0
+    thickness: float = 0.02
+    replace_cylinder_with_capsule: bool = False
+    flip_visual_attachments: bool = False
+    vhacd_enabled: bool = False
+    use_physx_armature: bool = True
+    enable_gyroscopic_forces: bool = True
+    slices_per_cylinder: int = 20
+    use_mesh_materials: bool = False
+    mesh_normal_mode: int = FROM_ASSET
+    override_inertia: bool = False
+    override_com: bool = False
+    min_particle_mass: float = 1e-12
+    tendon_limit_stiffness: float = 1.0
+    convex_decomposition_from_submeshes: bool = False
+    vhacd_params: VhacdParams = field(default_factory=VhacdParams)
 
     def ignored(self) -> list[str]:
         without = find_spec("vhacdx") is None
@@ -204,77 +209,61 @@ class AssetOptions(Params):
         return [n for n in names if without or not n.startswith("vhacd_enabled")]
 
 
-class VhacdParams(Params):
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "alpha": 0.05,
-        "beta": 0.05,
-        "concavity": 0.0,
-        "convex_hull_approximation": True,
-        "convex_hull_downsampling": 4,
-        "max_convex_hulls": 64,
-        "max_num_vertices_per_ch": 64,
-        "min_volume_per_ch": 0.0001,
-        "mode": 0,
-        "ocl_acceleration": True,
-        "pca": 0,
-        "plane_downsampling": 4,
-        "project_hull_vertices": True,
-        "resolution": 100000,
-    }
+AssetOptions.HONOURED = frozenset(vars(AssetOptions())) - {
+    *("thickness", "vhacd_enabled", "convex_decomposition_from_submeshes", "use_physx_armature"),
+    *("enable_gyroscopic_forces", "min_particle_mass", "tendon_limit_stiffness"),
+}
 
 
-class TriangleMeshParams(Params):
+@_params
+class TriangleMeshParams(_Surface):
+    nb_vertices: int = 0
+    nb_triangles: int = 0
+    transform: Transform = field(default_factory=Transform)
+
     HONOURED = frozenset(("nb_vertices", "nb_triangles", "static_friction", "dynamic_friction", "transform"))
-    DEFAULTS: ClassVar[dict[str, Any]] = {"nb_vertices": 0, "nb_triangles": 0, **_SURFACE}
-
-    def __init__(self) -> None:
-        super().__init__(transform=Transform())
 
 
-class HeightFieldParams(TriangleMeshParams):
+@_params
+class HeightFieldParams(_Surface):
+    nbRows: int = 0
+    nbColumns: int = 0
+    row_scale: float = 1.0
+    column_scale: float = 1.0
+    vertical_scale: float = 1.0
+    transform: Transform = field(default_factory=Transform)
+
     HONOURED = TriangleMeshParams.HONOURED | {"nbRows", "nbColumns", "row_scale", "column_scale", "vertical_scale"}
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "nbRows": 0,
-        "nbColumns": 0,
-        "row_scale": 1.0,
-        "column_scale": 1.0,
-        "vertical_scale": 1.0,
-        **_SURFACE,
-    }
 
 
+@_params
 class AttractorProperties(Params):
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "stiffness": 0.0,
-        "damping": 0.0,
-        "axes": AXIS_NONE,
-        "rigid_handle": INVALID_HANDLE,
-    }
-
-    def __init__(self) -> None:
-        super().__init__(target=Transform(), offset=Transform())
+    stiffness: float = 0.0
+    damping: float = 0.0
+    axes: int = AXIS_NONE
+    rigid_handle: int = INVALID_HANDLE
+    target: Transform = field(default_factory=Transform)
+    offset: Transform = field(default_factory=Transform)
 
 
+@_params
 class ForceSensorProperties(Params):
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "enable_forward_dynamics_forces": True,
-        "enable_constraint_solver_forces": True,
-        "use_world_frame": False,
-    }
+    enable_forward_dynamics_forces: bool = True
+    enable_constraint_solver_forces: bool = True
+    use_world_frame: bool = False
 
 
+@_params
 class CameraProperties(Params):
-    DEFAULTS: ClassVar[dict[str, Any]] = {
-        "width": 1600,
-        "height": 900,
-        "horizontal_fov": 90.0,
-        "near_plane": 0.01,
-        "far_plane": 2000000.0,
-        "supersampling_horizontal": 1,
-        "supersampling_vertical": 1,
-        "use_collision_geometry": False,
-        "enable_tensors": False,
-    }
+    width: int = DEFAULT_VIEWER_WIDTH
+    height: int = DEFAULT_VIEWER_HEIGHT
+    horizontal_fov: float = 90.0
+    near_plane: float = 0.01
+    far_plane: float = 2000000.0
+    supersampling_horizontal: int = 1
+    supersampling_vertical: int = 1
+    use_collision_geometry: bool = False
+    enable_tensors: bool = False
 
 
 class UsdExportOptions(Params):

@@ -14,9 +14,11 @@ from isaacgym_mujoco.api.actor_properties import check_limits, matrix, sizes
 from isaacgym_mujoco.api.params import AttractorProperties, PlaneParams, SimParams
 from isaacgym_mujoco.api.properties import RigidBodyProperties
 from isaacgym_mujoco.api.transforms import Transform, Vec3, pose_array, pose_object
+from isaacgym_mujoco.assets.collisions import ROLL, SPIN
 from isaacgym_mujoco.assets.terrain import Terrain
 from isaacgym_mujoco.engine.base import Engine
 from isaacgym_mujoco.engine.layout import Actor, Layout, build_layout
+from isaacgym_mujoco.engine.numerics import principal_axes
 
 ENGINE_VARIABLE = "ISAACGYM_MUJOCO_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
 
@@ -35,13 +37,9 @@ class Env:
     attractors: list[AttractorProperties] = field(default_factory=list)
     force_sensors: list[tuple[int, Transform]] = field(default_factory=list)  # in addition to those of the assets
 
-    def first_body(self, actor: int) -> int:
-        """Return the index in the environment of an actor's root body."""
-        return sum(len(a.asset.body_names) for a in self.actors[:actor])
-
-    def first_dof(self, actor: int) -> int:
-        """Return the index in the environment of an actor's first DOF."""
-        return sum(len(a.asset.dof_names) for a in self.actors[:actor])
+    def first(self, parts: str, actor: int) -> int:
+        """Return the index in the environment of an actor's first body or DOF, by ``body_names`` or ``dof_names``."""
+        return sum(len(getattr(a.asset, parts)) for a in self.actors[:actor])
 
     def body(self, handle: int) -> tuple[int, int]:
         """Return the actor of a body of the environment, and the body's index in it."""
@@ -56,43 +54,51 @@ class Env:
         """Set an actor's masses, centres of mass and inertias that differ from ``before``, or all of them."""
         actor = self.actors[number]
         bodies = actor.asset.body_properties() if actor.bodies is None else actor.bodies
-        for index, body in enumerate(bodies):
-            if before is None or body != before[index]:
-                com, inertia = np.array(list(body.com)), matrix(body.inertia)
-                self.sim.engine.set_body_mass(self.index, self.first_body(number) + index, body.mass, com, inertia)
+        changed = [k for k, body in enumerate(bodies) if before is None or body != before[k]]
+        if changed:
+            ids = self.sim.layout.bodies[np.add(changed, self.first("body_names", number))]
+            moments, axes = zip(*(principal_axes(matrix(bodies[k].inertia)) for k in changed))
+            masses, centres = [bodies[k].mass for k in changed], [list(bodies[k].com) for k in changed]
+            fields = {"body_mass": masses, "body_ipos": centres, "body_inertia": moments, "body_iquat": axes}
+            self._set({name: (ids, np.array(values)) for name, values in fields.items()})
 
     def apply_shapes(self, number: int) -> None:
         """Set the friction of an actor's shapes."""
-        engine, pairs = self.sim.engine, self.sim.layout.pairs
-        friction = [shape.friction for shape in self.actors[number].shapes]
-        engine.set_friction(self.index, number, np.array(friction))  # contacts between shapes of the actor
-        ids = pairs.of_actor(number, len(friction))
-        if len(ids):
-            everyone = [shape.friction for actor in self.actors for shape in actor.shapes]
-            engine.set_model_fields(self.index, {"pair_friction": (pairs.ids[ids], pairs.friction(ids, everyone))})
+        layout = self.sim.layout
+        friction = np.array([shape.friction for shape in self.actors[number].shapes])
+        rows = np.stack([friction, *(np.full(len(friction), v) for v in (SPIN, ROLL))], axis=1)
+        self._set({"geom_friction": (layout.geoms(number), rows)})  # contacts between shapes of the actor
+        ids = layout.pairs.of_actor(number, len(friction))
+        everyone = [shape.friction for actor in self.actors for shape in actor.shapes]
+        self._set({"pair_friction": (layout.pairs.ids[ids], layout.pairs.friction(ids, everyone))})
 
     def apply_tendons(self, number: int) -> None:
         """Set the damping and stiffness of an actor's tendons."""
         actor, model = self.actors[number], self.sim.layout.model
         ids = np.array([model.tendon(f"{number}/{name}").id for name in actor.asset.tendon_names], dtype=np.int64)
-        fields = {
-            "tendon_damping": (ids, np.array([t.damping for t in actor.tendons])),
-            "tendon_stiffness": (ids, np.array([t.stiffness for t in actor.tendons])),
-        }
-        if len(ids):
-            self.sim.engine.set_model_fields(self.index, fields)
+        self._set(
+            {
+                "tendon_damping": (ids, np.array([t.damping for t in actor.tendons])),
+                "tendon_stiffness": (ids, np.array([t.stiffness for t in actor.tendons])),
+            }
+        )
 
     def apply_sizes(self, number: int) -> None:
         """Set sizes and positions of an actor's shapes, bodies and joints at its scale; masses are not included."""
         actor = self.actors[number]
-        self.sim.engine.set_model_fields(self.index, sizes(self.sim.layout, number, actor.asset.model, actor.scale))
+        self._set(sizes(self.sim.layout, number, actor.asset.model, actor.scale))
 
     def apply_attractors(self) -> None:
         """Set the targets of the environment's attractors."""
         rows = np.array(self.sim.layout.model.eq_data)
         for row, attractor in zip(rows, self.attractors):
             row[3:6] = list(attractor.target.p)
-        self.sim.engine.set_model_fields(self.index, {"eq_data": (np.arange(len(rows)), rows)})
+        self._set({"eq_data": (np.arange(len(rows)), rows)})
+
+    def _set(self, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Set rows of fields of MuJoCo's model, if there are any."""
+        if any(len(ids) for ids, _ in fields.values()):
+            self.sim.engine.set_model_fields(self.index, fields)
 
 
 class Simulation:

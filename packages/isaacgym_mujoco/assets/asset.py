@@ -169,8 +169,7 @@ class Asset:
             row["lower"], row["upper"] = model.jnt_range[j] if limited else (-MAX_FLOAT, MAX_FLOAT)
             row["driveMode"] = self.options.default_dof_drive_mode
             row["velocity"], row["effort"] = DEFAULT_VELOCITY, MAX_FLOAT
-            row["stiffness"] = np.ravel(model.jnt_stiffness[j])[0]
-            row["damping"] = np.ravel(model.dof_damping[dof])[0]
+            row["stiffness"], row["damping"] = model.jnt_stiffness[j], model.dof_damping[dof]
             row["armature"] = model.dof_armature[dof] + self.options.armature
             if name in joints:
                 joint = joints[name]

@@ -104,7 +104,7 @@ class Pairs:
         return np.flatnonzero(((self.surfaces >= first) & (self.surfaces < first + count)).any(axis=1))
 
     def friction(self, pairs: np.ndarray, shapes: Sequence[float]) -> np.ndarray:
-        """Return MuJoCo's friction of some pairs, ``(len(pairs), 5)``, from the friction of all shapes."""
+        """Return MuJoCo's friction of some pairs, ``(len(pairs), 5)``, from the friction of all shapes: means."""
         mean = np.maximum(np.array([*shapes, *self.grounds])[self.surfaces[pairs]].mean(axis=1), MIN_FRICTION)
         return np.stack([mean, mean, *(np.full(len(pairs), v) for v in (SPIN, ROLL, ROLL))], axis=1)
 
@@ -146,18 +146,12 @@ _WIDTH = 0.14  # between them, for a bound of 1 m/s, m
 _FREE_VELOCITY = 5.0  # m/s, of a body that is 0.3 m in another one, by MuJoCo's default
 
 
-def add_pairs(
-    spec: mujoco.MjSpec,
-    names: list[str],
-    pairs: list[tuple[int, int]],
-    friction: Sequence[float],
-    max_velocity: float,
-) -> list[str]:
-    """Add pairs of the surfaces ``names``, pushed apart at most at ``max_velocity``; return the names of the pairs."""
-    added, parameters = [], contact_parameters(max_velocity)
+def add_pairs(spec: mujoco.MjSpec, names: list[str], pairs: list[tuple[int, int]], max_velocity: float) -> list[str]:
+    """Add pairs of the surfaces ``names``, pushed apart at most at ``max_velocity``; return the names of the pairs.
+
+    Their friction is set in the compiled model: ``Pairs.friction``.
+    """
+    parameters = contact_parameters(max_velocity)
     for a, b in pairs:
-        name, mean = f"pair {a} {b}", max(0.5 * (friction[a] + friction[b]), MIN_FRICTION)
-        coefficients = [mean, mean, SPIN, ROLL, ROLL]
-        spec.add_pair(name=name, geomname1=names[a], geomname2=names[b], condim=3, friction=coefficients, **parameters)
-        added.append(name)
-    return added
+        spec.add_pair(name=f"pair {a} {b}", geomname1=names[a], geomname2=names[b], condim=3, **parameters)
+    return [f"pair {a} {b}" for a, b in pairs]

@@ -8,7 +8,8 @@ expects. If they differ, the library stays as it is, with one warning.
 import functools
 import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -41,3 +42,20 @@ def difference(owner: Any, functions: Mapping[str, tuple[str, ...]]) -> str:
         if parameters[: len(expected)] != expected:
             return f"{owner.__name__}.{name} has the parameters {', '.join(parameters)}"
     return ""
+
+
+@contextmanager
+def replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """Set attributes of a module or class within the block; those that it has not are deleted afterwards."""
+    missing = object()
+    before = {name: vars(owner).get(name, missing) for name in values}
+    for name, value in values.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is missing:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)

@@ -11,11 +11,11 @@ Upstream: no issue was found, and none is to be expected: TorchScript is depreca
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-from isaacgym_mujoco.compat import warn_once
+from isaacgym_mujoco.compat import replaced, warn_once
 
 _WHERE = """graph(%c, %a, %b):
   %r = aten::where(%c, %a, %b)
@@ -39,20 +39,14 @@ def disable_cuda_fuser() -> None:
         warn_once("TorchScript", str(error), "a process that used a CUDA device may abort at its end")
 
 
-@contextmanager
-def integer_conditions() -> Iterator[None]:
+def integer_conditions() -> AbstractContextManager[None]:
     """Let the functions that are scripted inside the block take integer conditions of ``torch.where``.
 
     A boolean condition is passed on as it is.
     """
     import torch
 
-    script = torch.jit.script
-    torch.jit.script = _scripting(script, torch._C)
-    try:
-        yield
-    finally:
-        torch.jit.script = script
+    return replaced(torch.jit, {"script": _scripting(torch.jit.script, torch._C)})
 
 
 def _scripting(script: Callable[..., Any], torch_c: Any) -> Callable[..., Any]:

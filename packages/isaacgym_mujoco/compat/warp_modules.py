@@ -16,7 +16,7 @@ from typing import Any
 
 import warp as wp
 
-from isaacgym_mujoco.compat import difference, warn_once
+from isaacgym_mujoco.compat import difference, replaced, warn_once
 
 try:
     from warp._src.codegen import _codegen_lock  # noqa: F401, with it several threads can compile
@@ -47,8 +47,7 @@ def recording(targets: Targets) -> Iterator[None]:
 
     Both branches of conditions are passed through, and one round of loops.
     """
-    thread, usual = threading.get_ident(), Module.load
-    branch, loop, block_size = wp.capture_if, wp.capture_while, wp.get_suggested_block_size
+    thread, usual, block_size = threading.get_ident(), Module.load, wp.get_suggested_block_size
 
     def load(module: Any, device: Any, block_dim: int | None = None, *rest: Any, **more: Any) -> Any:
         if threading.get_ident() != thread:
@@ -69,8 +68,6 @@ def recording(targets: Targets) -> Iterator[None]:
         load(kernel.module, wp.get_device(device))
         return block_size(kernel, "cpu")  # how large a grid is does not matter here
 
-    Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size = load, both, once, guess
-    try:
+    functions = {"capture_if": both, "capture_while": once, "get_suggested_block_size": guess}
+    with replaced(Module, {"load": load}), replaced(wp, functions):
         yield
-    finally:
-        Module.load, wp.capture_if, wp.capture_while, wp.get_suggested_block_size = usual, branch, loop, block_size

@@ -19,7 +19,7 @@ from typing import Any
 
 import warp as wp
 
-from isaacgym_mujoco.compat import difference, warn_once
+from isaacgym_mujoco.compat import difference, replaced, warn_once
 from isaacgym_mujoco.compat.warp_modules import Target
 from isaacgym_mujoco.compat.warp_start import start_warp
 
@@ -87,20 +87,16 @@ def _calls(module: Any, device: str, block_dim: int) -> list[str]:
     if reason:
         raise TypeError(reason)
     calls: dict[str, None] = {}
-    usual = build.build_lto_solver
 
     # in place of the compiler: record, and return what generates the same code
     def note(*arguments: Any, **more: Any) -> tuple[str, bytes]:
         calls[json.dumps(arguments[: _ARGUMENTS.index("builder")])] = None
         return "solver", b""
 
-    build.build_lto_solver = note
-    try:
+    with replaced(build, {"build_lto_solver": note}):
         module.get_module_hash(block_dim)
         arch = wp.get_device(device).get_cuda_compile_arch()
         module._run_codegen(module.resolved_options[block_dim] | {"output_arch": arch}, False)
-    finally:
-        build.build_lto_solver = usual
     return list(calls)
 
 

@@ -62,22 +62,13 @@ class Engine(ABC):
         self._before_change()
         self._properties.set_dofs(env, dofs, properties)
 
-    def set_body_mass(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
-        """Set a body's mass, kg, centre of mass ``(3,)``, m, and inertia ``(3, 3)``, kg m^2, in one environment."""
-        self._before_change()
-        self._properties.set_body(env, int(self._layout.bodies[body]), mass, com, inertia)
-
-    def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
-        """Set the friction of an actor's shapes in one environment, for contacts between shapes of the actor."""
-        self._before_change()
-        self._properties.set_friction(env, self._layout.geoms(actor), friction)
-
     def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Set rows of fields of MuJoCo's model in one environment: ``{field: (ids, values)}``.
 
-        Constants that MuJoCo derives from them are updated. Fields are ``pair_friction``, ``tendon_damping``,
-        ``tendon_stiffness``, ``geom_size``, ``geom_pos``, ``geom_quat``, ``geom_rbound``, ``geom_aabb``, ``body_pos``,
-        ``body_quat``, ``jnt_pos``, ``jnt_axis`` and ``eq_data``.
+        Constants that MuJoCo derives from them are updated. Fields are ``body_mass``, ``body_ipos``, ``body_inertia``,
+        ``body_iquat``, ``geom_friction``, ``pair_friction``, ``tendon_damping``, ``tendon_stiffness``, ``geom_size``,
+        ``geom_pos``, ``geom_quat``, ``geom_rbound``, ``geom_aabb``, ``body_pos``, ``body_quat``, ``jnt_pos``,
+        ``jnt_axis`` and ``eq_data``.
         """
         self._before_change()
         self._properties.set_fields(env, fields)
@@ -92,28 +83,27 @@ class Engine(ABC):
         """Advance by one ``simulate``."""
 
     @abstractmethod
-    def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
+    def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
         """Set roots from ``(num_envs * num_actors, 13)``; of fixed roots, the pose.
 
         Args:
-            mask: bool, one element per actor.
+            mask: bool, one element per actor; None for all actors.
         """
 
     @abstractmethod
-    def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
+    def write_dofs(self, mask: Tensor | None, states: Tensor) -> None:
         """Set all DOFs of the masked actors from ``(num_envs * num_dofs, 2)``."""
 
-    def write_roots(self, rows: Tensor, states: Tensor) -> None:
-        """Set the roots of the actors ``rows`` ``(n,)`` from ``(num_envs * num_actors, 13)``."""
-        self.write_roots_masked(self.actor_mask(rows), states)
+    def write_commands(self, held: Tensor, mask: Tensor | None, values: Tensor) -> None:
+        """Set the DOFs of the masked actors in ``position_targets``, ``velocity_targets`` or ``efforts``."""
+        values = values.detach().reshape(held.shape)
+        if mask is None:
+            held.copy_(values)
+        else:
+            torch.where(mask[:, self.dof_actors], values, held, out=held)
 
-    def write_dofs(self, rows: Tensor, states: Tensor) -> None:
-        """Set all DOFs of the actors ``rows`` ``(n,)`` from ``(num_envs * num_dofs, 2)``."""
-        self.write_dofs_masked(self.actor_mask(rows), states)
-
-    def write_commands(self, held: Tensor, rows: Tensor, values: Tensor) -> None:
-        """Set the DOFs of the actors ``rows`` ``(n,)`` in ``position_targets``, ``velocity_targets`` or ``efforts``."""
-        torch.where(self.actor_mask(rows)[:, self.dof_actors], values.view(held.shape), held, out=held)
+    def _all_actors(self) -> Tensor:
+        return torch.ones(self.num_envs, self.num_actors, dtype=torch.bool, device=self.device)
 
     @abstractmethod
     def actor_mask(self, rows: Tensor) -> Tensor:

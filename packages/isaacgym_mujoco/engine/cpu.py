@@ -9,14 +9,21 @@ import torch
 from torch import Tensor
 
 from isaacgym_mujoco.api.params import DOF_MODE_POS, DOF_MODE_VEL
+from isaacgym_mujoco.api.transforms import pose_array
 from isaacgym_mujoco.engine.base import Engine
-from isaacgym_mujoco.engine.cpu_outputs import VEL, CpuOutputs
 from isaacgym_mujoco.engine.cpu_properties import CpuProperties
-from isaacgym_mujoco.engine.layout import ActorPlace, Layout
-from isaacgym_mujoco.engine.numerics import first_state, position_limits, rotation_matrices
+from isaacgym_mujoco.engine.layout import Layout
+from isaacgym_mujoco.engine.numerics import (
+    first_state,
+    mass_addresses,
+    position_limits,
+    quat_multiply,
+    rotation_matrices,
+)
 from isaacgym_mujoco.physics.batch import MAX_COMMAND, collected, make_batch, step_batch
 from isaacgym_mujoco.physics.live_tensors import PoseSource
 
+_VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
 _NO_CONTACTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 
 
@@ -30,16 +37,23 @@ class CpuEngine(Engine):
         self._batch = batch = make_batch(model, self.num_envs, num_threads)
         self._qpos, self._qvel, self._warmstart = (batch.bind(n) for n in ("qpos", "qvel", "qacc_warmstart"))
         self._ctrl, self._xfrc = batch.bind("ctrl"), batch.bind("xfrc_applied")
-        self._mocap = (batch.bind("mocap_pos"), batch.bind("mocap_quat")) if model.nmocap else None
+        self._mocap_pos, self._mocap_quat = batch.bind("mocap_pos"), batch.bind("mocap_quat")
         self._properties = CpuProperties(batch, layout, self.num_envs)
-        self._outputs = CpuOutputs(batch, layout, self._properties, self.num_envs)
+
+        # outputs of a step: net contact forces and drive forces of the last substep, force and torque of the sensors
+        names = ("xpos", "xquat", "xipos", "cvel", "subtree_com", "sensordata", "qfrc_actuator")
+        self._xpos, self._xquat, self._xipos, self._cvel, self._com, self._sensordata, self._qfrc = (
+            batch.bind(name) for name in names
+        )
+        self._lazy: dict[str, np.ndarray] = {}
+        self._contacts = np.zeros((self.num_envs, self.num_bodies, 3))
+        self._dof_forces = np.zeros((self.num_envs, self.num_dofs))
+        self._sensors = np.zeros((self.num_envs, len(layout.sensors), 6))
+        self._accelerations = np.zeros_like(self._sensors)
 
         # the state at the beginning, to which failed environments return
         self._position_limits = position_limits(model)
-        qpos, mocap_pos, mocap_quat = first_state(layout, poses)
-        self._qpos[...] = qpos
-        if self._mocap is not None:
-            self._mocap[0][...], self._mocap[1][...] = mocap_pos, mocap_quat
+        self._qpos[...], self._mocap_pos[...], self._mocap_quat[...] = first_state(layout, poses)
         self._first_state = batch.state.copy()
         self._disabled = batch.expand("opt.disableflags")
         self._compute_poses()
@@ -47,7 +61,8 @@ class CpuEngine(Engine):
 
     def pose_source(self) -> PoseSource:
         """Return the live poses of all environments, for pictures."""
-        return PoseSource(self._layout.model, self._qpos, self._mocap)
+        model = self._layout.model
+        return PoseSource(model, self._qpos, (self._mocap_pos, self._mocap_quat) if model.nmocap else None)
 
     def _before_change(self) -> None:
         self._derive()
@@ -60,14 +75,14 @@ class CpuEngine(Engine):
             for substep in range(self._layout.substeps):
                 if self._properties.steadied:
                     self._steady()
-                damp_roots(self._layout, self._properties, self._qpos, self._qvel)
+                self._damp_roots()
                 if self._layout.link_damping.any():
                     self._compute_poses()
-                    self._xfrc[:, self._layout.bodies] = loads + self._outputs.link_damping_forces()
+                    self._xfrc[:, self._layout.bodies] = loads + self._link_damping_forces()
                 bad[step_batch(self._batch)] = True
                 if substep == self._layout.substeps - 1:
-                    self._outputs.collect()
-                limit_velocities(self._layout, self._properties, self._qpos, self._qvel)
+                    self._collect()
+                self._limit_velocities()
             # failed environments go on in their first state
             inside = (np.abs(self._qpos) <= self._position_limits).all(axis=1)
             bad |= ~(inside & np.isfinite(self._qvel).all(axis=1))
@@ -75,7 +90,7 @@ class CpuEngine(Engine):
                 self._batch.state[bad] = self._first_state[bad]
                 self.blow_ups += int(bad.sum())
             self.blown.copy_(torch.from_numpy(bad))
-            self._outputs.clear(bad)
+            self._contacts[bad], self._dof_forces[bad] = 0.0, 0.0
         # efforts and forces act in one step, and readers get the state at its end
         self._stepped, self._derived = self._batch.state.copy(), False
         self.efforts.zero_()
@@ -89,8 +104,8 @@ class CpuEngine(Engine):
         self._batch.state[...] = self._stepped
         with np.errstate(over="ignore", invalid="ignore"), collected():
             self._compute_poses()
-            self._outputs.read_sensors()
-            self._outputs.clear_sensors(self.blown.numpy())
+            self._read_sensors()
+            self._sensors[self.blown.numpy()] = 0.0
         self._batch.state[...] = present
         self._derived = True
 
@@ -98,9 +113,45 @@ class CpuEngine(Engine):
         """Compute poses and velocities of bodies, and what follows from them, without contacts and constraints."""
         self._disabled |= _NO_CONTACTS
         try:
-            self._batch.forward(stage=VEL)
+            self._batch.forward(stage=_VEL)
         finally:
             self._disabled &= ~_NO_CONTACTS
+
+    def _damp_roots(self) -> None:
+        """Damp the velocities of free roots before a physics step, as PhysX: of the centre of mass, by 1 - rate h."""
+        layout, qpos, qvel = self._layout, self._qpos, self._qvel
+        for actor, rates in zip(layout.places, layout.root_damping):
+            if not any(rates):
+                continue
+            linear, angular = (min(rate * layout.model.opt.timestep, 1.0) for rate in rates)
+            velocity, spin = qvel[:, actor.qvel : actor.qvel + 3], qvel[:, actor.qvel + 3 : actor.qvel + 6]
+            arm = self._properties.ipos[:, actor.root]
+            if linear != angular and arm.any():  # qvel has the velocity of the root's origin
+                turn = rotation_matrices(qpos[:, actor.qpos + 3 : actor.qpos + 7])
+                moved = (angular - linear) * np.einsum("nij,nj->ni", turn, np.cross(spin, arm))
+                velocity[...] = (1.0 - linear) * velocity + moved
+            else:
+                velocity *= 1.0 - linear
+            spin *= 1.0 - angular
+
+    def _limit_velocities(self) -> None:
+        """Apply velocity limits; joints have moved with the velocities of the physics step, and move back."""
+        layout, qpos, qvel = self._layout, self._qpos, self._qvel
+        columns = layout.dof_qvel
+        joint, max_velocity = qvel[:, columns], self._properties.max_velocity
+        limited = np.clip(joint, -max_velocity, max_velocity)
+        if (limited != joint).any():
+            qpos[:, layout.dof_qpos] -= layout.model.opt.timestep * (joint - limited)
+            qvel[:, columns] = limited
+        for actor, limits in zip(layout.places, layout.max_velocity):
+            if actor.fixed:
+                continue
+            for first, limit in zip((actor.qvel, actor.qvel + 3), limits):
+                part = qvel[:, first : first + 3]
+                speed = np.sqrt((part * part).sum(axis=1))
+                fast = speed > limit
+                if fast.any():
+                    part[fast] *= (limit / speed[fast])[:, None]
 
     def _load_commands(self) -> np.ndarray:
         """Load commands and forces; return where they are not finite, ``(num_envs,)`` bool: these get none."""
@@ -126,34 +177,30 @@ class CpuEngine(Engine):
         mask.reshape(-1)[numbers[(numbers >= 0) & (numbers < mask.size)]] = True
         return torch.from_numpy(mask)
 
-    def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
-        written = mask.numpy().reshape(self.num_envs, self.num_actors)
+    def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
+        written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
         for k, actor in enumerate(self._layout.places):
             ids = np.flatnonzero(written[:, k])
             if ids.size == 0:
                 continue
             state = values[ids, k].astype(float)
-            self._put(ids, actor, np.concatenate([state[:, :3], state[:, [6, 3, 4, 5]]], axis=1))
-            if not actor.fixed:
-                turn, spin = rotation_matrices(self._qpos[ids, actor.qpos + 3 : actor.qpos + 7]), state[:, 10:13]
+            quat = state[:, [6, 3, 4, 5]]
+            norm = np.linalg.norm(quat, axis=1, keepdims=True)
+            quat = np.where(norm > 1e-9, quat / np.maximum(norm, 1e-9), [1.0, 0.0, 0.0, 0.0])
+            if actor.fixed:
+                self._mocap_pos[ids, actor.mocap], self._mocap_quat[ids, actor.mocap] = state[:, :3], quat
+            else:
+                self._qpos[ids, actor.qpos : actor.qpos + 3] = state[:, :3]
+                self._qpos[ids, actor.qpos + 3 : actor.qpos + 7] = quat
+                turn, spin = rotation_matrices(quat), state[:, 10:13]
                 arm = np.einsum("nij,nj->ni", turn, self._properties.ipos[ids, actor.root])
                 self._qvel[ids, actor.qvel : actor.qvel + 3] = state[:, 7:10] - np.cross(spin, arm)
                 self._qvel[ids, actor.qvel + 3 : actor.qvel + 6] = np.einsum("nji,nj->ni", turn, spin)
         self._warmstart[written.any(axis=1)] = 0.0
 
-    def _put(self, ids: np.ndarray, actor: ActorPlace, pose: np.ndarray) -> None:
-        """Set the pose of a root in some environments: position and quaternion wxyz, ``(n, 7)``."""
-        norm = np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
-        quat = np.where(norm > 1e-9, pose[:, 3:] / np.maximum(norm, 1e-9), [1.0, 0.0, 0.0, 0.0])
-        if actor.fixed and self._mocap is not None:
-            self._mocap[0][ids, actor.mocap], self._mocap[1][ids, actor.mocap] = pose[:, :3], quat
-        else:
-            self._qpos[ids, actor.qpos : actor.qpos + 3] = pose[:, :3]
-            self._qpos[ids, actor.qpos + 3 : actor.qpos + 7] = quat
-
-    def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
-        written = mask.numpy().reshape(self.num_envs, self.num_actors)
+    def write_dofs(self, mask: Tensor | None, states: Tensor) -> None:
+        written = (self._all_actors() if mask is None else mask).numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_dofs, 2)
         for k, actor in enumerate(self._layout.places):
             ids = np.flatnonzero(written[:, k])
@@ -163,7 +210,7 @@ class CpuEngine(Engine):
         self._warmstart[written.any(axis=1)] = 0.0
 
     def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
-        n, values, outputs = self.num_envs, out.detach().numpy(), self._outputs
+        n, values = self.num_envs, out.detach().numpy()
         # positions of bodies follow from the joints: computed where they are read
         if quantity not in ("roots", "dofs", "contact_forces", "dof_forces"):
             self._derive()
@@ -175,22 +222,25 @@ class CpuEngine(Engine):
                 states[..., 0] = self._qpos[:, self._layout.dof_qpos]
                 states[..., 1] = self._qvel[:, self._layout.dof_qvel]
             case "bodies":
-                outputs.read_bodies(values.reshape(n, self.num_bodies, 13))
+                states, ids = values.reshape(n, self.num_bodies, 13), self._layout.bodies
+                states[..., 0:3] = self._xpos[:, ids]
+                states[..., 3:7] = self._xquat[:, ids][..., [1, 2, 3, 0]]
+                states[..., 7:10], states[..., 10:13] = self._body_velocities()
             case "centres":
-                outputs.read_centres(values.reshape(n, self.num_bodies, 3))
+                values[...] = self._xipos[:, self._layout.bodies].reshape(values.shape)
             case "jacobian":
-                outputs.read_jacobian(actor, values)
+                self._read_jacobian(actor, values)
             case "mass_matrix":
-                outputs.read_mass_matrix(actor, values)
+                self._read_mass_matrix(actor, values)
             case _:
-                held = {"contact_forces": outputs.contacts, "dof_forces": outputs.dof_forces}
-                values[...] = held.get(quantity, outputs.sensors).reshape(values.shape)
+                held = {"contact_forces": self._contacts, "dof_forces": self._dof_forces}
+                values[...] = held.get(quantity, self._sensors).reshape(values.shape)
 
     def _read_roots(self, states: np.ndarray) -> None:
         """Fill ``(num_envs, num_actors, 13)``."""
         for k, actor in enumerate(self._layout.places):
-            if actor.fixed and self._mocap is not None:
-                position, quat = self._mocap[0][:, actor.mocap], self._mocap[1][:, actor.mocap]
+            if actor.fixed:
+                position, quat = self._mocap_pos[:, actor.mocap], self._mocap_quat[:, actor.mocap]
                 states[:, k, 7:] = 0.0
             else:
                 position = self._qpos[:, actor.qpos : actor.qpos + 3]
@@ -202,12 +252,92 @@ class CpuEngine(Engine):
                 states[:, k, 10:13] = spin
             states[:, k, :3], states[:, k, 3:7] = position, quat[:, [1, 2, 3, 0]]
 
+    def _collect(self) -> None:
+        """Copy what only a substep computes: contacts, drive forces, accelerations."""
+        contacts = self._contacts[0].size
+        self._contacts[...] = -self._sensordata[:, :contacts].reshape(self._contacts.shape)
+        self._dof_forces[...] = self._qfrc[:, self._layout.dof_qvel]
+        self._accelerations[...] = self._sensordata[:, contacts:].reshape(self._accelerations.shape)
+        self._accelerations[:, :, :3] += self._properties.gravity[:, None]
+
+    def _read_sensors(self) -> None:
+        """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
+        properties = self._properties
+        for number, (handle, sensor_pose) in enumerate(self._layout.sensors):
+            body, frame = self._layout.bodies[handle], pose_array(sensor_pose)
+            force = properties.mass[:, body, None] * self._accelerations[:, number, :3]
+            turn = rotation_matrices(quat_multiply(self._xquat[:, body], properties.iquat[:, body]))  # principal axes
+            spin = np.einsum("nji,nj->ni", turn, self._cvel[:, body, :3])
+            change = np.einsum("nji,nj->ni", turn, self._accelerations[:, number, 3:])
+            inertia = properties.inertia[:, body]
+            torque = np.einsum("nij,nj->ni", turn, inertia * change + np.cross(spin, inertia * spin))
+            pose = rotation_matrices(self._xquat[:, body])
+            origin = self._xpos[:, body] + pose @ frame[:3]
+            torque += np.cross(self._xipos[:, body] - origin, force)
+            axes = pose @ rotation_matrices(frame[None, 3:])[0]
+            self._sensors[:, number, :3] = np.einsum("nji,nj->ni", axes, force)
+            self._sensors[:, number, 3:] = np.einsum("nji,nj->ni", axes, torque)
+
+    def _body_velocities(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the velocities of the bodies' centres of mass, and the angular ones, ``(num_envs, num_bodies, 3)``."""
+        ids = self._layout.bodies
+        spin = self._cvel[:, ids, :3]
+        arm = self._xipos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]]
+        return self._cvel[:, ids, 3:] + np.cross(spin, arm), spin
+
+    def _link_damping_forces(self) -> np.ndarray:
+        """Return the forces and torques that damp the links of actors of several bodies, ``(num_envs, num_bodies, 6)``.
+
+        PhysX applies -m d (v + g h) at the centre of mass and -I d w, with rates d of at most 1 / h, where h is the
+        step (scenes "damped arm" of tests/engine/physx_scenes.json). The poses must have been computed.
+        """
+        model, properties, ids = self._layout.model, self._properties, self._layout.bodies
+        velocity, spin = self._body_velocities()
+        xquat, step = self._xquat[:, ids], model.opt.timestep
+        rates = np.minimum(self._layout.link_damping, 1.0 / step)
+        weight = (1.0 - model.body_gravcomp[ids])[:, None] * properties.gravity[:, None]
+        axes = quat_multiply(xquat.reshape(-1, 4), properties.iquat[:, ids].reshape(-1, 4))  # of inertia
+        turn = rotation_matrices(axes).reshape(*xquat.shape[:2], 3, 3)
+        principal_spin = np.einsum("nbji,nbj->nbi", turn, spin)
+        turning = np.einsum("nbij,nbj->nbi", turn, properties.inertia[:, ids] * principal_spin)
+        moving = properties.mass[:, ids, None] * (velocity + step * weight)
+        return -np.concatenate([rates[:, :1] * moving, rates[:, 1:] * turning], axis=-1)
+
+    def _read_jacobian(self, actor: int, out: np.ndarray) -> None:
+        """Fill ``(num_envs, links, 6, dofs)``, with 6 more columns for a free base."""
+        motion = self._bound("cdof")  # spatial velocities about the tree's centre of mass, as ``cvel``
+        links, columns, moved = self._layout.structure(actor)
+        if not self._layout.places[actor].fixed:
+            base, out = out[..., :6], out[..., 6:]
+            base[...] = np.eye(6)
+            from_root = self._xipos[:, links] - self._xipos[:, links[:1]]
+            base[:, :, :3, 3:] = _cross(np.eye(3), from_root[:, :, None]).transpose(0, 1, 3, 2)
+        arm = self._xipos[:, links] - self._com[:, self._layout.model.body_rootid[links]]
+        spin = motion[:, None, columns, :3] * moved[..., None]
+        linear = motion[:, None, columns, 3:] * moved[..., None] + _cross(spin, arm[:, :, None])
+        out[:, :, :3] = linear.transpose(0, 1, 3, 2)
+        out[:, :, 3:] = spin.transpose(0, 1, 3, 2)
+
+    def _read_mass_matrix(self, actor: int, out: np.ndarray) -> None:
+        """Fill ``(num_envs, dofs, dofs)``."""
+        values, columns = self._bound("M"), self._layout.dof_qvel[self._layout.places[actor].dofs]
+        addresses = mass_addresses(self._layout.model, columns)
+        out[...] = np.where(addresses >= 0, values[:, addresses], 0.0)
+        diagonal = np.arange(len(columns))
+        out[:, diagonal, diagonal] -= self._properties.armature[:, columns]
+
+    def _bound(self, name: str) -> np.ndarray:
+        """Return an output that few tasks read; it is copied from the batch from the first call on."""
+        if name not in self._lazy:
+            self._lazy[name] = self._batch.bind(name)
+            self._batch.forward(stage=_VEL)
+        return self._lazy[name]
+
     def _live(self) -> dict[str, np.ndarray]:
         """Return the arrays on which a step and the readers depend, without the state of the last step."""
-        outputs = self._outputs
-        last = {"state": self._batch.state, "contact": outputs.contacts, "force": outputs.dof_forces}
+        last = {"state": self._batch.state, "contact": self._contacts, "force": self._dof_forces}
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
-        return {**last, "sensor": outputs.sensors, **{name: getattr(self, name).numpy() for name in names}}
+        return {**last, "sensor": self._sensors, **{name: getattr(self, name).numpy() for name in names}}
 
     def get_state(self) -> dict[str, Tensor]:
         self._derive()
@@ -226,37 +356,6 @@ class CpuEngine(Engine):
         self.blow_ups = int(state["blow_ups"])
 
 
-def damp_roots(layout: Layout, properties: CpuProperties, qpos: np.ndarray, qvel: np.ndarray) -> None:
-    """Damp the velocities of free roots before a physics step, as PhysX: those of the centre of mass, by 1 - rate h."""
-    for actor, rates in zip(layout.places, layout.root_damping):
-        if not any(rates):
-            continue
-        linear, angular = (min(rate * layout.model.opt.timestep, 1.0) for rate in rates)
-        velocity, spin = qvel[:, actor.qvel : actor.qvel + 3], qvel[:, actor.qvel + 3 : actor.qvel + 6]
-        arm = properties.ipos[:, actor.root]
-        if linear != angular and arm.any():  # qvel has the velocity of the root's origin
-            turn = rotation_matrices(qpos[:, actor.qpos + 3 : actor.qpos + 7])
-            moved = (angular - linear) * np.einsum("nij,nj->ni", turn, np.cross(spin, arm))
-            velocity[...] = (1.0 - linear) * velocity + moved
-        else:
-            velocity *= 1.0 - linear
-        spin *= 1.0 - angular
-
-
-def limit_velocities(layout: Layout, properties: CpuProperties, qpos: np.ndarray, qvel: np.ndarray) -> None:
-    """Apply velocity limits; joints have moved with the velocities of the physics step, and move back."""
-    columns = layout.dof_qvel
-    joint = qvel[:, columns]
-    limited = np.clip(joint, -properties.max_velocity, properties.max_velocity)
-    if (limited != joint).any():
-        qpos[:, layout.dof_qpos] -= layout.model.opt.timestep * (joint - limited)
-        qvel[:, columns] = limited
-    for actor, limits in zip(layout.places, layout.max_velocity):
-        if actor.fixed:
-            continue
-        for first, limit in zip((actor.qvel, actor.qvel + 3), limits):
-            part = qvel[:, first : first + 3]
-            speed = np.sqrt((part * part).sum(axis=1))
-            fast = speed > limit
-            if fast.any():
-                part[fast] *= (limit / speed[fast])[:, None]
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the cross product ``(..., 3)``; numpy's is slow for many axes."""
+    return np.stack([a[..., i] * b[..., j] - a[..., j] * b[..., i] for i, j in ((1, 2), (2, 0), (0, 1))], axis=-1)

@@ -10,14 +10,9 @@ from mujoco.batch import Batch
 from isaacgym_mujoco.api.params import DOF_MODE_POS, DOF_MODE_VEL
 from isaacgym_mujoco.api.properties import DOF_PROPERTIES
 from isaacgym_mujoco.engine.layout import Layout
-from isaacgym_mujoco.engine.numerics import (
-    drives,
-    joint_inertias,
-    least_weights,
-    may_need_steadying,
-    principal_axes,
-    steadying,
-)
+from isaacgym_mujoco.engine.numerics import drives, joint_inertias, least_weights, may_need_steadying, steadying
+
+_MASSES = ("body_mass", "body_ipos", "body_iquat", "body_inertia")
 
 
 class CpuProperties:
@@ -40,10 +35,9 @@ class CpuProperties:
         self.gravity, self._attractors = batch.expand("opt.gravity"), batch.expand("eq_data")
         self.mode, self.stiffness, self.damping = (np.zeros(dofs) for _ in range(3))
         self.max_velocity = np.full(dofs, np.inf)
-        self.mass = np.broadcast_to(model.body_mass, (num_envs, model.nbody))
-        self.ipos = np.broadcast_to(model.body_ipos, (num_envs, model.nbody, 3))
-        self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
-        self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
+        self.mass, self.ipos, self.iquat, self.inertia = (
+            np.broadcast_to(getattr(model, name), (num_envs, *getattr(model, name).shape)) for name in _MASSES
+        )
         self._weights = batch.expand("dof_invweight0")
         self._dofs = np.zeros(dofs, DOF_PROPERTIES)
         self.steadied = False
@@ -62,7 +56,7 @@ class CpuProperties:
         self._bias[rows, dofs, 1], self._bias[rows, dofs, 2] = new.bias_position, new.bias_velocity
         self._force_range[rows, dofs] = np.stack([-new.force_limit, new.force_limit], axis=-1)
         for field, ids, values in ((self._spring, joints, new.spring), (self._damper, qvel, new.damper)):
-            _linear(field)[rows, ids] = values
+            field[rows, ids] = values
         self._changed[rows] |= (self.armature[rows, qvel] != new.armature).any(axis=-1)
         self.armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
@@ -73,29 +67,17 @@ class CpuProperties:
         columns, step = self._layout.dof_qvel, self._layout.model.opt.timestep
         inertia, effort = joint_inertias(self._weights[:, columns]), self._force_range[:, :, 1]
         settings = (self.mode, self.stiffness, self.damping, effort, self.max_velocity)
-        dampers = _linear(self._damper)
         more = steadying(*settings, inertia, step, error, velocity, target)
         driven = (self.mode == DOF_MODE_POS) | (self.mode == DOF_MODE_VEL)
-        dampers[:, columns] = np.where(driven, more, dampers[:, columns])
-
-    def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
-        """Set the inertial properties of MuJoCo's ``body`` in one environment."""
-        if not self.mass.flags.writeable:
-            self.mass, self.inertia = self._batch.expand("body_mass"), self._batch.expand("body_inertia")
-            self.ipos, self.iquat = self._batch.expand("body_ipos"), self._batch.expand("body_iquat")
-        self.mass[env, body], self.ipos[env, body] = mass, com
-        self.inertia[env, body], self.iquat[env, body] = principal_axes(inertia)
-        self._changed[env] = True
-
-    def set_friction(self, env: int, geoms: np.ndarray, friction: np.ndarray) -> None:
-        """Set the sliding friction of geoms in one environment."""
-        self._batch.expand("geom_friction")[env, geoms, 0] = friction
+        self._damper[:, columns] = np.where(driven, more, self._damper[:, columns])
 
     def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Set rows of fields of the model in one environment: ``{field: (ids, values)}``."""
         for name, (ids, values) in fields.items():
             rows = self._batch.expand(name)
             rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            if name in _MASSES:  # until then those of the model
+                setattr(self, name.removeprefix("body_"), rows)
             self._changed[env] |= name in mujoco.MjModel._setconst_inputs
 
     def set_gravity(self, gravity: np.ndarray) -> None:
@@ -118,8 +100,3 @@ class CpuProperties:
             unchecked, step = drives(self._dofs[self._unchecked]), self._layout.model.opt.timestep
             self.steadied |= may_need_steadying(unchecked, inertia, step)
             self._unchecked[:] = False
-
-
-def _linear(field: np.ndarray) -> np.ndarray:
-    """Return the linear coefficients of springs or dampers, which may be polynomials, ``(num_envs, n)``."""
-    return field if field.ndim == 2 else field[..., 0]

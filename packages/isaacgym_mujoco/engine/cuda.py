@@ -18,15 +18,15 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from isaacgym_mujoco.api.transforms import pose_array
 from isaacgym_mujoco.compat.warp_start import start_warp
-from isaacgym_mujoco.engine import cuda_step_kernels as kernels
+from isaacgym_mujoco.engine import cuda_kernels as kernels
 from isaacgym_mujoco.engine.base import Engine
-from isaacgym_mujoco.engine.cuda_outputs import WarpOutputs
 from isaacgym_mujoco.engine.cuda_properties import WarpProperties
-from isaacgym_mujoco.engine.cuda_state import WarpState
 from isaacgym_mujoco.engine.layout import Layout
-from isaacgym_mujoco.engine.numerics import massless_roots, room
+from isaacgym_mujoco.engine.numerics import first_state, mass_addresses, massless_roots, position_limits, room
 from isaacgym_mujoco.physics.live_tensors import restore, save
+from isaacgym_mujoco.physics.warp_contacts import ContactForces
 from isaacgym_mujoco.physics.warp_device import DROPPING, captured, put_model
 from isaacgym_mujoco.physics.warp_loading import load_kernels
 from isaacgym_mujoco.physics.warp_streams import TorchStream
@@ -41,6 +41,7 @@ _WANTED = {
     **{"bodies": "bodies", "centres": "bodies", "contact_forces": "contacts"},
     **{"jacobian": "mass", "mass_matrix": "mass"},
 }
+_LATE = {"bodies": ("xpos", "xquat", "xipos", "cvel", "subtree_com"), "mass": ("cdof", "M")}  # fields of each
 _CHECK_EVERY = 64  # steps between checks of the count of dropped contacts
 
 
@@ -57,9 +58,14 @@ class WarpEngine(Engine):
     def __init__(self, layout: Layout, poses: np.ndarray, device: str = "cpu") -> None:
         """Start all environments with the actors' ``poses``, ``(num_envs, actors, 7)``, quaternions wxyz."""
         super().__init__(layout, poses, torch.device(device))
+        n = self.num_envs
         self.overflows = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._blow_ups = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._dof_forces = torch.zeros_like(self.efforts)
+        self._contacts = torch.zeros(n, 3 * self.num_bodies, device=self.device)
+        self._sensors = torch.zeros(n, len(layout.sensors), 6, device=self.device)
+        self._wanted: set[str] = set()
+        self._actors: dict[int, tuple[wp.array, ...]] = {}
         self._steps, self._warned, self._graph = 0, False, None
         seen = torch.zeros(1, dtype=torch.int32)
         self._seen_overflows = seen.pin_memory() if self.device.type == "cuda" else seen
@@ -79,30 +85,34 @@ class WarpEngine(Engine):
                 name,
             )
         # single precision needs more iterations; sparse matrices where dense ones of many joints are slow
-        model = copy.copy(layout.model)
-        model.opt.iterations, model.opt.ls_iterations = _ITERATIONS, _LINE_SEARCH_ITERATIONS
-        if model.nv > _DENSE_DOFS:
-            model.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
-        self._model = put_model(model)
-        contacts, rows = room(model)
-        self._data = data = mjw.make_data(model, nworld=self.num_envs, nconmax=contacts, njmax=max(1, rows))
-        self._properties = WarpProperties(model, self._model, data, layout)
-        self._outputs = WarpOutputs(self._model, data, layout, self.device)
-
-        self._state = WarpState(self._model, data, layout, poses)
-        # limits and damping of roots and links
-        self._root_limits = wp.array(np.minimum(layout.max_velocity, 1e30), dtype=wp.float32)
-        self._root_damping = wp.array(layout.root_damping, dtype=wp.float32)
-        self._damped = bool(np.any(layout.root_damping))
-        self._link_damping = wp.array(layout.link_damping, dtype=wp.float32)
+        host = copy.copy(layout.model)
+        host.opt.iterations, host.opt.ls_iterations = _ITERATIONS, _LINE_SEARCH_ITERATIONS
+        if host.nv > _DENSE_DOFS:
+            host.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
+        self._model = put_model(host)
+        contacts, rows = room(host)
+        self._data = data = mjw.make_data(host, nworld=self.num_envs, nconmax=contacts, njmax=max(1, rows))
+        self._properties = WarpProperties(host, self._model, data, layout)
+        # what kernels take: fields of the layout, of the model and of the data
+        self._kernel_layout = _layout_struct(layout, poses)
+        self._kernel_model = _struct(kernels.Model, self._model, self._model.opt)
+        self._kernel_data = _struct(kernels.Data, data)
+        for name in ("qpos", "mocap_pos", "mocap_quat"):
+            wp.copy(getattr(data, name), getattr(self._kernel_layout, f"first_{name}"))
         self._loads_of_links = wp.clone(data.xfrc_applied) if layout.link_damping.any() else None
-        self._bodies = wp.array(layout.bodies, dtype=wp.int32)
         # torch's tensors as arrays of Warp, without a copy
-        self._drives = kernels.Drives()
-        self._drives.position_targets = wp.from_torch(self.position_targets)
-        self._drives.velocity_targets = wp.from_torch(self.velocity_targets)
-        self._loads = [wp.from_torch(x) for x in (self.efforts, self.forces.view(self.num_envs, -1))]
-        self._counters = [wp.from_torch(x) for x in (self.blown, self._blow_ups, self.overflows, self._dof_forces)]
+        self._drives = self._properties.drives
+        for name in ("position_targets", "velocity_targets", "efforts"):
+            setattr(self._drives, name, wp.from_torch(getattr(self, name)))
+        self._drives.forces = wp.from_torch(self.forces.view(self.num_envs, -1))
+        self._results = kernels.Results()
+        for name in ("blown", "blow_ups", "overflows", "dof_forces", "contacts", "sensors"):
+            tensor = getattr(self, f"_{name}" if hasattr(self, f"_{name}") else name)
+            setattr(self._results, name, wp.from_torch(tensor))
+        self._results.accelerations = wp.zeros((self.num_envs, len(layout.sensors)), dtype=wp.spatial_vector)
+        row_of_body = np.full(host.nbody, -1)
+        row_of_body[layout.bodies] = np.arange(len(layout.bodies))
+        self._contact_forces = ContactForces(self._model, data, row_of_body, self._results.contacts)
 
     @property
     def blow_ups(self) -> int:
@@ -112,6 +122,8 @@ class WarpEngine(Engine):
     def set_gravity(self, gravity: np.ndarray) -> None:
         with self._on_torch_stream():
             self._properties.set_gravity(gravity)
+
+    # a step
 
     def step(self) -> None:
         with self._on_torch_stream():
@@ -127,6 +139,7 @@ class WarpEngine(Engine):
     def _flush(self) -> None:
         """Apply changes of properties; a graph that was captured with replaced arrays is dropped."""
         if self._properties.flush():
+            self._kernel_model = _struct(kernels.Model, self._model, self._model.opt)
             self._graph = None
 
     def _capture(self) -> None:
@@ -137,89 +150,56 @@ class WarpEngine(Engine):
             with wp.ScopedDevice(device):
                 self._graph: Any = captured(device, self._advance)
 
+    def _launch(self, kernel: Any, dims: tuple[int, ...], *arguments: Any) -> None:
+        """Launch a kernel with a thread for each world and each index of ``dims``."""
+        wp.launch(kernel, dim=(self.num_envs, *dims), inputs=[*arguments])
+
     def _advance(self) -> None:
         """Launch one ``simulate``: load commands, run the substeps, compute outputs."""
-        data, properties, state = self._data, self._properties, self._state
-        failed, blow_ups, overflows, dof_forces = self._counters
-        # commands and loads
-        for name in ("mode", "stiffness", "damping"):
-            setattr(self._drives, name, getattr(properties, name))
-        wp.launch(
-            kernels.load_commands,
-            dim=self.num_envs,
-            inputs=[self._drives, self._bodies, state.position_limits, state.first],
-            outputs=[*self._loads, state.motion, data.ctrl, data.xfrc_applied, failed],
-        )
+        layout, data, results = self._kernel_layout, self._kernel_data, self._results
+        self._launch(kernels.load_commands, (), layout, data, self._drives, results)
         if self._loads_of_links is not None:
-            wp.copy(self._loads_of_links, data.xfrc_applied)
+            wp.copy(self._loads_of_links, self._data.xfrc_applied)
         for substep in range(self._layout.substeps):
             self._substep(last=substep == self._layout.substeps - 1)
         # resets of failed worlds, then what readers get
-        wp.launch(
-            kernels.finish,
-            dim=self.num_envs,
-            inputs=[state.dof_qvel, data.qacc, data.qfrc_actuator, DROPPING, state.position_limits, state.first],
-            outputs=[
-                *(state.motion, failed, blow_ups, data.overflow, overflows, dof_forces),
-                self._outputs.contacts_array,
-            ],
-        )
-        self._outputs.refresh(failed)
+        self._launch(kernels.finish, (), layout, data, results, DROPPING)
+        self._derive()
 
     def _substep(self, last: bool) -> None:
         """Launch a physics step between what drives and roots need and the limits of velocities."""
-        model, data, properties, state = self._model, self._data, self._properties, self._state
+        world = self._kernel_layout, self._kernel_model, self._kernel_data
         # damp firm drives of light joints, which would overshoot in this step
-        if properties.steadied:
-            wp.launch(
-                kernels.steady,
-                dim=(self.num_envs, self.num_dofs),
-                inputs=[
-                    *(self._drives, properties.effort, properties.max_velocity, model.dof_invweight0),
-                    *(state.dof_qpos, state.dof_qvel, model.opt.timestep, state.motion),
-                ],
-                outputs=[model.dof_damping],
-            )
-        # damping of free roots
-        if self._damped:
-            wp.launch(
-                kernels.damp_roots,
-                dim=(self.num_envs, self.num_actors),
-                inputs=[state.places, self._root_damping, model.body_ipos, model.opt.timestep],
-                outputs=[data.qpos, data.qvel],
-            )
-        self._step()
+        if self._properties.steadied:
+            self._launch(kernels.steady, (self.num_dofs,), *world, self._drives)
+        if np.any(self._layout.root_damping):
+            self._launch(kernels.damp_roots, (self.num_actors,), *world)
+        if self._loads_of_links is None:
+            mjw.step(self._model, self._data)
+        else:
+            mjw.step1(self._model, self._data)
+            self._launch(kernels.damp_links, (self.num_bodies,), *world, self._loads_of_links)
+            mjw.step2(self._model, self._data)
         # contacts and sensors are of the last physics step, before velocities are limited
         if last:
-            self._outputs.collect()
-        wp.launch(
-            kernels.limit_velocities,
-            dim=self.num_envs,
-            inputs=[
-                *(state.dof_qpos, state.dof_qvel, properties.max_velocity, state.places, self._root_limits),
-                model.opt.timestep,
-            ],
-            outputs=[data.qpos, data.qvel],
-        )
+            if self._layout.sensors:
+                self._launch(kernels.read_accelerations, (len(self._layout.sensors),), *world, self._results)
+            if "contacts" in self._wanted:
+                self._contact_forces.update()
+        self._launch(kernels.limit_velocities, (), *world, self._drives)
 
-    def _step(self) -> None:
-        """Launch a physics step, with the links' damping as forces."""
-        model, data = self._model, self._data
-        if self._loads_of_links is None:
-            mjw.step(model, data)
-            return
-        mjw.step1(model, data)
-        wp.launch(
-            kernels.damp_links,
-            dim=(self.num_envs, self.num_bodies),
-            inputs=[
-                *(self._bodies, self._link_damping, model.opt.timestep, model.opt.gravity, model.body_gravcomp),
-                *(model.body_mass, model.body_inertia, model.body_rootid, data.ximat, data.xipos, data.subtree_com),
-                *(data.cvel, self._loads_of_links),
-            ],
-            outputs=[data.xfrc_applied],
-        )
-        mjw.step2(model, data)
+    def _derive(self) -> None:
+        """Launch the computation of body states, mass matrix and sensors from the state at the end of a step."""
+        sensors = len(self._layout.sensors)
+        if "bodies" in self._wanted or sensors:
+            mjw.kinematics(self._model, self._data)
+            mjw.com_pos(self._model, self._data)
+            mjw.com_vel(self._model, self._data)
+        if "mass" in self._wanted:
+            mjw.crb(self._model, self._data)
+        if sensors:
+            world = self._kernel_layout, self._kernel_model, self._kernel_data
+            self._launch(kernels.read_sensors, (sensors,), *world, self._results)
 
     def _check_overflows(self) -> None:
         """Log dropped contacts once, from a count that was copied some steps ago, so that nothing waits."""
@@ -236,61 +216,97 @@ class WarpEngine(Engine):
             )
         self._seen_overflows.copy_(self.overflows, non_blocking=True)
 
-    def actor_mask(self, rows: Tensor) -> Tensor:
-        with self._on_torch_stream():
-            return self._state.actor_mask(rows.contiguous())
+    # writers and readers
 
-    def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
+    def actor_mask(self, rows: Tensor) -> Tensor:
+        mask = torch.zeros(self.num_envs, self.num_actors, dtype=torch.bool, device=rows.device)
+        if len(rows):
+            with self._on_torch_stream():
+                arrays = [wp.from_torch(x) for x in (rows.contiguous(), mask.view(-1))]
+                wp.launch(kernels.mark_actors, dim=len(rows), inputs=arrays)
+        return mask
+
+    def write_roots(self, mask: Tensor | None, states: Tensor) -> None:
         with self._on_torch_stream():
             self._flush()  # of centres of mass, whose velocities are set
-            self._state.write_roots(mask, states)
+            world = self._kernel_layout, self._kernel_model, self._kernel_data
+            self._launch(kernels.write_roots, (self.num_actors,), *world, self._mask(mask), _rows(states, 13))
 
-    def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
-        with self._on_torch_stream():
-            self._state.write_dofs(mask, states)
+    def write_dofs(self, mask: Tensor | None, states: Tensor) -> None:
+        if self.num_dofs:
+            with self._on_torch_stream():
+                world = self._kernel_layout, self._kernel_data
+                self._launch(kernels.write_dofs, (), *world, self._mask(mask), _rows(states, 2))
+
+    def _mask(self, mask: Tensor | None) -> wp.array:
+        mask = self._all_actors() if mask is None else mask
+        return wp.from_torch(mask.reshape(self.num_envs, self.num_actors))
 
     def _want(self, what: str) -> None:
-        """Compute an output from now on, and once now; it must be called on torch's stream."""
-        if self._outputs.want(what):
-            self._graph = None
-            if what == "contacts":
-                self._outputs.collect_contacts()
-            else:
-                self._flush()
-                self._outputs.refresh(self._counters[0])
+        """Compute ``contacts``, ``bodies`` or ``mass`` from now on, and once now; call it on torch's stream."""
+        if what in self._wanted:
+            return
+        self._wanted |= {what} if what == "contacts" else {what, "bodies"}
+        self._graph = None
+        if what == "contacts":
+            self._contact_forces.update()
+        else:
+            self._flush()
+            self._derive()
 
     def read(self, quantity: str, out: Tensor, actor: int = -1) -> None:
-        outputs = self._outputs
         with self._on_torch_stream():
             if quantity in _WANTED:
                 self._want(_WANTED[quantity])
+            layout, model, data = self._kernel_layout, self._kernel_model, self._kernel_data
             match quantity:
                 case "roots":
-                    self._state.read_roots(out)
-                case "dofs":
-                    self._state.read_dofs(out)
+                    self._launch(kernels.read_roots, (self.num_actors,), layout, model, data, _rows(out, 13))
+                case "dofs" if self.num_dofs:
+                    self._launch(kernels.read_dofs, (self.num_dofs,), layout, data, _rows(out, 2))
                 case "bodies":
-                    outputs.read_bodies(out)
+                    self._launch(kernels.read_bodies, (self.num_bodies,), layout, model, data, _rows(out, 13))
                 case "jacobian":
-                    outputs.read_jacobian(actor, out)
+                    links, columns, moved, _ = self._structure(actor)
+                    base = 0 if self._layout.places[actor].fixed else 6
+                    dims, parts = (len(links), base + len(columns)), (base, links, columns, moved)
+                    self._launch(kernels.read_jacobian, dims, model, data, *parts, wp.from_torch(out))
                 case "mass_matrix":
-                    outputs.read_mass_matrix(actor, out)
+                    _, columns, _, addresses = self._structure(actor)
+                    parts = columns, addresses, wp.from_torch(out)
+                    self._launch(kernels.read_mass_matrix, addresses.shape, model, data, *parts)
                 case "centres":
-                    out.copy_(outputs.centres().reshape(out.shape))
-                case _:
-                    held = {"contact_forces": outputs.contacts, "dof_forces": self._dof_forces}
-                    out.copy_(held.get(quantity, outputs.sensors).view(out.shape))
+                    bodies = wp.to_torch(layout.bodies).long()
+                    out.copy_(wp.to_torch(self._data.xipos)[:, bodies].reshape(out.shape))
+                case "contact_forces" | "dof_forces" | "force_sensors":
+                    held = {"contact_forces": self._contacts, "dof_forces": self._dof_forces}
+                    out.copy_(held.get(quantity, self._sensors).view(out.shape))
+
+    def _structure(self, actor: int) -> tuple[wp.array, ...]:
+        """Return an actor's links, DOF columns, which DOF moves which link, and addresses in the packed mass matrix."""
+        if actor not in self._actors:
+            links, columns, moved = self._layout.structure(actor)
+            numbers = links, columns, mass_addresses(self._layout.model, columns)
+            links, columns, addresses = (wp.array(x, dtype=wp.int32) for x in numbers)
+            self._actors[actor] = links, columns, wp.array(moved, dtype=wp.bool), addresses
+        return self._actors[actor]
+
+    # checkpoints
+
+    def _late(self) -> dict[str, Tensor]:
+        """Return the fields of bodies and mass matrices that are computed from their first read on."""
+        names = [name for what in sorted(self._wanted & _LATE.keys()) for name in _LATE[what]]
+        return {name: wp.to_torch(getattr(self._data, name)) for name in names}
 
     def _live(self) -> dict[str, Tensor]:
         """Return the tensors on which a step and the readers depend."""
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown", "overflows")
-        buffers = {name: getattr(self, name) for name in names}
+        fields = ("qpos", "qvel", "qacc_warmstart", "mocap_pos", "mocap_quat")
         return {
-            **buffers,
-            **self._state.live(),
-            "blow_ups": self._blow_ups,
-            "dof_forces": self._dof_forces,
-            **self._outputs.derived(),
+            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, f"_{name}") for name in ("blow_ups", "dof_forces", "contacts", "sensors")},
+            **{name: wp.to_torch(getattr(self._data, name)) for name in fields},
+            **self._late(),
         }
 
     def get_state(self) -> dict[str, Tensor]:
@@ -298,12 +314,46 @@ class WarpEngine(Engine):
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         with self._on_torch_stream():
-            for what in ("bodies", "mass"):
-                if {"bodies": "xpos", "mass": "M"}[what] in state:
+            for what, fields in _LATE.items():
+                if fields[-1] in state:
                     self._want(what)
-            saved = {name: x for name, x in self._live().items() if name in state or name not in self._outputs.late()}
+            saved = {name: x for name, x in self._live().items() if name in state or name not in self._late()}
             restore(saved, state)
             if len(saved) < len(self._live()):  # some outputs were first read after the state was saved
                 self._flush()
-                self._outputs.refresh(self._counters[0])
-                restore(saved, state)  # the refresh has overwritten the others
+                self._derive()
+                restore(saved, state)  # it has overwritten the others
+
+
+def _struct(kind: Any, *owners: Any) -> Any:
+    """Return a struct of Warp with the owners' arrays of the names of its fields."""
+    struct = kind()
+    for name in kind.vars:
+        setattr(struct, name, next(getattr(owner, name) for owner in owners if hasattr(owner, name)))
+    return struct
+
+
+def _layout_struct(layout: Layout, poses: np.ndarray) -> Any:
+    """Return a layout, and the first state of its worlds, on Warp's device."""
+    struct = kernels.Layout()
+    places = [[int(p.fixed), p.qpos, p.qvel, p.mocap, p.root] for p in layout.places]
+    sensor_bodies = layout.bodies[[body for body, _ in layout.sensors]]
+    sensor_poses = np.array([pose_array(pose) for _, pose in layout.sensors]).reshape(-1, 7)
+    qpos, mocap_pos, mocap_quat = first_state(layout, poses)
+    integers = {"bodies": layout.bodies, "places": np.array(places, dtype=np.int32), "sensor_bodies": sensor_bodies}
+    integers |= {name: getattr(layout, name) for name in ("dof_qpos", "dof_qvel", "dof_actors")}
+    numbers = {"position_limits": position_limits(layout.model), "first_qpos": qpos}
+    numbers |= {name: getattr(layout, name) for name in ("root_damping", "link_damping")}
+    numbers["root_limits"] = np.minimum(layout.max_velocity, 1e30)
+    for arrays, dtype in ((integers, wp.int32), (numbers, wp.float32)):
+        for name, values in arrays.items():
+            setattr(struct, name, wp.array(values, dtype=dtype))
+    struct.sensor_pos = wp.array(sensor_poses[:, :3], dtype=wp.vec3)
+    struct.sensor_quat = wp.array(sensor_poses[:, 3:], dtype=wp.vec4)
+    struct.first_mocap_pos = wp.array(mocap_pos, dtype=wp.vec3, shape=mocap_pos.shape[:2])
+    struct.first_mocap_quat = wp.array(mocap_quat, dtype=wp.quat, shape=mocap_quat.shape[:2])
+    return struct
+
+
+def _rows(values: Tensor, width: int) -> wp.array:
+    return wp.from_torch(values.detach().view(-1, width))

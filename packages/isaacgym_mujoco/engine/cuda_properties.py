@@ -4,6 +4,7 @@
 # pyright: reportAttributeAccessIssue=false
 
 import copy
+from typing import Any
 
 import mujoco
 import mujoco_warp as mjw
@@ -12,28 +13,22 @@ import torch
 import warp as wp
 
 from isaacgym_mujoco.api.properties import DOF_PROPERTIES
+from isaacgym_mujoco.engine import cuda_kernels as kernels
 from isaacgym_mujoco.engine.layout import Layout
-from isaacgym_mujoco.engine.numerics import (
-    drives,
-    joint_inertias,
-    least_weights,
-    may_need_steadying,
-    principal_axes,
-)
+from isaacgym_mujoco.engine.numerics import drives, joint_inertias, least_weights, may_need_steadying
 
 # constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
 _CONSTANTS = ("dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0", "body_subtreemass")
 _TENDON_FLAGS = {"tendon_damping": "has_tendon_damping", "tendon_stiffness": "has_tendon_stiffness"}
 _MASS_FIELDS = frozenset(mujoco.MjModel._setconst_inputs)  # of which the constants are functions
-_MASSES = ("body_mass", "body_ipos", "body_inertia", "body_iquat")
 
 
 class WarpProperties:
     """Properties on the host, and their copies on the device, which ``flush`` updates.
 
     Attributes:
-        mode, stiffness, damping, effort, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds
-            differ.
+        drives: mode, stiffness, damping, effort and max_velocity of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)``
+            once worlds differ; commands are the engine's.
         steadied: whether there is a drive that ``kernels.steady`` may damp; then each world has rows.
     """
 
@@ -45,40 +40,29 @@ class WarpProperties:
         self._worlds = np.ones(data.nworld, dtype=bool)  # worlds with changed rows
         self._least_weights = least_weights(host)
         self._moved = True
-        self.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
-        self.stiffness, self.damping, self.effort, self.max_velocity = (
-            wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in range(4)
-        )
+        self.drives: Any = kernels.Drives()
+        self.drives.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
+        for name in ("stiffness", "damping", "effort", "max_velocity"):
+            setattr(self.drives, name, wp.zeros(self._dofs.shape, dtype=wp.float32))
         self._inertia = _least_inertias(host)[layout.dof_qvel]  # while worlds are alike
         self.steadied = False
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
         rows = np.asarray(properties)
-        present = self._dofs[slice(None) if env is None or len(self._dofs) == 1 else env, dofs]
+        worlds = slice(None) if env is None else env
+        present = self._dofs[slice(None) if len(self._dofs) == 1 else worlds, dofs]
         self._changed |= {"constants"} if (present["armature"] != rows["armature"]).any() else set()
-        alike = rows.ndim == 1 or bool((rows == rows[:1]).all())
-        if alike and len(self._dofs) == 1 and env is None:
-            self._dofs[0, dofs] = rows if rows.ndim == 1 else rows[0]
-        elif len(self._dofs) == 1 and env is not None and bool((self._dofs[0, dofs] == rows).all()):
-            return
-        else:
-            if len(self._dofs) == 1:
+        if len(self._dofs) == 1:
+            if env is not None and (present == rows).all():
+                return
+            if env is None and (rows.ndim == 1 or (rows == rows[:1]).all()):
+                rows = np.atleast_2d(rows)[:1]
+            else:
                 self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
-            self._dofs[slice(None) if env is None else env, dofs] = rows
-        self._worlds[slice(None) if env is None else env] = True
+        self._dofs[worlds, dofs] = rows
+        self._worlds[worlds] = True
         self._changed.add("dofs")
-
-    def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
-        """Set a body's inertial properties in a world; ``body`` is MuJoCo's."""
-        moments, quat = principal_axes(inertia)
-        for name, value in zip(_MASSES, (mass, com, moments, quat)):
-            self._rows(name, env)[body] = value
-        self._changed.add("constants")
-
-    def set_friction(self, env: int, geoms: np.ndarray, friction: np.ndarray) -> None:
-        """Set the sliding friction of geoms in a world."""
-        self._rows("geom_friction", env)[geoms, 0] = friction
 
     def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Set rows of fields of MuJoCo's model in a world: ``{field: (ids, values)}``."""
@@ -90,11 +74,8 @@ class WarpProperties:
 
     def set_gravity(self, gravity: np.ndarray) -> None:
         """Set the gravity, ``(3,)`` of all worlds or ``(num_envs, 3)``."""
-        field = self._model.opt.gravity
-        rows = np.asarray(gravity).reshape(-1, 3)
-        self._model.opt.gravity = self._copied(
-            field, np.repeat(rows, field.shape[0], axis=0) if len(rows) == 1 else rows
-        )
+        rows, present = np.asarray(gravity).reshape(-1, 3), self._model.opt.gravity.shape[0]
+        self._upload(self._model.opt, "gravity", np.repeat(rows, present, axis=0) if len(rows) == 1 else rows)
 
     def _rows(self, name: str, env: int) -> np.ndarray:
         """Return a field's rows of a world on the host to write into."""
@@ -116,7 +97,8 @@ class WarpProperties:
             if "dofs" in self._changed:
                 self._flush_dofs(worlds)
             for name in self._changed & self._own.keys():
-                self._upload(name, self._own[name], worlds)
+                rows, each = self._own[name], getattr(self._model, name).shape[0] == self._data.nworld
+                self._upload(self._model, name, rows[worlds] if each else rows, worlds if each else None)
             for name in _TENDON_FLAGS.keys() & self._changed:
                 self._raise_flag(_TENDON_FLAGS[name], bool(self._own[name].any()))
             if "constants" in self._changed:
@@ -137,7 +119,7 @@ class WarpProperties:
         # damping that steadies drives is a row of each world
         if self.steadied and len(self._dofs) == 1:
             self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
-        each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)
+        each = len(self._dofs) > 1 and self.drives.mode.shape[0] == len(self._dofs)
         new, count = drives(self._dofs[worlds] if each else self._dofs), len(worlds) if each else len(self._dofs)
 
         def filled(field: np.ndarray, ids: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -148,25 +130,20 @@ class WarpProperties:
         # drives are MuJoCo's position actuators: force = gain * target + bias * (1, position, velocity)
         bias = np.repeat(host.actuator_biasprm[None].astype(np.float32), count, axis=0)
         bias[:, :, 1], bias[:, :, 2] = new.bias_position, new.bias_velocity
-        springs = host.jnt_stiffness if host.jnt_stiffness.ndim == 1 else host.jnt_stiffness[:, 0]
-        dampers = host.dof_damping if host.dof_damping.ndim == 1 else host.dof_damping[:, 0]
         fields = {
             "actuator_biasprm": bias,
             "actuator_forcerange": np.stack([-new.force_limit, new.force_limit], axis=-1),
-            "jnt_stiffness": filled(springs, layout.dof_joint, new.spring),
-            "dof_damping": filled(dampers, layout.dof_qvel, new.damper),
+            "jnt_stiffness": filled(host.jnt_stiffness, layout.dof_joint, new.spring),
+            "dof_damping": filled(host.dof_damping, layout.dof_qvel, new.damper),
             "dof_armature": filled(host.dof_armature, layout.dof_qvel, new.armature),
             "jnt_range": filled(host.jnt_range, layout.dof_joint, np.stack([new.lower, new.upper], axis=-1)),
         }
         drive_rows = {"mode": new.mode, "stiffness": new.stiffness, "damping": new.damping, "effort": new.force_limit}
         drive_rows["max_velocity"] = np.minimum(new.max_velocity, 1e30)
         # rows of some worlds in place; a first row of each needs a new array
-        for owner, values in ((self._model, fields), (self, drive_rows)):
+        for owner, values in ((self._model, fields), (self.drives, drive_rows)):
             for name, rows in values.items():
-                if each:
-                    self._put(getattr(owner, name), rows, worlds)
-                else:
-                    setattr(owner, name, self._copied(getattr(owner, name), rows))
+                self._upload(owner, name, rows, worlds if each else None)
         # with drives, the unconstrained acceleration needs an iterative solve
         self._raise_flag("has_efm_actuator", bool(new.bias_position.any() or new.bias_velocity.any()))
 
@@ -183,12 +160,12 @@ class WarpProperties:
             weights = self._host.body_invweight0
             weights[:, 0] = np.maximum(weights[:, 0], self._least_weights * weights[:, 1])
             for name in _CONSTANTS:
-                self._upload(name, getattr(self._host, name)[None])
+                self._upload(self._model, name, getattr(self._host, name)[None])
             return
         for name in _CONSTANTS:
             field = getattr(self._model, name)
             if field.shape[0] == 1 and field.size:
-                self._upload(name, np.repeat(field.numpy(), self._data.nworld, axis=0))
+                self._upload(self._model, name, np.repeat(field.numpy(), self._data.nworld, axis=0))
         # without the kinematic constants, which would overwrite the attractors' targets
         groups = int(mjw.SetConstGroup.FIXED | mjw.SetConstGroup.INERT0)
         mjw.set_const(self._model, self._data, groups=groups)
@@ -196,35 +173,23 @@ class WarpProperties:
         least = torch.tensor(self._least_weights, dtype=torch.float32).to(weights.device)
         weights[..., 0] = torch.maximum(weights[..., 0], least * weights[..., 1])
 
-    def _upload(self, name: str, rows: np.ndarray, worlds: np.ndarray | None = None) -> None:
-        """Replace a field of the model by ``(1 or num_envs, ...)``, or its rows of some worlds."""
-        field = getattr(self._model, name)
-        if worlds is not None and rows.shape[0] == field.shape[0]:
-            self._put(field, rows[worlds], worlds)
-        else:
-            setattr(self._model, name, self._copied(field, rows))
-
-    def _copied(self, field: wp.array, rows: np.ndarray) -> wp.array:
-        """Copy rows into a field, or into a new one if their number differs."""
-        if rows.shape[0] != field.shape[0]:
+    def _upload(self, owner: Any, name: str, rows: np.ndarray, worlds: np.ndarray | None = None) -> None:
+        """Copy rows of some worlds to a field on the device, or all rows, to a new array if their number differs."""
+        field = getattr(owner, name)
+        if worlds is None and rows.shape[0] != field.shape[0]:
             field = wp.zeros((rows.shape[0], *field.shape[1:]), dtype=field.dtype, device=field.device)
+            setattr(owner, name, field)
             self._moved = True
-        self._put(field, rows, None)
-        return field
-
-    @staticmethod
-    def _put(field: wp.array, rows: np.ndarray, worlds: np.ndarray | None) -> None:
-        """Copy rows to a field on the device: all of them, or those of some worlds."""
-        if field.size and len(rows):
-            target = wp.to_torch(field)
-            shape = target.shape if worlds is None else (len(worlds), *target.shape[1:])
-            values = np.ascontiguousarray(rows, dtype=np.int32 if field.dtype == wp.int32 else np.float32)
-            new = torch.from_numpy(values).view(shape)
-            if worlds is None or len(worlds) == len(target):
-                target.copy_(new, non_blocking=True)
-            else:
-                ids, new = (x.to(target.device, non_blocking=True) for x in (torch.from_numpy(worlds), new))
-                target.index_copy_(0, ids, new)
+        if not field.size or not len(rows):
+            return
+        target = wp.to_torch(field)
+        values = np.ascontiguousarray(rows, dtype=np.int32 if field.dtype == wp.int32 else np.float32)
+        new = torch.from_numpy(values).view(len(rows), *target.shape[1:])
+        if worlds is None or len(worlds) == len(target):
+            target.copy_(new, non_blocking=True)
+        else:
+            ids, new = (x.to(target.device, non_blocking=True) for x in (torch.from_numpy(worlds), new))
+            target.index_copy_(0, ids, new)
 
 
 def _least_inertias(model: mujoco.MjModel) -> np.ndarray:

@@ -155,7 +155,7 @@ def build_layout(
         friction.append(terrain.friction)
     touching = contacts.touching(classes, len(surfaces) - first_ground)
     speed = params.physx.max_depenetration_velocity
-    pair_names = contacts.add_pairs(spec, surfaces, touching, friction, speed)
+    pair_names = contacts.add_pairs(spec, surfaces, touching, speed)
     # sensors and attractors, by the names of bodies
     names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.model_names]
     sensors = [*_asset_sensors(actors), *force_sensors]
@@ -175,6 +175,7 @@ def build_layout(
         grounds=friction[first_ground:],
         first_shape=[sum(len(a.shapes) for a in actors[:k]) for k in range(len(actors))],
     )
+    model.pair_friction[pairs.ids] = pairs.friction(np.arange(len(touching)), friction[:first_ground])
     return _describe(model, actors, sensors, params, pairs)
 
 
@@ -267,7 +268,7 @@ def _add_actor(
     for index, (geom, shape, kind) in enumerate(zip(geoms, actor.shapes, classes)):
         geom.name = geom.name or f"shape {index}"
         geom.contype, geom.conaffinity = assigned[kind]
-        geom.friction = [shape.friction, 0.005, 0.0001]
+        geom.friction = [shape.friction, contacts.SPIN, contacts.ROLL]
         # contact parameters of the file are specific to MuJoCo, and Isaac Gym does not read them
         geom.condim, geom.margin, geom.gap, geom.priority = 3, 0.0, 0.0, 0
         geom.solref, geom.solimp, geom.solmix = [0.02, 1.0], [0.9, 0.95, 0.001, 0.5, 2.0], 1.0
@@ -355,7 +356,6 @@ def _link_damping(asset: Asset) -> list[tuple[float, float]]:
     These, 0 and 0.5 1/s, are the rates of most tasks. They change little, and the CPU engine would take twice as long.
     """
     linear, angular = _damping(asset)
-    default = AssetOptions.DEFAULTS
-    weak = linear <= default["linear_damping"] and angular <= default["angular_damping"]
+    weak = linear <= AssetOptions.linear_damping and angular <= AssetOptions.angular_damping
     count = len(asset.body_names)
     return [(0.0, 0.0) if weak or count == 1 else (linear, angular)] * count

@@ -37,8 +37,7 @@ def put_model(host: mujoco.MjModel) -> mjw.Model:
     host.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     host.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
     model = mjw.put_model(host)
-    if hasattr(model.opt, "warn_overflow"):
-        model.opt.warn_overflow = 0  # overflows are counted; each would print a line
+    model.opt.warn_overflow = 0  # overflows are counted; each would print a line
     # The solver always starts from the last step's acceleration, not from the one without constraints where that is
     # better: it takes as many iterations, and saves a factorization, 1 to 9 % of a step.
     model.opt.run_qacc_smooth = False

@@ -1,12 +1,9 @@
+# type: ignore  # Warp compiles these functions; they are Python in their syntax alone
 """Warp functions that every MuJoCo Warp engine uses: quaternions, and rows of 13 numbers.
 
 Quaternions are wxyz, as MuJoCo Warp stores them, except in a row of 13 numbers: position, quaternion xyzw, linear and
 angular velocity, as in Isaac Gym's ``root_states``.
 """
-# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
-# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
-# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
-# pyright: reportReturnType=false
 
 import warp as wp
 

@@ -6,31 +6,19 @@ names. ISAACGYM_STEPS sets the number of control steps, 20 if it is not given.
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from run_scripts import SCRIPTS, run_script
 
 pytestmark = pytest.mark.slow
 STEPS = os.environ.get("ISAACGYM_STEPS", "20")
-SCRIPTS = Path(__file__).parent / "scripts"
 isaacgymenvs = pytest.mark.skipif("ISAACGYMENVS_PATH" not in os.environ, reason="set ISAACGYMENVS_PATH to a checkout")
 legged_gym = pytest.mark.skipif(
     not {"LEGGED_GYM_PATH", "RSL_RL_PATH"} <= set(os.environ),
     reason="set LEGGED_GYM_PATH and RSL_RL_PATH to checkouts",
 )
 RANDOMIZED = "task.task.randomize=True"
-
-
-def script(folder, path, *arguments, places=()):
-    """Run a script on the open isaacgym; returns its output."""
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *places]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "isaacgym_mujoco", str(path), *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 @isaacgymenvs
@@ -50,7 +38,7 @@ def test_isaacgymenvs_task_steps(tmp_path, task):
     name, num_envs, device, *overrides = task
     checkout = os.environ["ISAACGYMENVS_PATH"]
     path = SCRIPTS / "isaacgymenvs_steps.py"
-    out = script(tmp_path, path, checkout, name, STEPS, num_envs, device, *overrides)
+    out = run_script(tmp_path, path, checkout, name, STEPS, num_envs, device, *overrides)
     assert re.search(f"stepped {name}: {STEPS} steps, \\d+ resets, 0 blow-ups", out)
 
 
@@ -58,7 +46,7 @@ def test_isaacgymenvs_task_steps(tmp_path, task):
 def test_shadow_hand_is_under_its_object(tmp_path):
     """The root of its MJCF is rotated. Without the rotation the object falls beside the hand in 14 steps."""
     path = SCRIPTS / "isaacgymenvs_steps.py"
-    out = script(tmp_path, path, os.environ["ISAACGYMENVS_PATH"], "ShadowHand", "30", "8", "cpu")
+    out = run_script(tmp_path, path, os.environ["ISAACGYMENVS_PATH"], "ShadowHand", "30", "8", "cpu")
     assert int(re.search("(\\d+) resets", out).group(1)) < 8
 
 
@@ -67,7 +55,7 @@ def test_shadow_hand_is_under_its_object(tmp_path):
 def test_tasks_that_need_signed_distance_fields_are_refused(tmp_path, task):
     arguments = [os.environ["ISAACGYMENVS_PATH"], task, "1", "2", "cpu"]
     with pytest.raises(AssertionError, match="signed distance field"):
-        script(tmp_path, SCRIPTS / "isaacgymenvs_steps.py", *arguments)
+        run_script(tmp_path, SCRIPTS / "isaacgymenvs_steps.py", *arguments)
 
 
 @legged_gym
@@ -76,7 +64,7 @@ def test_tasks_that_need_signed_distance_fields_are_refused(tmp_path, task):
 def test_legged_gym_task_steps(tmp_path, task, ground):
     places = [os.environ["LEGGED_GYM_PATH"], os.environ["RSL_RL_PATH"]]
     flags = [f"--task={task}", "--headless", "--sim_device=cpu", "--rl_device=cpu", "--num_envs=8"]
-    out = script(tmp_path, SCRIPTS / "legged_gym_steps.py", ground, STEPS, *flags, places=places)
+    out = run_script(tmp_path, SCRIPTS / "legged_gym_steps.py", ground, STEPS, *flags, places=places)
     assert re.search(f"stepped {task}: {STEPS} steps, \\d+ resets, 0 blow-ups", out)
     assert float(out.split("height ")[-1]) > 0.1
 
@@ -90,5 +78,5 @@ def test_legged_gym_training_script_runs_two_iterations(tmp_path):
     flags = ["--headless", "--sim_device=cpu", "--rl_device=cpu", "--num_envs=16", "--max_iterations=2"]
     path = copy / "scripts" / "train.py"
     places = [place, os.environ["RSL_RL_PATH"]]
-    out = script(tmp_path, path, "--task=anymal_c_flat", *flags, places=places)
+    out = run_script(tmp_path, path, "--task=anymal_c_flat", *flags, places=places)
     assert "Learning iteration 1/2" in out

@@ -6,37 +6,24 @@ UNITREE_RL_GYM_PATH and HUMANOID_GYM_PATH name checkouts of unitree_rl_gym and h
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from run_scripts import SCRIPTS, run_script
 
 CHECKOUT = os.environ.get("UNITREE_RL_GYM_PATH", "")
 HUMANOID = os.environ.get("HUMANOID_GYM_PATH", "")
-HERE = Path(__file__).parent
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 ON_CUDA = pytest.param("cuda:0", marks=[pytest.mark.cuda, NO_GPU])
-
-
-def run(folder, checkout, script, *words):
-    """Return the last line that a script on the open isaacgym prints."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), checkout, os.environ.get("PYTHONPATH", "")]),
-    }
-    command = [sys.executable, "-m", "isaacgym_mujoco", str(HERE / "scripts" / script), *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()[-1]
 
 
 def walk(folder, checkout, package, policy, task, device, armature, num_envs=16):
     """Return mean speed and its error, m/s, and the number of falls of the robots in 10 s."""
     devices = [f"--sim_device={device}", f"--rl_device={device}"]
     flags = [f"--task={task}", "--headless", *devices, f"--num_envs={num_envs}"]
-    line = run(folder, checkout, "walk_fork.py", package, str(Path(checkout, policy)), "10", armature, *flags)
+    words = [package, Path(checkout, policy), "10", armature, *flags]
+    line = run_script(folder, SCRIPTS / "walk_fork.py", *words, places=[checkout]).splitlines()[-1]
     assert line.endswith(device)
     return map(float, re.match(r"walked \w+: (\S+) m/s, error (\S+) m/s, (\d+) falls", line).groups())
 
@@ -45,7 +32,8 @@ def walk(folder, checkout, package, policy, task, device, armature, num_envs=16)
 @pytest.mark.skipif(not CHECKOUT, reason="set UNITREE_RL_GYM_PATH to a checkout of unitree_rl_gym")
 @pytest.mark.parametrize("robot", ["g1", "h1", "h1_2"])
 def test_shipped_policies_walk_as_in_their_own_deployment(tmp_path, robot):
-    walked = json.loads(run(tmp_path, CHECKOUT, "walk_policies.py", CHECKOUT, robot, "200"))
+    out = run_script(tmp_path, SCRIPTS / "walk_policies.py", CHECKOUT, robot, "200", places=[CHECKOUT])
+    walked = json.loads(out.splitlines()[-1])
     ours, theirs = walked["isaacgym"], walked["mujoco"]
     assert ours["falls"] == theirs["falls"] == 0
     assert abs(ours["speed"] - theirs["speed"]) < 0.04 and ours["rms"] < 0.08

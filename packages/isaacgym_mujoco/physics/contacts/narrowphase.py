@@ -1,3 +1,4 @@
+# type: ignore  # MuJoCo's bindings carry no types, and Warp compiles the kernel
 """The narrow phase of spheres and capsules with height fields, in place of MuJoCo Warp's.
 
 The nearest points of the surface's triangles are computed directly: a contact has the depth and the normal of the
@@ -5,11 +6,6 @@ surface, and the edges between cells of one slope give no contacts of their own.
 
 A block of threads shares a pair of geoms: one thread alone takes 0.6 ms for a robot that lies among boulders.
 """
-
-# MuJoCo's bindings and Warp's kernels carry no types
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportIndexIssue=false, reportOperatorIssue=false
-# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportInvalidTypeForm=false, reportReturnType=false
-# pyright: reportAssignmentType=false
 
 from typing import Any
 

@@ -1,12 +1,8 @@
+# type: ignore  # Warp compiles these functions; they are Python in their syntax alone
 """Up to four contacts of a sphere or a capsule with a height field's surface, in the field's frame.
 
 The threads of a block search for them together: each examines every n-th triangle or edge, and all get the result.
 """
-
-# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
-# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
-# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
-# pyright: reportInvalidTypeForm=false
 
 import warp as wp
 

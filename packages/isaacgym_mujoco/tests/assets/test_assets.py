@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from isaacgym_scene import LOPSIDED, TREE, Scene, gym, load, options, pose
+from isaacgym_scene import LOPSIDED, TREE, Scene, gym, link, load, options, pose, robot
 
 from isaacgym_mujoco.api import gymapi
 
@@ -120,8 +120,7 @@ def test_invalid_inertia_is_rebuilt(tmp_path):
 
 
 def test_replace_cylinder_with_capsule_adds_the_caps(tmp_path):
-    text = """<robot name="r"><link name="l"><collision><geometry><cylinder radius="0.1" length="0.6"/></geometry>
-        </collision></link></robot>"""
+    text = robot(link("l", shape='cylinder radius="0.1" length="0.6"'))
     cylinder = 1000 * math.pi * 0.1**2 * 0.6
     assert masses(load(tmp_path, text))["l"] == pytest.approx(cylinder)
     ball = 1000 * 4 / 3 * math.pi * 0.1**3
@@ -140,9 +139,8 @@ def test_mjcf_is_loaded_as_one_robot_without_its_scene(tmp_path):
     rows = gym.get_asset_dof_properties(asset)
     assert [rows["lower"][0], rows["upper"][0]] == pytest.approx([-math.pi / 6, math.pi / 3])
     assert rows["hasLimits"].tolist() == [True, False, False]
-    assert rows["armature"].tolist() == pytest.approx([0.02] * 3) and rows["damping"].tolist() == pytest.approx(
-        [0.3] * 3
-    )
+    assert rows["armature"].tolist() == pytest.approx([0.02] * 3)
+    assert rows["damping"].tolist() == pytest.approx([0.3] * 3)
 
 
 def test_mjcf_actuators_give_drives_and_gears_in_file_order(tmp_path):
@@ -170,50 +168,38 @@ def test_box_without_height_is_a_thin_plate(tmp_path):
     assert masses(flat)["box"] == pytest.approx(1000 * 0.3 * 0.2 * 1e-4)
 
 
-def test_flat_mesh_is_a_thin_plate(tmp_path):
-    (tmp_path / "flat.obj").write_text("v 0 0 1\nv 2 0 1\nv 2 1 1\nv 0 1 1\nf 1 2 3\nf 1 3 4\n")
-    text = """<robot name="r"><link name="lid"><collision><origin xyz="0 0 0.3"/><geometry>
-        <mesh filename="flat.obj" scale="0.1 0.1 0.1"/></geometry></collision></link></robot>"""
-    lid = load(tmp_path, text, fix_base_link=True, density=1000.0)
-    assert masses(lid)["lid"] == pytest.approx(1000 * 0.2 * 0.1 * 1e-4, rel=1e-3)
-    ball = gym.create_sphere(None, 0.02, options(density=1000.0))
-    scene = Scene((lid, pose()), (ball, pose(0.1, 0.05, 0.43)))
-    scene.step(100)
-    assert scene.root[1::2, 2].tolist() == pytest.approx([0.3 + 0.1 + 0.02] * 2, abs=1e-3)
+HEXAGON = [(round(0.5 * math.cos(k * math.pi / 3), 5), 0, round(0.5 * math.sin(k * math.pi / 3), 5)) for k in range(6)]
 
 
-def test_flat_hexagon_is_a_thin_plate(tmp_path):
-    """The moments of inertia of a flat body are A + B = C, which fails by rounding."""
-    corners = [
-        (round(0.05 * math.cos(k * math.pi / 3), 6), round(0.05 * math.sin(k * math.pi / 3), 6)) for k in range(6)
-    ]
-    lines = [f"v {x} 0 {z}" for x, z in corners] + [f"f 1 {k} {k + 1}" for k in range(2, 6)]
+# the moments of inertia of a flat body are A + B = C, which fails by rounding
+@pytest.mark.parametrize(
+    ("corners", "area"), [([(0, 0, 1), (2, 0, 1), (2, 1, 1), (0, 1, 1)], 2.0), (HEXAGON, 1.5 * 3**0.5 * 0.5**2)]
+)
+def test_flat_mesh_is_a_thin_plate(tmp_path, corners, area):
+    lines = [f"v {x} {y} {z}" for x, y, z in corners] + [f"f 1 {k} {k + 1}" for k in range(2, len(corners))]
     (tmp_path / "flat.obj").write_text("\n".join(lines))
-    lid = load(
-        tmp_path,
-        """<robot name="r"><link name="lid"><collision><geometry>
-        <mesh filename="flat.obj"/></geometry></collision></link></robot>""",
-        fix_base_link=True,
-        density=1000.0,
-    )
-    assert masses(lid)["lid"] == pytest.approx(1000 * 1.5 * 3**0.5 * 0.05**2 * 1e-4, rel=1e-3)
+    text = robot(link("lid", shape='mesh filename="flat.obj" scale="0.1 0.1 0.1"', at=(0, 0, 0.3)))
+    lid = load(tmp_path, text, fix_base_link=True, density=1000.0)
+    assert masses(lid)["lid"] == pytest.approx(1000 * area * 0.01 * 1e-4, rel=1e-3)
+    if area == 2.0:
+        ball = gym.create_sphere(None, 0.02, options(density=1000.0))
+        scene = Scene((lid, pose()), (ball, pose(0.1, 0.05, 0.43)))
+        scene.step(100)
+        assert scene.root[1::2, 2].tolist() == pytest.approx([0.3 + 0.1 + 0.02] * 2, abs=1e-3)
+
+
+LINKS = "<link name='a'/><link name='b'/>"
+MISSING = "<link name='a'><collision><geometry><mesh filename='package://x/y.obj'/></geometry></collision></link>"
+FLOATING = "<joint name='j' type='floating'><parent link='a'/><child link='b'/></joint>"
 
 
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("<robot name='r'><link name='a'/><link name='b'/></robot>", ["one link must be the root", "a, b"]),
+        (f"<robot name='r'>{LINKS}</robot>", ["one link must be the root", "a, b"]),
         ("<robot", ["not XML"]),
-        (
-            "<robot name='r'><link name='a'><collision><geometry><mesh filename='package://x/y.obj'/></geometry>"
-            "</collision></link></robot>",
-            ["package://x/y.obj", "is missing"],
-        ),
-        (
-            "<robot name='r'><link name='a'/><link name='b'/><joint name='j' type='floating'><parent link='a'/>"
-            "<child link='b'/></joint></robot>",
-            ["joint j", "floating"],
-        ),
+        (f"<robot name='r'>{MISSING}</robot>", ["package://x/y.obj", "is missing"]),
+        (f"<robot name='r'>{LINKS}{FLOATING}</robot>", ["joint j", "floating"]),
     ],
 )
 def test_invalid_file_is_refused_with_its_name(tmp_path, text, words):

@@ -5,27 +5,18 @@ import sys
 
 import numpy as np
 import pytest
-from isaacgym_scene import Scene, gym, load, pose
+from isaacgym_scene import Scene, boxes_obj, corners, gym, link, load, pose, robot
 
 from isaacgym_mujoco.api import gymapi
 from isaacgym_mujoco.assets import decompose
 
-TUB = """<robot name="tub"><link name="tub"><collision><geometry>
-<mesh filename="tub.obj" scale="0.5 0.5 0.5"/></geometry></collision></link></robot>"""
+TUB = robot(link("tub", shape='mesh filename="tub.obj" scale="0.5 0.5 0.5"'))
 # boxes by their corners: a floor and two walls
 BOXES = [((-1, -1, 0), (1, 1, 0.2)), ((-1, -1, 0.2), (-0.8, 1, 2)), ((0.8, -1, 0.2), (1, 1, 2))]
-FACES = [(1, 3, 4), (1, 4, 2), (5, 6, 8), (5, 8, 7), (1, 2, 6), (1, 6, 5)]
-FACES += [(3, 7, 8), (3, 8, 4), (1, 5, 7), (1, 7, 3), (2, 4, 8), (2, 8, 6)]
 
 
-def corners(low, high):
-    return np.array([[(low, high)[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], dtype=float)
-
-
-def tub(folder):
-    lines = [f"v {x} {y} {z}" for box in BOXES for x, y, z in corners(*box)]
-    lines += [f"f {a + 8 * k} {b + 8 * k} {c + 8 * k}" for k in range(len(BOXES)) for a, b, c in FACES]
-    (folder / "tub.obj").write_text("\n".join(lines))
+def tub(folder, *boxes):
+    (folder / "tub.obj").write_text(boxes_obj(*(boxes or BOXES)))
 
 
 @pytest.fixture
@@ -74,9 +65,7 @@ def test_mesh_without_decomposition_is_its_convex_hull(tmp_path, monkeypatch):
 
 
 def test_convex_mesh_stays_one_shape(tmp_path, vhacdx):
-    box = corners((-1, -1, -1), (1, 1, 1))
-    lines = [f"v {x} {y} {z}" for x, y, z in box] + [f"f {a} {b} {c}" for a, b, c in FACES]
-    (tmp_path / "tub.obj").write_text("\n".join(lines))
+    tub(tmp_path, ((-1, -1, -1), (1, 1, 1)))
     assert gym.get_asset_rigid_shape_count(load(tmp_path, TUB, **options())) == 1
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from isaacgym_scene import gym, load, options, pose
+from isaacgym_scene import Scene, boxes_obj, gym, load, options, pose
 
 from isaacgym_mujoco.api import gymapi, terrain_utils
 from isaacgym_mujoco.assets import terrain
@@ -11,27 +11,6 @@ from isaacgym_mujoco.assets import terrain
 BODY = """<robot name="r"><link name="a"><collision><origin rpy="{rpy}"/><geometry>{shape}</geometry></collision>
 <inertial><mass value="10"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial></link>
 </robot>"""
-CUBE = """v -1 -1 -1
-v 1 -1 -1
-v -1 1 -1
-v 1 1 -1
-v -1 -1 1
-v 1 -1 1
-v -1 1 1
-v 1 1 1
-f 1 3 4
-f 1 4 2
-f 5 6 8
-f 5 8 7
-f 1 2 6
-f 1 6 5
-f 3 7 8
-f 3 8 4
-f 1 5 7
-f 1 7 3
-f 2 4 8
-f 2 8 6
-"""
 # each with the height of its centre above the ground it rests on
 SHAPES = {
     "sphere": ('<sphere radius="0.03"/>', "0 0 0", 0.03),
@@ -40,12 +19,6 @@ SHAPES = {
     "box": ('<box size="0.5 0.3 0.2"/>', "0 0 0", 0.1),
     "mesh": ('<mesh filename="cube.obj" scale="0.2 0.1 0.1"/>', "0 0 0", 0.1),
 }
-
-
-def world(dt=0.005):
-    params = gymapi.SimParams()
-    params.dt, params.substeps, params.gravity = dt, 1, gymapi.Vec3(0, 0, -9.81)
-    return gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
 
 
 def field(raw, friction=1.0):
@@ -67,21 +40,8 @@ def mesh(vertices, triangles, friction=1.0):
     return vertices.flatten(order="C"), triangles.flatten(order="C"), params
 
 
-def run(sim, asset, places, steps, velocity=None):
-    """Put one body into each environment; return root states and contact forces after ``steps``."""
-    for place in places:
-        env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
-        gym.create_actor(env, asset, pose(*place), "body", 0, 0)
-    gym.prepare_sim(sim)
-    root, contacts = gym.acquire_actor_root_state_tensor(sim), gym.acquire_net_contact_force_tensor(sim)
-    if velocity is not None:
-        root[:, 7:10] = torch.tensor(velocity)
-        gym.set_actor_root_state_tensor(sim, root)
-    for _ in range(steps):
-        gym.simulate(sim)
-    gym.refresh_actor_root_state_tensor(sim)
-    gym.refresh_net_contact_force_tensor(sim)
-    return root, contacts
+def on_field(raw):
+    return lambda sim: gym.add_heightfield(sim, raw, field(raw))
 
 
 def plateau():
@@ -93,14 +53,14 @@ def plateau():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_body_rests_at_the_height_of_the_field(tmp_path, shape):
     geometry, rpy, above = SHAPES[shape]
-    (tmp_path / "cube.obj").write_text(CUBE)
-    sim = world()
-    gym.add_heightfield(sim, plateau(), field(plateau()))
+    (tmp_path / "cube.obj").write_text(boxes_obj(((-1, -1, -1), (1, 1, 1))))
     places = [(-1, 0, above + 0.02), (2, 0.33, 0.2 + above + 0.02), (-0.5, -0.97, above + 0.02)]
-    root, contacts = run(sim, load(tmp_path, BODY.format(shape=geometry, rpy=rpy)), places, 300)
-    assert (root[:, 2] - above).tolist() == pytest.approx([0, 0.2, 0], abs=1e-3)
-    assert contacts[:, 2].tolist() == pytest.approx([98.1] * 3, rel=0.02)
-    assert (root[:, :2] - torch.tensor(places)[:, :2]).abs().max() < 5e-3
+    body, place = load(tmp_path, BODY.format(shape=geometry, rpy=rpy)), lambda env: pose(*places[env])
+    scene = Scene((body, place), num_envs=3, ground=on_field(plateau()), dt=0.005)
+    scene.step(300)
+    assert (scene.root[:, 2] - above).tolist() == pytest.approx([0, 0.2, 0], abs=1e-3)
+    assert scene.contacts[:, 2].tolist() == pytest.approx([98.1] * 3, rel=0.02)
+    assert (scene.root[:, :2] - torch.tensor(places)[:, :2]).abs().max() < 5e-3
 
 
 def test_mesh_of_a_height_field_gives_the_height_field():
@@ -159,27 +119,29 @@ def test_mesh_gives_its_upper_surface():
 def test_box_slides_if_the_slope_exceeds_friction(tmp_path, slope, slides):
     raw = terrain_utils.sloped_terrain(terrain_utils.SubTerrain("s", 60, 40, 0.005, 0.1), slope).height_field_raw
     vertices, triangles = terrain_utils.convert_heightfield_to_trimesh(raw, 0.1, 0.005)
-    sim = world()
-    gym.add_triangle_mesh(sim, *mesh(vertices, triangles, friction=0.5))
     asset = load(tmp_path, BODY.format(shape='<box size="0.4 0.4 0.1"/>', rpy=f"0 {-np.arctan(slope)} 0"))
     shapes = gym.get_asset_rigid_shape_properties(asset)
     shapes[0].friction = torch.tensor([[0.5]])
     gym.set_asset_rigid_shape_properties(asset, shapes)
-    root, _ = run(sim, asset, [(1.5, 0, 3.5 * slope + 0.08)], 200)
-    moved = 1.5 - float(root[0, 0])
+    ground = lambda sim: gym.add_triangle_mesh(sim, *mesh(vertices, triangles, friction=0.5))  # noqa: E731
+    scene = Scene((asset, pose(1.5, 0, 3.5 * slope + 0.08)), num_envs=1, ground=ground, dt=0.005)
+    scene.step(200)
+    moved = 1.5 - float(scene.root[0, 0])
     assert (moved > 0.15) if slides else abs(moved) < 0.05
 
 
 def test_ball_does_not_pass_a_wall():
-    sim = world()
-    gym.add_heightfield(sim, plateau(), field(plateau()))
-    ball = gym.create_sphere(sim, 0.05, options(density=1000.0))
-    root, _ = run(sim, ball, [(0.5, y, 0.06) for y in np.linspace(-0.5, 0.5, 7)], 100, velocity=[4.0, 0.0, 0.0])
-    assert (root[:, 0] < 1.0).all() and (root[:, 2] > 0.03).all() and gym.get_sim_actor_count(sim) == 7
+    ball = gym.create_sphere(None, 0.05, options(density=1000.0))
+    place = lambda env: pose(0.5, np.linspace(-0.5, 0.5, 7)[env], 0.06)  # noqa: E731
+    scene = Scene((ball, place), num_envs=7, ground=on_field(plateau()), dt=0.005)
+    scene.root[:, 7] = 4.0
+    gym.set_actor_root_state_tensor(scene.sim, scene.root)
+    scene.step(100)
+    assert (scene.root[:, 0] < 1.0).all() and (scene.root[:, 2] > 0.03).all()
 
 
 def test_invalid_arrays_are_refused_with_their_sizes():
-    sim, raw = world(), plateau()
+    sim, raw = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams()), plateau()
     params = field(raw)
     params.nbRows += 1
     with pytest.raises(ValueError, match=r"\(60, 50\).*nbRows=51"):

@@ -1,5 +1,6 @@
 """Small scenes for the tests: files written here, and a simulation of a few environments."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,91 +11,88 @@ gym = gymapi.acquire_gym()
 cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 ENGINES = ["cpu", pytest.param("warp", marks=pytest.mark.slow), pytest.param("cuda", marks=cuda)]
 
+
+def words(values):
+    return " ".join(map(str, values))
+
+
+def link(name, mass=None, moments=(1.0, 1.0, 1.0), com=(0, 0, 0), shape="", at=(0, 0, 0)):
+    """A link of a URDF, with an inertial if it has a mass; ``shape`` is the element of its collision shape."""
+    text = ""
+    if mass is not None:
+        ixx, iyy, izz = moments
+        text += f'<inertial><origin xyz="{words(com)}"/><mass value="{mass}"/>'
+        text += f'<inertia ixx="{ixx}" iyy="{iyy}" izz="{izz}" ixy="0" ixz="0" iyz="0"/></inertial>'
+    if shape:
+        text += f'<collision><origin xyz="{words(at)}"/><geometry><{shape}/></geometry></collision>'
+    return f'<link name="{name}">{text}</link>'
+
+
+def joint(name, kind, parent, child, axis=(1, 0, 0), at=(0, 0, 0), more="", **limits):
+    """A joint of a URDF; ``limits`` are lower, upper, effort and velocity."""
+    text = f'<parent link="{parent}"/><child link="{child}"/><origin xyz="{words(at)}"/><axis xyz="{words(axis)}"/>'
+    if limits:
+        text += f"<limit {words(f'{key}={str(value)!r}' for key, value in limits.items())}/>"
+    return f'<joint name="{name}" type="{kind}">{text}{more}</joint>'
+
+
+def robot(*parts):
+    return f'<robot name="robot">{"".join(parts)}</robot>'
+
+
 # links in an order that is neither theirs nor alphabetical; joints are declared against the sorted order
-TREE = """
-<robot name="tree">
-  <link name="base"><inertial><mass value="2"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
-    </link>
-  <link name="z_arm"><collision><geometry><box size="0.1 0.2 0.3"/></geometry></collision></link>
-  <link name="a_arm"><collision><geometry><sphere radius="0.1"/></geometry></collision></link>
-  <link name="tip">
-    <inertial><origin xyz="0 0 0.5"/><mass value="3"/>
-    <inertia ixx="0.3" iyy="0.2" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>
-  </link>
-  <link name="pad"><inertial><mass value="1"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/>
-    </inertial></link>
-  <joint name="j_z" type="revolute">
-    <parent link="base"/><child link="z_arm"/><origin xyz="1 0 0"/><axis xyz="0 0 1"/>
-    <limit lower="-1" upper="2" effort="7" velocity="3"/><dynamics damping="0.5" friction="0.25"/>
-  </joint>
-  <joint name="j_a" type="prismatic">
-    <parent link="base"/><child link="a_arm"/><axis xyz="1 0 0"/>
-    <limit lower="0.1" upper="0.4" effort="9" velocity="2"/>
-  </joint>
-  <joint name="weld" type="fixed"><parent link="a_arm"/><child link="tip"/>
-    <origin xyz="0 0 1" rpy="0 1.5707963267948966 0"/></joint>
-  <joint name="keep" type="fixed" dont_collapse="true"><parent link="z_arm"/><child link="pad"/><origin xyz="0 0 2"/>
-    </joint>
-</robot>
-"""
+TREE = robot(
+    link("base", 2),
+    link("z_arm", shape='box size="0.1 0.2 0.3"'),
+    link("a_arm", shape='sphere radius="0.1"'),
+    link("tip", 3, (0.3, 0.2, 0.1), com=(0, 0, 0.5)),
+    link("pad", 1, (0.1, 0.1, 0.1)),
+    joint("j_z", "revolute", "base", "z_arm", (0, 0, 1), (1, 0, 0), '<dynamics damping="0.5" friction="0.25"/>',
+          lower=-1, upper=2, effort=7, velocity=3),
+    joint("j_a", "prismatic", "base", "a_arm", lower=0.1, upper=0.4, effort=9, velocity=2),
+    '<joint name="weld" type="fixed"><parent link="a_arm"/><child link="tip"/>'
+    '<origin xyz="0 0 1" rpy="0 1.5707963267948966 0"/></joint>',
+    '<joint name="keep" type="fixed" dont_collapse="true"><parent link="z_arm"/><child link="pad"/>'
+    '<origin xyz="0 0 2"/></joint>',
+)  # fmt: skip
 
 # one hinge at the origin about y, a point-like bob 0.5 m below it
-PENDULUM = """
-<robot name="pendulum">
-  <link name="base"/>
-  <link name="bob"><inertial><origin xyz="0 0 -0.5"/><mass value="2"/>
-    <inertia ixx="0.001" iyy="0.001" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial></link>
-  <joint name="hinge" type="continuous"><parent link="base"/><child link="bob"/><axis xyz="0 1 0"/></joint>
-</robot>
-"""
+PENDULUM = robot(
+    link("base"), link("bob", 2, [0.001] * 3, (0, 0, -0.5)), joint("hinge", "continuous", "base", "bob", (0, 1, 0))
+)
 
-# a mass of 2 kg on a slide along x; effort limit 50 N
-SLIDER = """
-<robot name="slider">
-  <link name="base"/>
-  <link name="cart"><inertial><mass value="2"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
-    </link>
-  <joint name="rail" type="prismatic"><parent link="base"/><child link="cart"/><axis xyz="1 0 0"/>
-    <limit lower="-100" upper="100" effort="50" velocity="1000"/></joint>
-</robot>
-"""
+
+def slider(mass=2, lower=-100, effort=50):
+    """A mass on a slide along x."""
+    rail = joint("rail", "prismatic", "base", "cart", lower=lower, upper=100, effort=effort, velocity=1000)
+    return robot(link("base"), link("cart", mass), rail)
+
+
+SLIDER = slider()
 
 # a finger of 20 g on a slide along x, whose face is 1 cm before its origin
-FINGER = """
-<robot name="finger">
-  <link name="base"/>
-  <link name="tip"><inertial><mass value="0.02"/>
-    <inertia ixx="1e-5" iyy="1e-5" izz="1e-5" ixy="0" ixz="0" iyz="0"/></inertial>
-    <collision><geometry><box size="0.02 0.04 0.04"/></geometry></collision></link>
-  <joint name="rail" type="prismatic"><parent link="base"/><child link="tip"/><axis xyz="1 0 0"/>
-    <limit lower="-1" upper="1" effort="200" velocity="0.2"/></joint>
-</robot>
-"""
+FINGER = robot(
+    link("base"),
+    link("tip", 0.02, [1e-5] * 3, shape='box size="0.02 0.04 0.04"'),
+    joint("rail", "prismatic", "base", "tip", lower=-1, upper=1, effort=200, velocity=0.2),
+)
+FINGER_ON_HINGE = robot(
+    link("base"),
+    link("finger", 0.5, [0.02] * 3),
+    joint("hinge", "revolute", "base", "finger", (0, 1, 0), lower=-3, upper=3, effort=12, velocity=100),
+)
 
 # a floating body whose centre of mass lies 0.2 m off its origin
-LOPSIDED = """
-<robot name="lopsided">
-  <link name="body"><inertial><origin xyz="0.2 0 0"/><mass value="1.5"/>
-    <inertia ixx="0.01" iyy="0.02" izz="0.03" ixy="0" ixz="0" iyz="0"/></inertial></link>
-</robot>
-"""
+LOPSIDED = robot(link("body", 1.5, (0.01, 0.02, 0.03), (0.2, 0, 0)))
 
-ARM = """
-<robot name="arm">
-  <link name="base"/>
-  <link name="upper"><inertial><origin xyz="0.2 0.05 0"/><mass value="2"/>
-    <inertia ixx="0.01" iyy="0.03" izz="0.03" ixy="0" ixz="0" iyz="0"/></inertial></link>
-  <link name="lower"><inertial><origin xyz="0.1 0 0.1"/><mass value="1"/>
-    <inertia ixx="0.01" iyy="0.02" izz="0.02" ixy="0" ixz="0" iyz="0"/></inertial></link>
-  <joint name="j1" type="continuous"><parent link="base"/><child link="upper"/><axis xyz="0 0 1"/></joint>
-  <joint name="j2" type="continuous"><parent link="upper"/><child link="lower"/><origin xyz="0.4 0 0"/>
-    <axis xyz="0 1 0"/></joint>
-</robot>
-"""
-
-# a base with a mass, for ARM
-BASE = """<link name="base"><inertial><origin xyz="0.1 0 0.05"/><mass value="3"/>
-  <inertia ixx="0.1" iyy="0.2" izz="0.2" ixy="0" ixz="0" iyz="0"/></inertial></link>"""
+_ARM = (
+    link("upper", 2, (0.01, 0.03, 0.03), (0.2, 0.05, 0)),
+    link("lower", 1, (0.01, 0.02, 0.02), (0.1, 0, 0.1)),
+    joint("j1", "continuous", "base", "upper", (0, 0, 1)),
+    joint("j2", "continuous", "upper", "lower", (0, 1, 0), at=(0.4, 0, 0)),
+)
+ARM = robot(link("base"), *_ARM)
+FREE_ARM = robot(link("base", 3, (0.1, 0.2, 0.2), (0.1, 0, 0.05)), *_ARM)
 
 
 def options(**values):
@@ -116,10 +114,25 @@ def pose(x=0.0, y=0.0, z=0.0):
     return gymapi.Transform(gymapi.Vec3(x, y, z))
 
 
-class Scene:
-    """``num_envs`` equal environments; ``actors`` are (asset, pose) or (asset, pose, group, filter).
+def corners(low, high):
+    """The corners of a box, ``(8, 3)``."""
+    return np.array([[(low, high)[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], dtype=float)
 
-    ``before`` is called with each environment before the scene is compiled.
+
+def boxes_obj(*boxes):
+    """An .obj of boxes, each by its lowest and its highest corner."""
+    faces = [(1, 3, 4), (1, 4, 2), (5, 6, 8), (5, 8, 7), (1, 2, 6), (1, 6, 5)]
+    faces += [(3, 7, 8), (3, 8, 4), (1, 5, 7), (1, 7, 3), (2, 4, 8), (2, 8, 6)]
+    lines = [f"v {x} {y} {z}" for box in boxes for x, y, z in corners(*box)]
+    lines += [f"f {a + 8 * k} {b + 8 * k} {c + 8 * k}" for k in range(len(boxes)) for a, b, c in faces]
+    return "\n".join(lines)
+
+
+class Scene:
+    """``num_envs`` environments; ``actors`` are (asset, pose) or (asset, pose, group, filter).
+
+    An asset, or a pose, may be a function of the environment's index. ``ground`` is True for a plane, or a function
+    that adds another ground to the simulation. ``before`` is called with each environment before the scene is compiled.
     """
 
     device = "cpu"
@@ -142,7 +155,9 @@ class Scene:
         params.dt, params.substeps, params.gravity = dt, substeps, gymapi.Vec3(0, 0, gravity)
         params.use_gpu_pipeline = self.device != "cpu"
         self.sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
-        if ground:
+        if callable(ground):
+            ground(self.sim)
+        elif ground:
             plane = gymapi.PlaneParams()
             plane.normal, plane.dynamic_friction = gymapi.Vec3(0, 0, 1), friction
             gym.add_ground(self.sim, plane)
@@ -150,6 +165,7 @@ class Scene:
         for index in range(num_envs):
             env = gym.create_env(self.sim, gymapi.Vec3(-1, -1, 0), gymapi.Vec3(1, 1, 1), 2)
             for number, (asset, place, *group) in enumerate(actors):
+                asset, place = (x(index) if callable(x) else x for x in (asset, place))
                 gym.create_actor(env, asset, place, f"actor{number}", *(group or (index, 0)))
                 if props is not None and len(asset.dof_names):
                     rows = gym.get_asset_dof_properties(asset)
@@ -204,21 +220,5 @@ def box(**values):
     return gym.create_box(None, 0.2, 0.2, 0.2, options(**values))
 
 
-FINGER_ON_HINGE = """
-<robot name="hinged"><link name="base"/><link name="finger"><inertial><mass value="0.5"/>
-  <inertia ixx="{inertia}" iyy="{inertia}" izz="{inertia}" ixy="0" ixz="0" iyz="0"/></inertial></link>
-<joint name="hinge" type="revolute"><parent link="base"/><child link="finger"/><axis xyz="0 1 0"/>
-<limit lower="-3" upper="3" effort="12" velocity="100"/></joint></robot>
-"""
-
-on_warp = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)]
-on_all = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES, indirect=True)]
-
-
-def marked(marks):
-    def apply(test):
-        for mark in marks:
-            test = mark(test)
-        return test
-
-    return apply
+on_warp = pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)
+on_all = pytest.mark.parametrize("engine", ENGINES, indirect=True)

@@ -55,50 +55,34 @@ def test_kernel_finds_its_solver_in_the_cache(wanted, monkeypatch, tmp_path):
         assert module._compile(None, output_arch=90, use_ptx=False, options=options)
 
 
-def test_only_modules_with_solvers_wait_for_them(wanted, monkeypatch):
-    going = threading.Event()
-
-    class Process:
-        def wait(self):
-            assert going.wait(10.0)
-
-        kill = going.set
-
-    monkeypatch.setattr(warp_solvers, "_start", lambda call: Process())
-    solvers = Solvers(wanted)
-    assert len(solvers._processes) == 1 and solvers.wait_for(wanted[1])
-    answers = []
-    waiting = threading.Thread(target=lambda: answers.append(solvers.wait_for(wanted[0])))
-    waiting.start()
-    assert waiting.is_alive()
-    solvers.stop()
-    waiting.join()
-    assert answers == [False]  # a module that would take long is not compiled after Ctrl-C
-
-
 def test_module_waits_for_its_own_solvers_alone(wanted, monkeypatch):
     """A slow one of another module does not hold it up; both share the process of an equal one."""
-    slow = threading.Event()
+    slow, (solve, add), answers = threading.Event(), wanted, []
 
     class Process:
         def __init__(self, call):
             self.call = call
 
         def wait(self):
-            assert self.call != "slow" or slow.wait(10.0)
+            assert self.call == "equal" or slow.wait(10.0)
 
         kill = slow.set
 
-    solve, add = wanted
+    monkeypatch.setattr(warp_solvers, "_start", Process)
+    only = Solvers(wanted)  # by the code of the modules
+    assert len(only._processes) == 1 and only.wait_for(add)
     calls = {solve[0]: ["slow", "equal"], add[0]: ["equal"]}
     monkeypatch.setattr(warp_solvers, "_has_solvers", lambda module: True)
     monkeypatch.setattr(warp_solvers, "_calls", lambda module, *rest: calls[module])
-    monkeypatch.setattr(warp_solvers, "_start", Process)
     solvers = Solvers(wanted)
     assert sorted(solvers._processes) == ["equal", "slow"]
     assert solvers.wait_for(add) and not slow.is_set()
+    waiting = threading.Thread(target=lambda: answers.append(solvers.wait_for(solve)))
+    waiting.start()
+    assert waiting.is_alive()
     solvers.stop()
-    assert not solvers.wait_for(solve)
+    waiting.join()
+    assert answers == [False]  # a module that would take long is not compiled after Ctrl-C
 
 
 def test_modules_are_loaded_after_their_solvers(monkeypatch):
