@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten
 from envcoder_bench.report.words import counted, decimal_places, fixed, listed, number, without_folders
-from envcoder_bench.search.archive import Archive, Attempt, compared
+from envcoder_bench.search.archive import Archive, Attempt, compared, difference
 from envcoder_bench.search.report_plot import plot_search
 from envcoder_bench.tasks.base import HUMAN
 
@@ -288,8 +287,8 @@ def above_reference(archive: Archive, attempt: Attempt, digits: int) -> str:
     reference = archive.baselines.get(archive.reference)
     if reference is None or attempt.name == reference.name:
         return ""
-    above = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
-    return fixed(math.fsum(above) / len(above), digits, "+") if above else ""
+    above = difference(attempt, reference)
+    return "" if above is None else fixed(above, digits, "+")
 
 
 def scored(archive: Archive, attempt: Attempt, digits: int) -> str:

@@ -200,7 +200,7 @@ class RunFolder:
         except UserError as error:  # a key that may be changed has an invalid value
             raise UserError(f"{self.config}: {error}") from error
         if self.complete:
-            for log in filter(Path.is_file, self._logs):
+            for log in filter(Path.is_file, self.logs):
                 self.note_changed(log)
         sources = [
             CandidateSource(x.name, x.file, self._text(self.source(x.name)), x.get("overrides", Settings({})))
@@ -302,12 +302,13 @@ class RunFolder:
     def record_end(self) -> None:
         """Record the digests of the tables of a run that is about to be complete."""
         if self.provenance is not None:
-            tables = [path for path in (self.results, *self._logs) if path.is_file()]
+            tables = [path for path in (self.results, *self.logs) if path.is_file()]
             states = {name: d for name, d in self.provenance.files.items() if name.startswith(f"{self.states.name}/")}
             self._record({**states, **{path.name: [_file_digest(path)] for path in tables}})
 
     @property
-    def _logs(self) -> list[Path]:
+    def logs(self) -> list[Path]:
+        """The tables that are written during training, whether they are there or not."""
         return [self.curves, self.components, self.points, self.episodes, self.step_fitness]
 
     def _record(self, files: dict[str, list[str]]) -> None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from envcoder_bench.report.logs import Point
 from envcoder_bench.report.statistics import FitnessModel
@@ -254,15 +255,11 @@ def _over_seeds(points: Sequence[Point]) -> list[Point]:
         components = {}
         for name in dict.fromkeys(name for point in of_iteration for name in point.components):
             means, lows, highs = zip(*(p.components[name] for p in of_iteration if name in p.components))
-            components[name] = (_mean(means), min(lows), max(highs))
-        fitness, length = _mean([p.fitness for p in of_iteration]), _mean([p.episode_length for p in of_iteration])
+            components[name] = (fmean(means), min(lows), max(highs))
+        fitness, length = fmean([p.fitness for p in of_iteration]), fmean([p.episode_length for p in of_iteration])
         first = of_iteration[0]
         joined.append(Point(first.candidate, first.seed, iteration, first.env_steps, fitness, length, components))
     return joined
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _subsample(points: list[Point], count: int) -> list[Point]:
