@@ -17,7 +17,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.overrides import split_overrides
-from envcoder_bench.core.run_log import LOGGERS, RepeatHandler
+from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig
@@ -116,21 +116,13 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
 @contextmanager
 def shown_messages() -> Iterator[None]:
     """Print the package's messages and Python's warnings on stderr, repeated warnings on one line."""
-    handler, package = RepeatHandler(_print_message), logging.getLogger(LOGGERS[0])
-    level = package.level
-    package.setLevel(logging.INFO)
-    logging.captureWarnings(True)
-    for name in LOGGERS:
-        logging.getLogger(name).addHandler(handler)
-    # warnings of Python, too, go through the handler
+    handler = RepeatHandler(_print_message)
+    logging.captureWarnings(True)  # so that they go through the handler, too
     try:
-        with _plain_warnings():
+        with listening(handler), _plain_warnings():
             yield
     finally:
-        for name in LOGGERS:
-            logging.getLogger(name).removeHandler(handler)
         logging.captureWarnings(False)
-        package.setLevel(level)
         handler.flush()
 
 

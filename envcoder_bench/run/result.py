@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import pandas as pd
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.core.files import read_json
 from envcoder_bench.core.shell import resume_call, shown
 from envcoder_bench.report.breakdown import Breakdown
 from envcoder_bench.report.csv_log import KEYS
@@ -22,7 +21,7 @@ from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, recorded_meaning, run_studies
+from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
@@ -140,8 +139,7 @@ class RunResult:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The content of summary.json; empty until the run is complete."""
-        path = RunFolder(self.folder).summary
-        return read_json(path) if path.is_file() else {}
+        return RunFolder(self.folder).recorded
 
     @property
     def pictures(self) -> list[Path]:
@@ -231,9 +229,9 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
-    # what fitness means, as the run recorded it
+    # what fitness means, as the run recorded it: its task may no longer exist
     fitness = folder.read_fitness(cfg)
-    meaning = recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
+    meaning = folder.recorded.get("fitness_meaning") or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
 
 

@@ -208,13 +208,13 @@ class Search:
             final_note=screen.verdict(final, best.name) if final and best is not None else "",
         )
         self._folder.write_best(self._archive, best_facts(self._archive, self._folder.path.name, facts))
-        return write_report(self._folder.path, self._archive, facts, self._videos(final) if final else None)
+        return write_report(self._folder.path, self._archive, facts, self._videos() if final else None)
 
-    def _videos(self, final: Sequence[Ranked]) -> PageVideos:
+    def _videos(self) -> PageVideos:
         """Return the videos of the final evaluation, which are made once."""
         count = default_videos()
         kept = read_videos(self._folder.final) if count != 0 else None
-        return kept or videos_of(open_run(self._folder.final), final, count)
+        return kept or videos_of(open_run(self._folder.final), count)
 
 
 def _flags(error: UserError) -> str:

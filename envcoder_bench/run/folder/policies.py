@@ -1,7 +1,6 @@
 """Trained policies, read from a run folder."""
 
 import logging
-import os
 import pickle
 import zipfile
 from dataclasses import dataclass
@@ -102,12 +101,7 @@ def open_run(path: str | Path) -> OpenedRun:
 
     Raises UserError if it is not a run folder, files of it are damaged, or its task does not exist any more.
     """
-    path = Path(path)
-    folder = RunFolder(Path(os.path.abspath(path)))
-    if not path.is_dir():
-        raise UserError(f"{path}: there is no run here: {'it is a file' if path.exists() else 'no such folder'}")
-    if not (folder.config.is_file() or folder.run.is_file()):
-        raise UserError(f"{path}: there is no run here (no config.yaml)")
+    folder = RunFolder.open(Path(path), "")
     spec = folder.resolve(*folder.read())
     # results, which a run that goes on may lack
     rows: list[Result] = []

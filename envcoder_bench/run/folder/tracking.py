@@ -61,8 +61,7 @@ def wandb_settings(folder: RunFolder, cfg: RunConfig) -> WandbSettings | None:
     wandb = cfg.wandb
     if not wandb.enabled:
         return None
-    begun = folder.provenance.begun if folder.provenance is not None else None
-    key = hashlib.sha256(f"{folder.path.name} {begun}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    key = hashlib.sha256(f"{folder.path.name} {folder.begun}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
     return WandbSettings(
         wandb.project, wandb.group or folder.path.name, folder.path, key, wandb.entity, wandb.mode, tuple(wandb.tags)
     )
