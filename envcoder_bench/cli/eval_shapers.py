@@ -180,7 +180,7 @@ def _check(args: argparse.Namespace) -> int:
 
     result = check_candidates(args.task, flag_words(args), args.candidates, args.candidate_idx, args.num_envs)
     width = max(80, min(160, shutil.get_terminal_size((110, 24)).columns))
-    print(render_check(result.rows, width, result.compiles, result.num_envs, result.judged), end="")
+    print(render_check(result, width), end="")
     return 0 if result.passed else 1
 
 

@@ -190,9 +190,10 @@ class Archive:
         values = [attempt.by_seed[seed] for seed in self.seeds.get(number, ()) if seed in attempt.by_seed]
         return math.fsum(values) / len(values) if values else None
 
-    def find(self, name: str) -> Attempt:
-        """Return the attempt, baseline or ``untrained`` of this name. Raises KeyError."""
-        return {attempt.name: attempt for attempt in [*self.attempts, *self.references]}[name]
+    @property
+    def by_name(self) -> dict[str, Attempt]:
+        """The attempts, the baselines and ``untrained``."""
+        return {attempt.name: attempt for attempt in [*self.attempts, *self.references]}
 
 
 def noted(error: str, note: str) -> str:

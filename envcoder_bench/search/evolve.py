@@ -19,7 +19,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name
-from envcoder_bench.search.terms import Tendency, reward_terms, scaled, tendencies
+from envcoder_bench.search.terms import Tendency, parsed, reward_terms, scaled, tendencies
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SHAPER_TYPES
 from envcoder_bench.shaping.source import ACTION_DIM, Edit, Source, UnsupportedCode, shaping_source, unused
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -206,11 +206,8 @@ class EvolveProposer:
 
     def _source(self, candidate: Attempt | Proposal) -> Source | None:
         """Return what can be changed of a candidate; None if there is nothing."""
-        try:
-            source = shaping_source(candidate.source, self._types)
-        except UnsupportedCode:
-            return None
-        return source if source.shapers(self._types) else None
+        source = parsed(candidate, self._types)
+        return source if source is not None and source.shapers(self._types) else None
 
     def _fingerprints(self, candidates: Sequence[Attempt | Proposal]) -> set[str]:
         return {source.fingerprint() for source in map(self._source, candidates) if source is not None}

@@ -219,7 +219,8 @@ def best_facts(archive: Archive, search: str, facts: SearchFacts) -> dict[str, s
 def ranking(archive: Archive) -> list[Ranked]:
     """Return all attempts and baselines as rows of a ranking: by their score, then those without a fitness."""
     human, model = archive.baselines.get(HUMAN), archive.model()
-    scored_ones = [archive.find(name) for name in archive.order()]
+    by_name = archive.by_name
+    scored_ones = [by_name[name] for name in archive.order()]
     rows = [_row(attempt, k, human, archive, model) for k, attempt in enumerate(scored_ones, 1)]
     names = {attempt.name for attempt in scored_ones}
     return rows + [_row(a, None, human, archive, model) for a in archive.attempts if a.name not in names]
@@ -310,14 +311,13 @@ def _fixed(value: float | None, digits: int) -> str:
 
 def first_parent(archive: Archive, attempt: Attempt) -> Attempt | None:
     """Return the first of an attempt's parents that is in the archive."""
-    by_name = {a.name: a for a in [*archive.attempts, *archive.references]}
+    by_name = archive.by_name
     return next((by_name[name] for name in attempt.parents if name in by_name), None)
 
 
 def ancestry(archive: Archive, attempt: Attempt) -> list[Attempt]:
     """Return the chain of first parents up to an attempt, the oldest first."""
-    by_name = {a.name: a for a in [*archive.attempts, *archive.references]}
-    line = [attempt]
+    by_name, line = archive.by_name, [attempt]
     while True:
         parent = next((by_name[name] for name in line[-1].parents[:1] if name in by_name), None)
         if parent is None or any(parent is a for a in line):

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import muted
@@ -27,14 +26,6 @@ from envcoder_bench.search.archive import (
 )
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.tasks.base import UNTRAINED
-
-
-class Checks(Protocol):
-    """Checks candidates."""
-
-    def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
-        """Return the errors of candidates that cannot be trained, by name."""
-        ...
 
 
 class Checker:
@@ -85,7 +76,7 @@ class Checker:
 
 
 def check_and_repair(
-    number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checks, repairs: int
+    number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checker, repairs: int
 ) -> Round:
     """Check a round's candidates, and have failed ones repaired at most ``repairs`` times.
 

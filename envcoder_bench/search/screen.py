@@ -143,7 +143,7 @@ def _rivals(archive: Archive, best: Attempt) -> list[str]:
     lines: list[str] = []
     further = max(against, key=lambda name: against[name], default=best.name)
     if against.get(further, 0.0) > against.get(best.name, math.inf):
-        merit, seeds = merits[further], len(archive.find(further).by_seed)
+        merit, seeds = merits[further], len(archive.by_name[further].by_seed)
         by_seeds = merit.mean <= merits[best.name].mean
         reason = f"{_signed(merit.mean)} without seed effects" if by_seeds else f"on {counted(seeds, 'seed')} only"
         lines.append(f"{further} is {_signed(against[further])} against {archive.reference}, but {reason}")

@@ -94,14 +94,14 @@ def term_variants(
         most: variants; there are fewer, perhaps none, where the best has too few terms.
     """
     best, types = archive.best(), tuple(types or SHAPER_TYPES)
-    source = None if best is None else _parsed(best, types)
+    source = None if best is None else parsed(best, types)
     if best is None or source is None:
         return []
     last = max((point.iteration for point in best.points), default=0)
     means = [point.components for point in best.points if point.iteration == last]
     sizes = {name: sum(abs(x[name][0]) for x in means if name in x) for name in reward_terms(source)}
     terms = sorted(sizes, key=lambda name: -sizes[name])
-    tried = {one.fingerprint() for a in archive.attempts if (one := _parsed(a, types)) is not None}
+    tried = {one.fingerprint() for a in archive.attempts if (one := parsed(a, types)) is not None}
     # each term once, with different factors, then each with another
     changes = [
         (term, FACTORS[(k + turn) % len(FACTORS)]) for turn in range(len(FACTORS)) for k, term in enumerate(terms)
@@ -119,9 +119,10 @@ def term_variants(
     return proposals
 
 
-def _parsed(attempt: Attempt, types: Iterable[str]) -> Source | None:
+def parsed(candidate: Attempt | Proposal, types: Iterable[str]) -> Source | None:
+    """Return what shapes of a candidate; None if it has code that cannot be changed."""
     try:
-        return shaping_source(attempt.source, types)
+        return shaping_source(candidate.source, types)
     except UnsupportedCode:
         return None
 

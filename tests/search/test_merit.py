@@ -62,7 +62,7 @@ def test_easy_round_does_not_determine_the_best(tmp_path):
     folder = SearchFolder.create(tmp_path / "search", {"llm": "evolve"}, {})
     folder.write_archive(archive)
     folder.write_best(archive, {})
-    assert folder.best.read_text() == archive.find("r1_00").source
+    assert folder.best.read_text() == archive.by_name["r1_00"].source
     assert folder.read_archive() == archive
 
 
