@@ -162,19 +162,16 @@ class Search:
         self._folder.clear_unfinished(run)
         if run.config.is_file():
             return resume(run.path, reporter=view.reporter, stop=view.stop)
+        wandb = self._cfg.wandb  # all runs of the search are in one group
+        group = [f"wandb.group={quoted(self._folder.path.name)}"] if wandb.enabled and wandb.group is None else []
         return evaluate(
             self._cfg.task.name,
             [self._folder.candidate(name) for name in names],
-            overrides=[*self._overrides, *overrides, *self._wandb_group()],
+            overrides=[*self._overrides, *overrides, *group],
             output_dir=run.path,
             reporter=view.reporter,
             stop=view.stop,
         )
-
-    def _wandb_group(self) -> list[str]:
-        """Return the override that puts all runs of the search into one group of W&B."""
-        wandb = self._cfg.wandb
-        return [f"wandb.group={quoted(self._folder.path.name)}"] if wandb.enabled and wandb.group is None else []
 
     def _finish(self) -> SearchResult:
         """Train the best again, together with both baselines, with seeds that no round had."""

@@ -164,8 +164,7 @@ def _check_all(
         stateful = [one for one in shaping.functions.values() if one.type in taken and one.stateful_line is not None]
         row.notes += map(stateful_note, stateful)
         # without programs, because one call takes less time than compiling
-        group = make_group(source, shaping, context.unshaped, context.files, cfg.seed)
-        shapings[source.name] = replace(group.shaping, programs={})
+        shapings[source.name] = replace(make_group(source, shaping, context, cfg.seed).shaping, programs={})
     return rows, shapings
 
 

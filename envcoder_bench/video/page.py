@@ -27,7 +27,6 @@ from envcoder_bench.run.folder.ranked import picture, run_studies, variants_in
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.lint import judge_run
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.shaping.text import definitions, shown_definitions
 from envcoder_bench.shaping.variants import asking_words
@@ -42,6 +41,7 @@ RECORDING = "recording.npz"  # the recorded states, in that folder
 DEFAULT_VIDEOS = 3
 CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True)
 MOST_TIMES = 300  # of an episode's lines on the page
+_PPO = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
 _UNCOMPILED = re.compile(r"(?P<file>[^\s:]+\.py):\d+: in (?P<function>\w+): (?P<why>.*): it is not compiled")
 log = logging.getLogger(__name__)
 
@@ -279,15 +279,10 @@ def _how(run: OpenedRun) -> dict[str, str]:
         how["speed"] = f"{speed:,.0f} env-steps/s, all candidates together"
     if memory.get("waves"):
         how["waves"] = str(memory["waves"])
-    how["PPO"] = ", ".join(f"{key} {value}" for key, value in _ppo(cfg).items())
+    settings: Any = select(cfg.train, "params.config", {})
+    how["PPO"] = ", ".join(f"{key} {settings[key]}" for key in _PPO if key in settings)
     how["run folder"] = run.folder.path.name
     return how
-
-
-def _ppo(cfg: RunConfig) -> dict[str, Any]:
-    keys = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
-    settings: Any = select(cfg.train, "params.config", {})
-    return {key: settings[key] for key in keys if key in settings}
 
 
 def _command(run: OpenedRun) -> str:

@@ -288,7 +288,8 @@ class RunFolder:
         """
         there = self.checkpoint.exists()
         saved = checkpoint.load_checkpoint(self.checkpoint) if there else Checkpoint()
-        saved.jobs = checkpoint.load_jobs(self.jobs, saved)
+        jobs = [checkpoint.load_job(path)[0] for path in sorted(self.jobs.glob("*.pth"))]
+        saved.jobs = [job for job in jobs if not saved.done.issuperset(job.groups)]  # that it has not got beyond
         for path in ([self.checkpoint] if there else []) + [job.file for job in saved.jobs]:
             self.refuse_changed(path)
         return saved if there or saved.jobs else None

@@ -19,10 +19,10 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.core.settings import Settings, merged, nested
+from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
-from envcoder_bench.run.config import train_keys
+from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS
 from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
@@ -269,7 +269,8 @@ def _settings(spec: RunSpec, asked: Asked, numbers: _Numbers) -> dict[str, float
         if not name.startswith(texts.TRAIN):
             continue
         usual = numbers.get(name)
-        keys = dict.fromkeys([*numbers, *train_keys(spec.config.train)])
+        every_key = (*dotted_keys(spec.config.train), *OPTIONAL_TRAIN_KEYS)
+        keys = dict.fromkeys([*numbers, *(f"{texts.TRAIN}{key}" for key in every_key)])
         if name not in keys:
             raise UserError(f"{SWEEP}: unknown key '{name}'{near_matches(name, keys)}; {_listed(numbers)}")
         if usual is None:
@@ -399,7 +400,7 @@ def rollout(
     seed = spec.config.seed
 
     def group(one: CandidateSource, checked: Shaping) -> Shaping:
-        return replace(make_group(one, checked, context.unshaped, context.files, seed).shaping, programs={})
+        return replace(make_group(one, checked, context, seed).shaping, programs={})
 
     # its own shaping, and its reward with those of both baselines
     shapings = [group(source, shaping)]

@@ -177,7 +177,8 @@ class Session:
                 while not self.reached:
                     self.iterate()
                     stopped = self.stop.by is not None
-                    if not self.reached and (stopped or self._checkpoint_is_due()):
+                    is_due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
+                    if not self.reached and (stopped or is_due):
                         with span(RESULTS):
                             self.checkpoint()
                     if self.profile is not None:
@@ -402,9 +403,6 @@ class Session:
         note(f"iteration {self.iteration} of {self.cfg.learning_iterations}: {steps:,} env-steps{best_text}")
 
     # checkpoints
-
-    def _checkpoint_is_due(self) -> bool:
-        return time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
 
     def checkpoint(self) -> None:
         """Save a checkpoint."""

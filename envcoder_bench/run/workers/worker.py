@@ -30,7 +30,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
-from envcoder_bench.run.train.parked import keys_of, rung_state
+from envcoder_bench.run.train.parked import rung_state
 from envcoder_bench.run.train.rows import evaluate_untrained, policies, trained
 from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.run.workers.messages import (
@@ -159,7 +159,7 @@ class Worker:
     def _park(self, session: Session, job: str, logs: RunLogs, began: int) -> RungReached:
         """Return the message on groups that wait at a rung; the worker in the run's process keeps their states."""
         state = rung_state(session)
-        alive, policies_of_alive = keys_of(state), {}
+        alive, policies_of_alive = [(row["candidate"], row["seed"]) for row in state["results"]], {}
         if self._keeps_parked:
             policies_of_alive = dict(zip(alive, state["policies"]))
             # without the groups that were stopped at an earlier rung

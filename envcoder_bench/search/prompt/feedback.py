@@ -138,7 +138,8 @@ def baselines_text(archive: Archive) -> str:
         of_each = ", ".join(f"{rounded(x)} in round {number}" for number, x in rounds.items() if x is not None)
         several = sum(x is not None for x in rounds.values()) > 1
         fitness = measured(baseline, archive, model)
-        lines.append(f"{_known_as(baseline)}: fitness {fitness}" + (f": {of_each}" if several else ""))
+        explained = " (the policy before training)" if baseline.name == UNTRAINED else ""
+        lines.append(f"{baseline.name}{explained}: fitness {fitness}" + (f": {of_each}" if several else ""))
     lines.append(
         "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
         " has its own seeds, and fitness differs between them; so attempts are compared with a baseline over the"
@@ -146,10 +147,6 @@ def baselines_text(archive: Archive) -> str:
         " their seeds, which is estimated from the baselines and from all candidates that were trained again."
     )
     return "\n".join(lines)
-
-
-def _known_as(baseline: Attempt) -> str:
-    return f"{UNTRAINED} (the policy before training)" if baseline.name == UNTRAINED else baseline.name
 
 
 def history(archive: Archive, others: Mapping[str, str], max_chars: int) -> str:
