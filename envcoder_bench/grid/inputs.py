@@ -217,8 +217,7 @@ def read_inputs(folder: Path) -> Inputs:
         text = path.read_text(encoding="utf-8")
         refuse_bombs(text)
         data = yaml.safe_load(text)
-        # a grid that an earlier version began does not have the key
-        settings = {"solver_iterations": None, **data["settings"]}
+        settings = data["settings"]
         robot = find_robot(data["robot"])
         arenas = _ARENAS.validate_python(data["arenas"])
         policies = data["policies"]

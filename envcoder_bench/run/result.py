@@ -1,11 +1,11 @@
 """The result of a run as an object, read from the files of its folder."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pandas as pd
 
@@ -26,6 +26,7 @@ from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
 
+T = TypeVar("T")
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
 
 
@@ -208,17 +209,8 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     Raises UserError if neither of the two can be read.
     """
     # the rows, or the ranking that was made of them: one of the two suffices
-    rows: list[Result] | None = None
-    recorded: list[Ranked] | None = None
     damage: dict[str, str] = {}
-    try:
-        rows = read_results(folder.results)
-    except (OSError, ValueError) as error:
-        damage[folder.results.name] = _damage(folder.results, error)
-    try:
-        recorded = read_ranking(folder.summary)
-    except (OSError, ValueError) as error:
-        damage[folder.summary.name] = _damage(folder.summary, error)
+    rows, recorded = _read(read_results, folder.results, damage), _read(read_ranking, folder.summary, damage)
     if rows is not None and recorded is not None and len(rank(rows)) < len(recorded):
         damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
         rows = None
@@ -235,7 +227,12 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
 
 
-def _damage(path: Path, error: OSError | ValueError) -> str:
-    if isinstance(error, OSError):
-        return f"{path.name} cannot be read ({error.strerror})"
-    return f"{path.name} is damaged ({error})"
+def _read(read: Callable[[Path], list[T]], path: Path, damage: dict[str, str]) -> list[T] | None:
+    """Return what is in a file; None if it is damaged, which is added to ``damage`` by the file's name."""
+    try:
+        return read(path)
+    except OSError as error:
+        damage[path.name] = f"{path.name} cannot be read ({error.strerror})"
+    except ValueError as error:
+        damage[path.name] = f"{path.name} is damaged ({error})"
+    return None

@@ -20,7 +20,7 @@ from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import screen
-from envcoder_bench.search.archive import Archive, Attempt, Proposer
+from envcoder_bench.search.archive import Archive, Attempt, Proposer, write_archive
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.forecast import time_left
 from envcoder_bench.search.llm import LLMProposer
@@ -150,7 +150,7 @@ class Search:
                 return result
         rows, points = ([], []) if result is None else (result.rows, result.evaluations())
         self._archive = record_round(self._archive, round, rows, points)
-        self._folder.write_archive(self._archive)
+        write_archive(self._folder.archive, self._archive)
         self._report()
         if result is not None:
             self._view.say(f"\n{screen.ranking(result.ranked)}\n")

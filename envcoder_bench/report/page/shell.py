@@ -76,16 +76,9 @@ def render(
         " base-uri 'none'; form-action 'none'"
     )
     style = f"{_asset('uplot.css') if script else ''}\n{_asset('page.css')}"
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            {"title": title, "lead": lead, "facts": facts, "data": data, **values},
-            policy=policy,
-            style=Markup(style),
-            script=Markup(script),
-        )
-    )
+    values |= {"title": title, "lead": lead, "facts": facts, "data": data}
+    page = _environment().get_template(template)
+    return page.render(values, policy=policy, style=Markup(style), script=Markup(script))
 
 
 def macros(template: str) -> Any:

@@ -49,10 +49,6 @@ class Budget:
         max_cost: float | None = None,
         prices: dict[str, Price] | None = None,
     ) -> None:
-        if max_tokens is not None and max_tokens < 1:
-            raise UserError(f"--max_tokens {max_tokens}: give at least 1 token")
-        if max_cost is not None and not 0 < max_cost < float("inf"):
-            raise UserError(f"--max_cost {max_cost:g}: give US dollars above 0")
         self.max_tokens = max_tokens
         self.max_cost = max_cost
         self.stopped = ""
