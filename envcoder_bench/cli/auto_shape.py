@@ -173,6 +173,7 @@ def _search(args: argparse.Namespace) -> int:
                 output_dir=None if args.output_dir is None else Path(args.output_dir),
                 view=view,
             )
+    # a round's run that was stopped stops the search
     if result.stopped is not None:
         console.end_page(f"stopped {result.stopped.stopped_at}; auto-shape --resume continues it")
         print(f"stopped {result.stopped.stopped_at}; resume with: {result.command}", file=sys.stderr)

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -253,7 +253,7 @@ def refuse_others(
         raise UserError(f"{flag} takes no other flag but {allowed}: the settings are those of {folder} config.yaml")
 
 
-def as_words(values: dict[str, object]) -> list[str]:
+def as_words(values: Mapping[str, object]) -> list[str]:
     """Return the values that are not None as key=value."""
     return [f"{key}={value}" for key, value in values.items() if value is not None]
 

@@ -122,6 +122,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         folder = Path(args.output_dir) if args.output_dir else stamped_folder("grids", args.robot)
         begin_grid(inputs, folder)
         print(f"folder: {shown(folder)}", file=sys.stderr)
+    # a line in the terminal, and the page of the folder, which also says how the evaluation ended
     progress, status, state = GridProgress(len(inputs.specs)), StatusPage(folder), "ended with an error"
     stop = StopRequest((signal.SIGINT, signal.SIGTERM))
 
@@ -142,6 +143,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     if not result.complete:
         print(f"stopped; resume with: {resume_command(folder, COMMAND)}", file=sys.stderr)
         return 128 + int(stop.by or signal.SIGINT)
+    # the page that shows the progress leads to the report from now on
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
     status.write(Status("complete", link=page.name, ended=True))
     print(render_summary(result.rows))

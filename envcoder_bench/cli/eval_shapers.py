@@ -223,6 +223,7 @@ def _main(words: list[str]) -> int:
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
     from envcoder_bench.run.prepare.variants import Asked
 
+    # the terrains are checked before the training, not after it
     on_terrains = []
     if args.terrains:
         on_terrains = terrain_words(args.task, args.terrains, args.terrain_episodes, args.terrain_seconds, args.device)
@@ -232,6 +233,7 @@ def _main(words: list[str]) -> int:
     console = Console(names_folder=not (args.resume or args.extend), one_process_a_wave=True)
     with resumable(), console.ending_page():
         if args.resume:
+            # a run may be resumed on other devices than it began on
             where = {"devices": args.devices, "ray": args.ray}
             result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)
             return conclude(result, args.video, console)

@@ -142,6 +142,7 @@ def _load(
                 f" {', '.join(layouts)}"
             )
     loaded = []
+    # one policy of a run that does not fit is no reason to refuse the others
     for name, file in files.items():
         try:
             loaded.append(load_policy_file(name, file, layouts, wanted.get(name), robot, cfg))

@@ -190,6 +190,7 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
     reason = missing()
     if reason:
         return f"There are no videos: {reason}."
+    # replayed, as the processes of the grid kept no states
     specs = [spec for spec in inputs.specs if spec.number < count]
     log.info("drawing videos of %s episodes: this may take minutes without a GPU", len(specs))
     seconds, fps = inputs.settings.video.seconds, inputs.settings.video.fps

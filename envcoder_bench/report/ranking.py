@@ -213,6 +213,7 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         versus = model.difference(name, HUMAN)
     elif shared:
         versus = Difference(mean_or_nan([whole[name][seed] - human[seed] for seed in shared]))
+    # a return that diverged would leave no mean of the others
     returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
     return dict(
         candidate=name,

@@ -160,6 +160,7 @@ def log_ranking(
 
 def _start(settings: WandbSettings, name: str, kind: str, config: Mapping[str, Any]) -> Any:
     wandb: Any = import_module("wandb")
+    # a resumed run goes on in the same charts
     run_id = hashlib.sha256(f"{settings.key} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
     run = wandb.init(
         project=settings.project,
@@ -177,6 +178,7 @@ def _start(settings: WandbSettings, name: str, kind: str, config: Mapping[str, A
         save_code=False,
         settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True, disable_code=True),
     )
+    # charts are over env-steps, not over the calls of W&B
     if kind != RANKING:
         run.define_metric(STEPS, hidden=True)
         run.define_metric("*", step_metric=STEPS)

@@ -223,6 +223,7 @@ def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[lis
     if trainer_class(params).depends_on_length(params):
         log.info("the training depends on its number of iterations: all candidates are trained from the beginning")
         return [], {}
+    # a wave's state counts only as a whole: its groups go on together
     left = {row.key for row in rows if _trains(row)}
     jobs, states = [], {}
     for path in sorted(run.states.glob("*.pt")):

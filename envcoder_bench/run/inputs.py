@@ -179,6 +179,7 @@ def _checked(sources: Mapping[str, Source]) -> dict[str, str]:
         raise UserError("no candidates found: candidates={} names none")
     texts: dict[str, str] = {}
     for name, source in sources.items():
+        # a text, a function, or several functions
         functions = [source] if callable(source) else [*source] if isinstance(source, (list, tuple)) else []
         usable = isinstance(source, str) or (functions and all(map(callable, functions)))
         if not isinstance(name, str) or not usable:

@@ -153,6 +153,7 @@ class Archive:
         """Return the merits of all attempts, baselines and ``untrained`` that have a fitness, by name; see merit.py."""
         attempts, baselines = _measured(self.attempts), _measured(self.references)
         values = {a.name: (fitness, a.by_seed) for a, fitness in [*baselines, *attempts]}
+        # seeds are compared by those who trained with several rounds: baselines, and the best so far
         anchors = [a.by_seed for a in sorted(self.baselines.values(), key=lambda a: a.name != self.reference)]
         if any(anchors):
             fewest = min((len(a.by_seed) for a, _ in attempts if a.by_seed), default=0)

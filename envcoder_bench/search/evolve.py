@@ -89,6 +89,7 @@ class EvolveProposer:
         """
         fingerprints = self._fingerprints(_all(archive))
         proposals: list[Proposal] = []
+        # the first round begins with the user's own files
         for name, source in list(self._starts.items())[:count] if round == 1 else []:
             if source.fingerprint() not in fingerprints:
                 fingerprints.add(source.fingerprint())
@@ -99,6 +100,7 @@ class EvolveProposer:
         names = list(population)
         while len(proposals) < count:
             name = proposal_name(round, len(proposals))
+            # some children of the best one alone
             elite = self._selection and len(proposals) < math.ceil(ELITE * count)
             parents = names[:1] if elite else names
             proposal = self._make(name, population, parents, fingerprints, self._rng(name), effects)
@@ -247,12 +249,14 @@ def scale_number(source: Source, types: Iterable[str], rng: Random) -> Change:
         return None
     name = rng.choice([*shapers, *[REWARD] * (REWARD in shapers)])
     result = _result(source, name)
+    # of an action function, the result is a number like those in it
     if name in ACTION_TYPES and result is not None and rng.random() < 0.5:
         factor = _factor(rng)
         start, end = source.span(result)
         return source.edited((start, start, f"{factor} * ("), (end, end, ")")), f"{factor:.3g} times {name}"
     definitions = {used: source.definitions[used] for used in source.reachable(shapers[name]) if used != ACTION_DIM}
     inside = {used: list(numbers(x)) for used, x in definitions.items() if not isinstance(x, ast.ClassDef)}
+    # a definition first, so that one with many numbers is not chosen more often
     names = [used for used, constants in inside.items() if constants]
     if not names:
         return None

@@ -91,6 +91,7 @@ class Search:
         try:
             for number in range(1, self._settings.num_iters + 1):
                 round = self._folder.read_round(number)
+                # a resumed search goes on behind the last step that is on disk: candidates, or results
                 if round is None or not self._archive.of_round(number):
                     began = time.monotonic()
                     say(f"\nround {number} of {self._settings.num_iters}")
@@ -120,6 +121,7 @@ class Search:
         """Propose, check and repair the candidates of a round."""
         assert self._proposer is not None
         count = self._settings.shapers_per_iter
+        # the last names of a round are variants of the best so far, which cost no request
         wanted = self._settings.term_variants
         variants = term_variants(self._archive, number, count, wanted, self._cfg.shaper_types)
         if wanted and number > 1 and not variants:
@@ -141,6 +143,7 @@ class Search:
         result = None
         if round.ready:
             names = [proposal.name for proposal in round.ready]
+            # the best so far trains again: the seeds of one round are too few to tell candidates apart
             best = self._archive.best()
             if best is not None:
                 names.append(best.name)
@@ -179,6 +182,7 @@ class Search:
         if best is None:
             say("no candidate could be trained; see the errors above")
             return self._ended()
+        # a candidate is chosen for its luck, too, so that its own seeds would flatter it
         first = cfg.seed + self._settings.num_iters * seed_count(cfg)
         count, episodes = self._settings.final_seeds, self._settings.final_episodes
         overrides = [f"seed={first}", f"seeds={count}", f"evaluation.final_episodes={episodes}", "race.enabled=false"]
@@ -199,6 +203,7 @@ class Search:
         best = self._archive.best()
         facts = replace(
             self._facts,
+            # rounds of evolution have no requests
             usage={round.number: round.usage for round in done if round.usage.requests},
             stopped=next((round.stopped for round in done if round.stopped), ""),
             final=final,

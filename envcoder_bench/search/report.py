@@ -166,6 +166,7 @@ def _rounds(archive: Archive, usage: Mapping[int, Usage]) -> Markup:
     for round in range(1, _rounds_done(archive) + 1):
         attempts = archive.of_round(round)
         fitness = [a.fitness for a in attempts if a.fitness is not None]
+        # the baseline trains with the seeds of each round, and differs with them
         level = None if reference is None else archive.in_round(reference, round)
         ranked = archive.ranked(attempts)
         row = [str(round), str(len(attempts)), str(len(attempts) - len(fitness))]

@@ -124,6 +124,7 @@ def check_candidates(
         if set(names) <= set(skipped):
             more = f"; and {len(names) - 1} more of the same kind" if len(names) > 1 else ""
             raise UserError(f"there is nothing to check: {skipped[names[0]]}{more}")
+        # a step of those that passed, in parts that fit in memory
         by_name = {row.name: row for row in rows}
         most = max(1, MOST_ENVS // cfg.num_envs_per_candidate)
         for first in range(0, len(shapings), most):

@@ -160,6 +160,7 @@ def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
         for label, of_run in ranked.items()
         for row in of_run
     ]
+    # ranks hold within a run; together they follow what is shown: digits that are not shown decide nothing
     measured = [row for row in rows if row.rank is not None]
     decimals = decimal_places([row.fitness for row in measured])
 

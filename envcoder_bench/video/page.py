@@ -112,6 +112,7 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
     except NoVideo as error:
         seconds, files = 0.0, []
         note += f" There are no videos: {error}."
+    # the lines of a page are worth having without videos, so that it says why there are none
     note += "".join(f" {name} could not be played: {error}." for name, error in recording.failed.items())
     write_atomic(folder / VIDEOS_NOTE, json.dumps({"seconds": seconds, "note": note}) + "\n")
     return _as_videos(recording, files, seconds, note)

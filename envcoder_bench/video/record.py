@@ -113,6 +113,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
     summed = env.task.fitness_reduction == "sum" and not env.dispatch.has_fitness
     obs = env.begin_all(EVALUATION_STEP)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    # by policy: a pose for the start and for each step, and what the step was worth
     frames: list[list[Any]] = [[] for _ in groups]
     values: list[list[tuple[float, float, dict[str, float]]]] = [[] for _ in groups]
     ended = ["" for _ in groups]

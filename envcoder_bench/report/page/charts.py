@@ -68,6 +68,7 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
     steps: list[int] = sorted(int(x) for x in table["env_steps"].unique())
     evaluated: Any = table.loc[table["fitness"].notna(), "env_steps"]
     measured = {int(step) for step in evaluated}
+    # points with a fitness are rare, and none of them may be thinned out
     every = -(-len(steps) // _most_points(len(set(table["candidate"]))))
     x = [step for k, step in enumerate(steps) if k % every == 0 or step in measured]
     kept: Any = table[table["env_steps"].isin(x)]

@@ -205,6 +205,7 @@ def _study(
                 status="" if whole[name] else status[name],
             )
         )
+    # what all variants of an original have in common
     first = next(iter(variants.values()))
     return Study(
         original,

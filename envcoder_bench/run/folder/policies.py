@@ -137,6 +137,7 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
     chosen = best if seed is None else seed
     file = home / (f"policy_seed_{chosen}.pth" if len(seeds) > 1 else "policy.pth")
     if not file.is_file():
+        # why it was not saved
         row = run.row(candidate, chosen)
         failed = f": it failed: {row.error}" if row is not None and row.failed else ""
         unfinished = "" if failed or run.folder.complete else ": the run is not complete"

@@ -241,6 +241,7 @@ class Session:
         # rare branches of functions occur late in an episode, so each evaluation compares at a later step
         check_at = (self.iteration - 1) * steps // self.cfg.learning_iterations
         if final:
+            # trajectories of the baselines, on which later checks judge rewards
             judges = {
                 g: one.name
                 for g, one in enumerate(self.groups)
@@ -351,6 +352,7 @@ class Session:
         logs, episodes, point = self.logs, self.episodes, self.point
         assert episodes is not None and point is not None
         race, record = self.cfg.race.enabled, self.cfg.evaluation.record
+        # a course is of whole episodes only, which points are not
         ends, step_means = bin_ends(self.evaluation.full_episode), []
         if episodes.course is not None and (self.complete or race):
             step_means = episodes.step_means(ends[-1]).tolist()
@@ -437,6 +439,7 @@ class Session:
     def split(self) -> list[dict[str, Any]]:
         """Return the state of each group, for ``join`` in any wave. Raises ValueError if it cannot be split."""
         state = self.state()
+        # groups are padded to the widest; what is kept of a group does not depend on the others
         obs = self.env.layout.split_state({"obs": state["obs"]})
         played = state["episodes"]
         episodes = None if played is None else GroupLayout(len(self.groups), 1).split_state(played)

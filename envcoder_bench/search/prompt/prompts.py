@@ -323,6 +323,7 @@ def training(cfg: RunConfig, facts: TaskContract) -> str:
         f" {counted(each, 'control step')}, {each * facts.dt:.4g} s or {each / episode:.3g} full episodes;"
         f" all together play {counted(each * envs, 'control step')}.",
     ]
+    # how far ahead a reward counts, which a model cannot see from gamma
     if 0 < gamma < 1:
         ahead = 1 / (1 - gamma)
         lines.append(

@@ -129,6 +129,7 @@ class Budget:
         """
         with self._changed:
             now = spent().plus(self._reserved)
+            # one reply is a request as any other, for which ``reserve`` waits
             for replies in range(count, 1, -1):
                 amount = self.max_spending(provider, request, replies)
                 if not self.stopped and not self._exceeded_by(now.plus(amount)):
