@@ -63,6 +63,7 @@ def hacked(
         bounds: the least and the greatest fitness of an episode.
         other_actions: candidates whose actions are not those of the untrained policy, with which none is compared.
     """
+    # trainings to the end, by candidate and seed: their fitness, and its course
     final: dict[str, dict[int, Result]] = {}
     for row in rows:
         if row.measured and not row.stopped_at:
@@ -85,6 +86,7 @@ def hacked(
             for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
                 if learnt or kind == COARSE:
                     signs[kind][name] = sign
+    # a sign counts if it is sure, and if the fall is one that matters
     reasons: dict[str, list[str]] = {}
     for kind, by_name in signs.items():
         changes = {name: sign.change(bounds) for name, sign in by_name.items() if sign.rose}

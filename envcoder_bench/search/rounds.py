@@ -100,6 +100,7 @@ def check_and_repair(
         # a repaired one is checked again; one without a repair keeps its error
         again = checker.errors(list(repaired.values()))
         errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in repaired}
+    # what is trained, and what is not
     ready = [p for p in latest.values() if p.source and p.name not in errors]
     failed = [(p, FAILED_AT_LOAD, errors[p.name]) for p in latest.values() if p.source and p.name in errors]
     failed += [(p, NO_CODE, without_folders(p.error)) for p in latest.values() if not p.source]

@@ -246,11 +246,13 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
             against = (original.name, original.source)
         elif human is not None and name not in BASELINES:
             against = (HUMAN, human.source)
+        # what its reward does on the trajectories of the baselines
         verdict = verdicts.get(name)
         if verdict is not None and verdict.not_judged:
             facts["reward not judged on trajectories"] = verdict.not_judged
         remarks = () if verdict is None else verdict.remarks
         candidates.append(PageCandidate(name, source.file, source.source, facts, against, remarks))
+    # the policy before training is ranked, and has no file
     if any(row.candidate == UNTRAINED for row in run.rows):
         facts = {"policy": f"before the first iteration, with the observation and action of the {HUMAN} baseline"}
         candidates.append(PageCandidate(UNTRAINED, "", None, facts))

@@ -170,6 +170,7 @@ def _study(
             status[row.candidate] = f"stopped at {row.stopped_at}" if row.stopped_at else row.status
     compared = [name for name in variants if whole[name] and whole[original]]
     # fitness
+    # their number is all that is known of episodes that are not on disk
     episodes = min((row.episodes for row in rows if row.measured and row.episodes), default=1)
     model = FitnessModel(whole, evaluation, bounds, episodes)
     fitness, low, high = model.interval(original) if whole[original] else (NAN, NAN, NAN)

@@ -177,6 +177,7 @@ class Session:
                 while not self.reached:
                     self.iterate()
                     stopped = self.stop.by is not None
+                    # a stop waits for the end of an iteration, whose checkpoint is exact
                     is_due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
                     if not self.reached and (stopped or is_due):
                         with span(RESULTS):
