@@ -21,8 +21,6 @@ from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.shaping.contract import known_types
-from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.isaacgym_tasks import with_task_config
 from envcoder_bench.tasks.registry import check_task_name, task_names
 
@@ -235,7 +233,7 @@ def flag_words(args: argparse.Namespace) -> list[str]:
     single = next((f"--{name}" for name in ("device", "gpu_id") if name in flags), "")
     if single and {"devices", "ray"} & flags.keys():
         raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
-    kinds = None if args.shaper_types is None else shaper_types(args.shaper_types)
+    kinds = None if args.shaper_types is None else listed(args.shaper_types)
     return override_words(args.task, args.overrides, kinds, flags)
 
 
@@ -261,14 +259,6 @@ def as_words(values: Mapping[str, object]) -> list[str]:
 def listed(words: Sequence[str]) -> list[str]:
     """Return the items of a flag's values, which may be separated by spaces or commas: ``a,b c``."""
     return [item.strip() for word in words for item in word.split(",") if item.strip()]
-
-
-def shaper_types(words: Sequence[str]) -> list[str]:
-    """Return the shaper types without aliases. Raises UserError with near matches."""
-    names = listed(words)
-    if not names:
-        raise UserError(f"--shaper_types is empty; there are {', '.join(SHAPER_TYPES)}")
-    return known_types(names)
 
 
 # output that never fails
