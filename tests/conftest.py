@@ -183,3 +183,15 @@ def fast_tests_start_nothing(request, a_test_leaves_nothing_behind):
         _watching = False
     if _seen:
         pytest.fail(f"mark this test with @pytest.mark.slow: it {_seen[0]}", pytrace=False)
+
+
+@pytest.fixture
+def chooses(monkeypatch):
+    """Let runs on a CPU choose their number of seeds as on a GPU, up to a number."""
+    from envcoder_bench.run import seeds
+
+    def on(most):
+        monkeypatch.setattr(seeds, "MOST", most)
+        monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "")
+
+    return on

@@ -85,7 +85,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole task.env.maxEffort=strong", "task.env.maxEffort must be a number, such as 400.0, got strong"),
         ("--task Anymal task.env.baseInitState.pos=[0,0]", "task.env.baseInitState.pos must be a list of 3 numbers"),
         ("--task Cartpole task.env=3", "task.env must hold the keys resetDist, maxEffort"),
-        ("--task Cartpole --shaper_types ,", "--shaper_types is empty; there are compute_reward"),
+        ("--task Cartpole --shaper_types ,", "shaper_types is empty; there are compute_reward"),
         ("--task Cartpole --shaper_types compute_reward,compute_gaol", "'compute_gaol' (did you mean compute_goal or"),
         (
             "--task Cartpole --candidates {folder} --shaper_types compute_goal",

@@ -8,7 +8,6 @@ import pytest
 from doc_pages import ROOT, command_lines, shell_lines, text_of
 
 import envcoder_bench.sim.mujoco_cpu  # (importing mujoco for the first time starts a process)
-from envcoder_bench.cli import eval_policies
 from envcoder_bench.cli.command_line import Parser
 from envcoder_bench.cli.verbs import COMMANDS, VERBS
 from envcoder_bench.tasks import registry
@@ -82,8 +81,6 @@ def test_commands_of_the_page_have_flags_that_exist(page):
         words = [word for word in line if word != "..."]
         count = 2 if words[0] == "envcoder-bench" else 1
         parser = BUILDERS[" ".join(words[:count])]()
-        if words[0] == "eval-policies":  # NAME=FILE looks like an override
-            words = [*words[:1], *eval_policies._hold(words[1:], ("--policies", "--layouts"))[0]]
         (parser.parse if isinstance(parser, Parser) else parser.parse_args)(words[count:])
 
 

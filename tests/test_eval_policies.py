@@ -16,7 +16,7 @@ import torch
 from helpers import PATIENCE
 
 from envcoder_bench.cli import eval_shapers
-from envcoder_bench.cli.eval_policies import EPILOG, _hold, build_parser, main
+from envcoder_bench.cli.eval_policies import EPILOG, build_parser, main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked
 from envcoder_bench.grid.inputs import check_inputs
@@ -83,7 +83,7 @@ REFUSED = [  # words, and what the message has
         ("robots.spot.stiffness=-5", "robots.spot.stiffness must be a number of at least 0, got -5"),
         ("--devices many", "--devices must be all, GPU numbers such as 0,1, or cpu:N, got many"),
         ("--output_dir {folder}", "is not empty; give a new folder"),
-        ("--video -1", "--video -1: it must be 0 or more"),
+        ("--video -1", "--video: it must be 0 or more, got -1"),
     )),
     ("--resume {folder}", "there is no grid here (no config.yaml)"),
     ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim and --video"),
@@ -101,7 +101,7 @@ def test_bad_input_prints_one_message_and_writes_nothing(folder, tmp_path, monke
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("words", ["--policies seed=no.pt", "--policies=a=no.pt", "--policies a=no.pt seed=3"])
+@pytest.mark.parametrize("words", ["--policies seed=no.pt", "--policies=a=no.pt b=no.pt", "--policies a=no.pt seed=3"])
 def test_first_word_after_the_flag_is_a_policy(tmp_path, monkeypatch, capsys, words) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(f"--robot spot {words} --terrains stairs".split()) == 2
@@ -112,11 +112,10 @@ def test_help_examples_are_valid_commands() -> None:
     lines = [line.strip() for line in EPILOG.splitlines() if line.strip().startswith("COMMAND ")]
     assert len(lines) >= 8
     for line in lines:
-        words, held = _hold(line.split()[1:], ("--policies", "--layouts"))
-        args = build_parser().parse(words)
-        assert args.resume or (args.robot in ROBOTS and args.terrains and held["--policies"])
+        args = build_parser().parse(line.split()[1:])
+        assert args.resume or (args.robot in ROBOTS and args.terrains and args.policies)
         compose_settings(args.overrides)
-        assert all("=" in word or word.startswith("runs/") for values in held.values() for word in values)
+        assert all("=" in word or word.startswith("runs/") for word in [*(args.policies or ()), *args.layouts])
 
 
 SHORT = ("--episodes", "2", "--seconds", "4")

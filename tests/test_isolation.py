@@ -1,7 +1,7 @@
 """Promise 1: a candidate's result does not depend on its neighbours, bitwise on a CPU."""
 
 import pytest
-from helpers import ANYMAL_QUICK, QUICK, assert_same_weights, results, run, weights, write_candidates
+from helpers import ANYMAL_QUICK, FIVE_ACTIONS, QUICK, assert_same_weights, results, run, weights, write_candidates
 
 pytestmark = pytest.mark.slow
 
@@ -16,12 +16,7 @@ def compute_observation(state_dict):
     x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
     return torch.cat([x, torch.sin(x), torch.cos(x), x**3], dim=-1)
 """,
-    "many_actions": """
-ACTION_DIM = 5
-def compute_torque(action, state_dict):
-    push = 100.0 * action.sum(dim=1, keepdim=True)
-    return torch.cat([push, torch.zeros_like(push)], dim=1)
-""",
+    "many_actions": FIVE_ACTIONS,
     "breaks_midway": """
 def compute_reward(progress_buf, pole_angle):
     if bool((progress_buf > 20).any()):

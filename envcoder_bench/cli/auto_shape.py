@@ -20,12 +20,11 @@ from envcoder_bench.cli.command_line import (
     command,
     flag_words,
     refuse_others,
+    settle_task,
 )
-from envcoder_bench.core.errors import Stopped, UserError, user_input
+from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.isaacgym_tasks import with_task_config
-from envcoder_bench.tasks.registry import check_task_name
 
 if TYPE_CHECKING:
     from envcoder_bench.run.result import RunResult
@@ -112,17 +111,11 @@ def build_parser() -> Parser:
 
 def overrides(args: argparse.Namespace) -> list[str]:
     """Return the flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, then the user's key=value overrides."""
-    search = {name: getattr(args, name) for name in SEARCH_FLAGS}
+    search = {name: getattr(args, name, None) for name in SearchSettings.model_fields}
     if args.prompt_dir is not None:
         folder = args.prompt_dir.replace("${", "\\${")  # which is no interpolation
         search["prompt.dir"] = json.dumps(folder, ensure_ascii=False)  # quoted
     return [*as_words(search), *flag_words(args)]
-
-
-SEARCH_FLAGS = (
-    "temperature", "max_output_tokens", "reply_timeout", "max_tokens", "max_cost", "num_iters", "shapers_per_iter",
-    "repair", "final_seeds", "show_baseline",
-)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -134,14 +127,10 @@ def _main(words: list[str]) -> int:
     args = build_parser().parse(words)
     if args.resume:
         refuse_others(args, words, "--resume", [f"--{name}" for name in (*LIMITS, *MODEL)], "the search's")
-    if not args.resume and not args.task:
-        raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
-    if not args.resume and not args.llm:
-        raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
-    if not args.resume:
-        args.task, args.task_config = with_task_config(args.task, args.task_config)
-        with user_input():
-            check_task_name(args.task)
+    else:
+        settle_task(args)
+        if not args.llm:
+            raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
     try:
         return _search(args)
     except Stopped as stop:  # its message says how to resume
@@ -184,6 +173,7 @@ def _search(args: argparse.Namespace) -> int:
                 output_dir=None if args.output_dir is None else Path(args.output_dir),
                 view=view,
             )
+    # a round's run that was stopped stops the search
     if result.stopped is not None:
         console.end_page(f"stopped {result.stopped.stopped_at}; auto-shape --resume continues it")
         print(f"stopped {result.stopped.stopped_at}; resume with: {result.command}", file=sys.stderr)

@@ -6,24 +6,23 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from envcoder_bench import __version__
 from envcoder_bench.core import SIMULATORS
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.overrides import split_overrides
-from envcoder_bench.core.run_log import LOGGERS, RepeatHandler
+from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig
-from envcoder_bench.shaping.contract import known_types
-from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.tasks.isaacgym_tasks import with_task_config
+from envcoder_bench.tasks.registry import check_task_name, task_names
 
 VERSION = f"EnvCoderBench {__version__}"
 
@@ -57,10 +56,15 @@ class PlainParser(argparse.ArgumentParser):
 
 
 class Parser(PlainParser):
-    """A PlainParser that also takes key=value overrides of cfg/."""
+    """A PlainParser that also takes key=value overrides of cfg/.
 
-    def __init__(self, prog: str, description: str, epilog: str) -> None:
+    Args:
+        keys: see ``split_overrides``.
+    """
+
+    def __init__(self, prog: str, description: str, epilog: str, keys: Collection[str] = ()) -> None:
         super().__init__(prog, description, epilog)
+        self._keys = keys
         self.add_argument(
             "overrides",
             nargs="*",
@@ -70,7 +74,7 @@ class Parser(PlainParser):
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse; key=value may be anywhere, also after a flag that takes several values."""
-        rest, overrides = split_overrides(self, words)
+        rest, overrides = split_overrides(self, words, self._keys)
         args = self.parse_args(rest)
         for word in args.overrides:
             hint = _flag_for(word) if hasattr(args, "task") else ""
@@ -116,21 +120,13 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
 @contextmanager
 def shown_messages() -> Iterator[None]:
     """Print the package's messages and Python's warnings on stderr, repeated warnings on one line."""
-    handler, package = RepeatHandler(_print_message), logging.getLogger(LOGGERS[0])
-    level = package.level
-    package.setLevel(logging.INFO)
-    logging.captureWarnings(True)
-    for name in LOGGERS:
-        logging.getLogger(name).addHandler(handler)
-    # warnings of Python, too, go through the handler
+    handler = RepeatHandler(_print_message)
+    logging.captureWarnings(True)  # so that they go through the handler, too
     try:
-        with _plain_warnings():
+        with listening(handler), _plain_warnings():
             yield
     finally:
-        for name in LOGGERS:
-            logging.getLogger(name).removeHandler(handler)
         logging.captureWarnings(False)
-        package.setLevel(level)
         handler.flush()
 
 
@@ -190,6 +186,13 @@ def _seeds(word: str) -> int | str:
         raise argparse.ArgumentTypeError(f"it must be a whole number of at least 1, or auto, got {word}") from None
 
 
+def count(word: str) -> int:
+    """Return a whole number, 0 or more. Raises ArgumentTypeError."""
+    if not word.isdecimal():
+        raise argparse.ArgumentTypeError(f"it must be 0 or more, got {word}")
+    return int(word)
+
+
 def add_where(group: Any) -> None:
     """Add the flags for simulator, device and memory."""
     add_key(group, "sim", choices=("auto", *SIMULATORS))
@@ -207,22 +210,30 @@ def add_files(group: Any) -> None:
     group.add_argument("--train_config", metavar="FILE", help=f"a train YAML {text} cfg/train/<Task>PPO.yaml")
 
 
-COMMON = (
-    "fitness", "num_envs_per_candidate", "learning_iterations", "seeds", "seed", "max_memory", "sim", "devices", "ray",
-    "device", "gpu_id", "trainer", "task_config", "train_config", "race", "wandb", "baseline",
-)  # fmt: skip
+def settle_task(args: argparse.Namespace) -> None:
+    """Check the task of a new run or search, before the imports, which take seconds."""
+    if not args.task:
+        raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
+    args.task, args.task_config = with_task_config(args.task, args.task_config)
+    with user_input():
+        check_task_name(args.task)
 
 
-def flag_words(args: argparse.Namespace, more: Sequence[str] = ()) -> list[str]:
-    """Return the given flags among those above and ``more`` as overrides, then the user's key=value overrides."""
+# flags that are keys of cfg/config.yaml, or stand for some
+_OF_CONFIG = {*RunConfig.model_fields, "gpu_id", "trainer", "task_config", "train_config", "no_baselines"}
+
+
+def flag_words(args: argparse.Namespace) -> list[str]:
+    """Return the flags as overrides of cfg/config.yaml, followed by the user's key=value overrides."""
     from envcoder_bench.run.inputs import override_words  # here, because --help does not need it
 
-    values = {name: getattr(args, name) for name in (*COMMON, *more)}
-    flags = {name: value for name, value in values.items() if value is not None and value is not False}
+    names = _OF_CONFIG - {"task", "shaper_types"}
+    values = {key: value for key, value in vars(args).items() if key in names}
+    flags = {key: value for key, value in values.items() if value is not None and value is not False}
     single = next((f"--{name}" for name in ("device", "gpu_id") if name in flags), "")
     if single and {"devices", "ray"} & flags.keys():
         raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
-    kinds = None if args.shaper_types is None else shaper_types(args.shaper_types)
+    kinds = None if args.shaper_types is None else listed(args.shaper_types)
     return override_words(args.task, args.overrides, kinds, flags)
 
 
@@ -240,7 +251,7 @@ def refuse_others(
         raise UserError(f"{flag} takes no other flag but {allowed}: the settings are those of {folder} config.yaml")
 
 
-def as_words(values: dict[str, object]) -> list[str]:
+def as_words(values: Mapping[str, object]) -> list[str]:
     """Return the values that are not None as key=value."""
     return [f"{key}={value}" for key, value in values.items() if value is not None]
 
@@ -248,14 +259,6 @@ def as_words(values: dict[str, object]) -> list[str]:
 def listed(words: Sequence[str]) -> list[str]:
     """Return the items of a flag's values, which may be separated by spaces or commas: ``a,b c``."""
     return [item.strip() for word in words for item in word.split(",") if item.strip()]
-
-
-def shaper_types(words: Sequence[str]) -> list[str]:
-    """Return the shaper types without aliases. Raises UserError with near matches."""
-    names = listed(words)
-    if not names:
-        raise UserError(f"--shaper_types is empty; there are {', '.join(SHAPER_TYPES)}")
-    return known_types(names)
 
 
 # output that never fails

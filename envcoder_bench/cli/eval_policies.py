@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, refuse_others
+from envcoder_bench.cli.command_line import Parser, add_key, as_words, command, count, refuse_others
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken, stamped_folder
@@ -43,7 +43,7 @@ for another signal), resumable.
 
 def build_parser() -> Parser:
     """Return the parser of the command."""
-    parser = Parser(COMMAND, __doc__ or "", EPILOG)
+    parser = Parser(COMMAND, __doc__ or "", EPILOG, GridSettings.model_fields)
     what = parser.add_argument_group("grid")
     what.add_argument("--robot", metavar="NAME", help="spot or anymal_c")
     what.add_argument(
@@ -77,7 +77,9 @@ def build_parser() -> Parser:
     where.add_argument(
         "--devices", metavar="all|0,1|cpu:N", help="several devices at a time, a process each, which share the episodes"
     )
-    where.add_argument("--video", type=int, metavar="N", default=0, help="videos of the first N episodes of each pair")
+    where.add_argument(
+        "--video", type=count, metavar="N", default=0, help="videos of the first N episodes of each pair"
+    )
     where.add_argument("--output_dir", metavar="DIR", help="the grid's folder (default: grids/<robot>_<time>)")
     where.add_argument("--resume", metavar="DIR", help="resume the grid in DIR")
     return parser
@@ -90,15 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(words: list[str]) -> int:
     """Run the command without its handling of errors; return the exit code."""
-    # a policy is NAME=FILE, which would look like an override
-    parser = build_parser()
-    words, held = _hold(words, ("--policies", "--layouts"))
-    args = parser.parse(words)
-    args.policies, args.layouts = held.get("--policies"), held.get("--layouts", [])
-    if args.video < 0:
-        raise UserError(f"--video {args.video}: it must be 0 or more")
+    args = build_parser().parse(words)
     if args.resume:
-        refuse_others(args, [*words, *held], "--resume", WITH_RESUME, "the grid's")
+        refuse_others(args, words, "--resume", WITH_RESUME, "the grid's")
     else:
         for flag in ("robot", "policies", "terrains"):
             if not getattr(args, flag):
@@ -107,32 +103,6 @@ def run(words: list[str]) -> int:
             with user_input():
                 refuse_taken(Path(args.output_dir), kind="grid")  # before the imports, which take seconds
     return _evaluate(args)
-
-
-def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Take the values of flags with NAME=VALUE out of the words, with which they remain as ``x``.
-
-    Values end at the next flag, or at a second or later word that is an override of a key of the settings.
-    """
-    rest: list[str] = []
-    held: dict[str, list[str]] = {}
-    flag = ""
-    keys = GridSettings.model_fields
-    for word in words:
-        name, is_pair, value = word.partition("=")
-        override = is_pair and (name in keys or ("." in name and name.split(".")[0] in keys))
-        if word.startswith("--"):
-            flag = name if name in flags else ""
-            rest.append(flag or word)
-            if flag:
-                held.setdefault(flag, []).extend([value] if is_pair else [])
-                rest.append("x")
-        elif flag and not (held[flag] and override):
-            held[flag].append(word)
-        else:
-            flag = ""
-            rest.append(word)
-    return rest, held
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -152,6 +122,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         folder = Path(args.output_dir) if args.output_dir else stamped_folder("grids", args.robot)
         begin_grid(inputs, folder)
         print(f"folder: {shown(folder)}", file=sys.stderr)
+    # a line in the terminal, and the page of the folder, which also says how the evaluation ended
     progress, status, state = GridProgress(len(inputs.specs)), StatusPage(folder), "ended with an error"
     stop = StopRequest((signal.SIGINT, signal.SIGTERM))
 
@@ -172,6 +143,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     if not result.complete:
         print(f"stopped; resume with: {resume_command(folder, COMMAND)}", file=sys.stderr)
         return 128 + int(stop.by or signal.SIGINT)
+    # the page that shows the progress leads to the report from now on
     page = write_report(inputs, folder, result.rows, args.video, result.seconds)
     status.write(Status("complete", link=page.name, ended=True))
     print(render_summary(result.rows))

@@ -15,16 +15,16 @@ from envcoder_bench.cli.command_line import (
     add_training,
     add_where,
     command,
+    count,
     flag_words,
     flags_in,
     listed,
     refuse_others,
+    settle_task,
 )
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.isaacgym_tasks import with_task_config
-from envcoder_bench.tasks.registry import check_task_name
 from envcoder_bench.video import VIDEO_VARIABLE
 
 # flags that continue a run, and those that may be given with them
@@ -143,7 +143,7 @@ def build_parser() -> Parser:
     add_where(where)
     where.add_argument(
         "--video",
-        type=int,
+        type=count,
         metavar="K",
         help="videos of the best K candidates and of both baselines in report.html (default: 3 where frames can be"
         f" rendered, else 0; the environment variable {VIDEO_VARIABLE} is another default)",
@@ -164,11 +164,6 @@ def build_parser() -> Parser:
     return parser
 
 
-def config_overrides(args: argparse.Namespace) -> list[str]:
-    """Return the flags as overrides of cfg/config.yaml, followed by the user's key=value overrides."""
-    return flag_words(args, ("untrusted", "no_baselines", "isolate", "deterministic", "profile"))
-
-
 # the command
 
 
@@ -183,9 +178,9 @@ def _describe(task: str, overrides: Sequence[str]) -> int:
 def _check(args: argparse.Namespace) -> int:
     from envcoder_bench.tools.check import check_candidates, render_check
 
-    result = check_candidates(args.task, config_overrides(args), args.candidates, args.candidate_idx, args.num_envs)
+    result = check_candidates(args.task, flag_words(args), args.candidates, args.candidate_idx, args.num_envs)
     width = max(80, min(160, shutil.get_terminal_size((110, 24)).columns))
-    print(render_check(result.rows, width, result.compiles, result.num_envs, result.judged), end="")
+    print(render_check(result, width), end="")
     return 0 if result.passed else 1
 
 
@@ -197,8 +192,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsed(words: list[str]) -> argparse.Namespace:
     """Parse the command line, and check what can be checked before the imports, which take seconds."""
     args, flags = build_parser().parse(words), flags_in(words)
-    if args.video is not None and args.video < 0:
-        raise UserError(f"--video {args.video}: it must be 0 or more")
     if args.output_dir is not None:
         with user_input():
             refuse_taken(Path(args.output_dir))
@@ -216,24 +209,21 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         args.candidate_idx = ",".join(listed(args.candidate_idx))
     # a new run
     if not (args.resume or args.extend):
-        if not args.task:
-            raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
-        args.task, args.task_config = with_task_config(args.task, args.task_config)
-        with user_input():
-            check_task_name(args.task)
+        settle_task(args)
     return args
 
 
 def _main(words: list[str]) -> int:
     args = _parsed(words)
     if args.describe:
-        return _describe(args.task, config_overrides(args))
+        return _describe(args.task, flag_words(args))
     if args.check:
         return _check(args)
     from envcoder_bench.cli.console import Console, conclude, resumable, run_on_terrains, terrain_words
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
     from envcoder_bench.run.prepare.variants import Asked
 
+    # the terrains are checked before the training, not after it
     on_terrains = []
     if args.terrains:
         on_terrains = terrain_words(args.task, args.terrains, args.terrain_episodes, args.terrain_seconds, args.device)
@@ -243,6 +233,7 @@ def _main(words: list[str]) -> int:
     console = Console(names_folder=not (args.resume or args.extend), one_process_a_wave=True)
     with resumable(), console.ending_page():
         if args.resume:
+            # a run may be resumed on other devices than it began on
             where = {"devices": args.devices, "ray": args.ray}
             result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)
             return conclude(result, args.video, console)
@@ -264,7 +255,7 @@ def _main(words: list[str]) -> int:
         result = evaluate.evaluate(
             args.task,
             args.candidates,
-            overrides=config_overrides(args),
+            overrides=flag_words(args),
             candidate_idx=args.candidate_idx,
             num_envs=args.num_envs,
             variants=Asked.of(args.terms, args.sweep, args.sweep_points),

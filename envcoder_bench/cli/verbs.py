@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcoder_bench.cli.command_line import PlainParser
+from envcoder_bench.cli.command_line import PlainParser, count
 from envcoder_bench.core import SIMULATORS
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.overrides import split_overrides
@@ -451,15 +451,13 @@ def report_parser() -> PlainParser:
     parser = _parser("report", _REPORT)
     parser.add_argument("run", metavar="RUN", help="the folder of a run")
     parser.add_argument(
-        "--video", type=int, metavar="K", help="videos of the best K candidates and of both baselines (default: 3)"
+        "--video", type=count, metavar="K", help="videos of the best K candidates and of both baselines (default: 3)"
     )
     return parser
 
 
 def write_report(words: list[str]) -> int:
     args = report_parser().parse_args(words)
-    if args.video is not None and args.video < 0:
-        raise UserError(f"--video {args.video}: it must be 0 or more")
     from envcoder_bench.video.page import write_page  # it imports torch, which --help does not need
 
     print(shown(write_page(args.run, args.video)))

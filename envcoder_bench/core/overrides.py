@@ -2,17 +2,23 @@
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 _OVERRIDE = re.compile(r"[+~\w][\w.@]*=")
 
 
-def split_overrides(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_overrides(
+    parser: argparse.ArgumentParser, words: Sequence[str], keys: Collection[str] = ()
+) -> tuple[list[str], list[str]]:
     """Split a command line into the words for ``parser`` and the overrides, which may be anywhere on the line.
 
     After a flag that takes several values, a word with ``=`` is an override unless it is an existing file or folder;
-    ``./a=b.py`` is never an override. The word after a flag that takes one text is always its value.
+    ``./a=b.py`` is never an override. The word after a flag that takes one text is always its value. After a flag that
+    takes several values ``NAME=VALUE``, the first word is a value, and later ones are until one overrides a key.
+
+    Args:
+        keys: those of the config at its top level, for flags that take ``NAME=VALUE``.
 
     Returns:
         The words for the parser, and the overrides.
@@ -21,9 +27,16 @@ def split_overrides(parser: argparse.ArgumentParser, words: Sequence[str]) -> tu
     rest: list[str] = []
     overrides: list[str] = []
     flag: argparse.Action | None = None  # whose values may follow
+    is_first = False  # of them
     for word in words:
+        name, _, value = word.partition("=")
         if word in actions:
-            flag = actions[word]
+            flag, is_first = actions[word], True
+        elif name in actions and _takes_pairs(actions[name]):  # --flag=NAME=VALUE
+            flag, is_first, word = actions[name], False, value
+            rest.append(name)
+        elif flag is not None and _takes_pairs(flag) and (is_first or name.split(".")[0] not in keys):
+            is_first = False
         elif flag is not None and flag.nargs is None and _is_text(flag):
             flag = None
         elif _OVERRIDE.match(word) and not (flag is not None and _takes_many(flag) and Path(word).exists()):
@@ -45,5 +58,9 @@ def _is_text(flag: argparse.Action) -> bool:
     return flag.type in (None, Path) and flag.choices is None
 
 
+def _takes_pairs(flag: argparse.Action) -> bool:
+    return flag.nargs == "+" and str(flag.metavar).startswith("NAME=")
+
+
 def _takes_many(flag: argparse.Action) -> bool:
-    return flag.nargs in ("+", "*") and _is_text(flag)
+    return flag.nargs in ("+", "*") and _is_text(flag) and not _takes_pairs(flag)

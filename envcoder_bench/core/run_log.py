@@ -28,7 +28,7 @@ LOGGERS = ("envcoder_bench", "isaacgym_mujoco", "py.warnings")
 _current: ContextVar[RunLog | None] = ContextVar("run_log", default=None)
 _prints: ContextVar[Prints | None] = ContextVar("prints", default=None)  # of this thread's candidates
 _lock = threading.Lock()
-_open = 0  # logs of all threads
+_open = 0  # handlers of all threads, see ``listening``
 _level = logging.NOTSET  # of the package's logger before the first of them
 
 
@@ -101,16 +101,14 @@ def run_log() -> Iterator[RunLog]:
     """
     log = RunLog()
     token = _current.set(log)
-    _attach(log)
     try:
-        with counted_prints(Prints(show_print, log.note)):
+        with listening(log), counted_prints(Prints(show_print, log.note)):
             yield log
     except BaseException as error:
         expected = isinstance(error, (UserError, KeyboardInterrupt))
         log.note((str(error) or type(error).__name__) if expected else traceback.format_exc())
         raise
     finally:
-        _detach(log)
         _current.reset(token)
         log.close()
 
@@ -191,7 +189,9 @@ def log_path() -> Path | None:
     return None if log is None else log.path
 
 
-def _attach(log: RunLog) -> None:
+@contextmanager
+def listening(handler: logging.Handler) -> Iterator[None]:
+    """Give a handler the messages of this project inside the block, and the warnings that Python captures."""
     global _open, _level
     with _lock:
         package = logging.getLogger(LOGGERS[0])
@@ -201,17 +201,16 @@ def _attach(log: RunLog) -> None:
                 package.setLevel(logging.INFO)
         _open += 1
         for name in LOGGERS:
-            logging.getLogger(name).addHandler(log)
-
-
-def _detach(log: RunLog) -> None:
-    global _open
-    with _lock:
-        for name in LOGGERS:
-            logging.getLogger(name).removeHandler(log)
-        _open -= 1
-        if not _open:
-            logging.getLogger(LOGGERS[0]).setLevel(_level)
+            logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        with _lock:
+            for name in LOGGERS:
+                logging.getLogger(name).removeHandler(handler)
+            _open -= 1
+            if not _open:
+                logging.getLogger(LOGGERS[0]).setLevel(_level)
 
 
 _muted: ContextVar[bool] = ContextVar("muted", default=False)

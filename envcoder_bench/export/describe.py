@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def describe(
     programs = [shaping.programs[stage] for stage in ("observation", "command") if stage in shaping.programs]
     read = sorted({name for program in programs for name in program.state_names()} - {ACTION})
     traced = "observation" in shaping.programs and (act is None or "command" in shaping.programs)
+    state = {name: _key(contract, name) for name in (read if traced else (*contract.state, *_ENVIRONMENT))}
     return {
         "format": FORMAT,
         "task": contract.name,
@@ -49,7 +51,7 @@ def describe(
             "name": OBS,
             **_numbers(policy.obs_dim, contract.clip_observations, observation, run),
             "meaning": "the result of the observation function; clipping and normalization are part of the policy",
-            "columns": _columns(shaping.programs.get("observation"), policy.obs_dim),
+            "columns": _columns(shaping.programs.get("observation"), policy.obs_dim, state),
         },
         "outputs": {
             ACTIONS: _numbers(policy.action_dim, contract.clip_actions, act, run),
@@ -62,7 +64,7 @@ def describe(
             "physics_steps_per_control_step": contract.substeps,
         },
         "episode_control_steps": contract.max_episode_length - 1,
-        "state": {name: _key(contract, name) for name in (read if traced else _all_keys(contract))},
+        "state": state,
         "axes": {
             name: list(getattr(contract, name))
             for name in ("joints", "bodies", "sensors", "sites")
@@ -107,35 +109,26 @@ def as_text(description: dict[str, Any]) -> str:
     return re.sub(r"\[\n\s*([^][{}]*?)\n\s*\]", lambda match: f"[{_JOINT.sub(', ', match[1])}]", text) + "\n"
 
 
-def _columns(program: Program | None, width: int) -> list[dict[str, Any]] | None:
-    """Return for each column of the observation which numbers of the state it depends on; None if it is not traced."""
+def _columns(program: Program | None, width: int, state: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return for each column of the observation the numbers of the state that it depends on, ``dof_pos[3]``.
+
+    None if the observation is not traced.
+    """
     if program is None or len(program.outputs[VALUE].nodes) != width:
         return None
     columns = []
     for node in program.outputs[VALUE].nodes:
         nodes = [program.nodes[i] for i in reachable(program, [node])]
         reads = sorted({(each.name, each.column) for each in nodes if each.op == "load"})
-        columns.append({"reads": [list(pair) for pair in reads], "copied": program.nodes[node].op == "load"})
+        names = [_column_name(name, column, state[name]["shape"]) for name, column in reads]
+        columns.append({"reads": names, "copied": program.nodes[node].op == "load"})
     return columns
 
 
-def named_columns(description: dict[str, Any]) -> dict[str, Any]:
-    """Replace columns of the state by their names in the observation's columns, ``dof_pos[3]``."""
-    columns = description["input"]["columns"]
-    for column in columns or []:
-        column["reads"] = [_column_name(description["state"], *pair) for pair in column["reads"]]
-    return description
-
-
-def _column_name(state: dict[str, Any], name: str, column: int) -> str:
-    shape = state[name]["shape"]
+def _column_name(name: str, column: int, shape: Sequence[int]) -> str:
     if not shape:
         return name if name != "actions" else f"{name}[{column}]"
     return f"{name}[{', '.join(str(i) for i in np.unravel_index(column, shape))}]"
-
-
-def _all_keys(contract: TaskContract) -> list[str]:
-    return [*contract.state, *_ENVIRONMENT]
 
 
 def _key(contract: TaskContract, name: str) -> dict[str, Any]:

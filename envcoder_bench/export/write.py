@@ -18,7 +18,7 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.noise import ACTION, normal
 from envcoder_bench.core.torch_settings import ALONE
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.export.describe import as_text, describe, named_columns
+from envcoder_bench.export.describe import as_text, describe
 from envcoder_bench.export.module import COMMAND, ExportedPolicy, affine_command
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.run.folder.policies import OpenedRun, Policy, load_policy, open_run
@@ -141,7 +141,7 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
     exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
     unlikely = normal(0, 0, ACTION, len(seen), policy.obs_dim)
     obs = torch.cat([seen, seen + unlikely, 100.0 * unlikely])
-    description = named_columns(describe(run, policy, group.shaping, contract, command))
+    description = describe(run, policy, group.shaping, contract, command)
     if not has_command:
         description["outputs"][COMMAND] = {"in_file": False, "why_not": "the task's own code converts actions"}
     return env, exported, description, obs

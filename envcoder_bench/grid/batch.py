@@ -294,11 +294,6 @@ class Batch:
         batch._reported = {spec for spec, end in zip(specs, ends) if end != RUNNING}
         return batch
 
-    @property
-    def steps_left(self) -> int:
-        """Number of control steps until the limit of all episodes."""
-        return self.scene.settings.steps - self.step_count
-
 
 def select(state: Mapping[str, Tensor], rows: Sequence[int], count: int) -> dict[str, Tensor]:
     """Return the state of some robots of ``count``."""

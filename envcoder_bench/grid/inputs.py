@@ -142,6 +142,7 @@ def _load(
                 f" {', '.join(layouts)}"
             )
     loaded = []
+    # one policy of a run that does not fit is no reason to refuse the others
     for name, file in files.items():
         try:
             loaded.append(load_policy_file(name, file, layouts, wanted.get(name), robot, cfg))
@@ -217,8 +218,7 @@ def read_inputs(folder: Path) -> Inputs:
         text = path.read_text(encoding="utf-8")
         refuse_bombs(text)
         data = yaml.safe_load(text)
-        # a grid that an earlier version began does not have the key
-        settings = {"solver_iterations": None, **data["settings"]}
+        settings = data["settings"]
         robot = find_robot(data["robot"])
         arenas = _ARENAS.validate_python(data["arenas"])
         policies = data["policies"]

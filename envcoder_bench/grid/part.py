@@ -123,7 +123,7 @@ class Part:
                     if time.monotonic() - saved > 60.0 * cfg.checkpoint_minutes:
                         self._save(number, batch, file.tell())
                         saved = time.monotonic()
-                    left = batch.steps_left
+                    left = cfg.steps - batch.step_count
                     batch.advance(min(cfg.check_every, left if left > 0 else cfg.check_every))
                 self._warn(batch)
                 batch = None

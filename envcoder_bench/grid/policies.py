@@ -179,6 +179,7 @@ def _layout(name: str, path: Path, width: int | None, layouts: Mapping[str, Layo
         return chosen
     if width is None:
         raise UserError(f"policy {name}: {path} does not say how many observations it takes: give --layouts {name}=...")
+    # the first layout as wide: others need --layouts
     for chosen in layouts.values():
         if chosen.width == width:
             return chosen

@@ -91,6 +91,7 @@ def _own(name: str, path: Path) -> nn.Module:
 
 def _rsl_rl(name: str, path: Path, saved: Mapping[str, Any]) -> nn.Module:
     """Build rsl_rl's actor: linear layers with ELU, and the normalizer of observations if there is one."""
+    # newer versions save the actor by itself, older ones as a part of one model
     weights = saved.get("actor_state_dict") or saved["model_state_dict"]
     numbers = {
         int(match[1]): key
@@ -101,6 +102,7 @@ def _rsl_rl(name: str, path: Path, saved: Mapping[str, Any]) -> nn.Module:
     if not numbers:
         raise UserError(f"policy {name}: {path} is a checkpoint of rsl_rl without an actor of linear layers")
     layers: list[nn.Module] = []
+    # in older versions the normalizer is the runner's, in newer ones the model's
     stored = saved.get("obs_norm_state_dict") or {
         key.split("actor_obs_normalizer.")[-1]: value for key, value in weights.items() if "obs_normalizer." in key
     }
@@ -111,6 +113,7 @@ def _rsl_rl(name: str, path: Path, saved: Mapping[str, Any]) -> nn.Module:
         layer = nn.Linear(weight.shape[1], weight.shape[0])
         layer.load_state_dict({"weight": weight, "bias": weights[numbers[number].replace("weight", "bias")]})
         layers += [layer, nn.ELU()]
+    # no activation behind the last layer
     return nn.Sequential(*layers[:-1])
 
 
@@ -218,6 +221,7 @@ class OnnxGraph(nn.Module):
                 arrays[node.output[0]] = numpy_helper.to_array(attributes["value"])
             else:
                 self._nodes.append((node.op_type, list(node.input), node.output[0], attributes))
+        # names of ONNX may have dots, which names of buffers may not
         for k, (name, array) in enumerate(arrays.items()):
             self._names[name] = f"constant_{k}"
             self.register_buffer(f"constant_{k}", torch.from_numpy(np.array(array)))

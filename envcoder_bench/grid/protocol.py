@@ -139,6 +139,7 @@ def result(settings: GridSettings, starts: list[float], robot: Mapping[str, Any]
     variance = max(mean["height_squared"] - mean["height"] ** 2, 0.0)
     end, progress = ENDS[robot["end"]], robot["progress"]
     complete = robot["complete_step"] >= 0
+    # the last position is one of a fall only if it ended so
     down = end in ("fall", "flip")
 
     def stability(roll: float, pitch: float, spread: float, turning: float) -> float:

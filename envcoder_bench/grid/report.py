@@ -190,6 +190,7 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
     reason = missing()
     if reason:
         return f"There are no videos: {reason}."
+    # replayed, as the processes of the grid kept no states
     specs = [spec for spec in inputs.specs if spec.number < count]
     log.info("drawing videos of %s episodes: this may take minutes without a GPU", len(specs))
     seconds, fps = inputs.settings.video.seconds, inputs.settings.video.fps
@@ -209,7 +210,7 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
 
 
 def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> tuple[Recording, bytes]:
-    from envcoder_bench.sim.rendering import brightened, save_model
+    from envcoder_bench.sim.rendering import brightened, packed_model
 
     batch = Batch(scene, specs)
     source = batch.sim.pose_source()  # pyright: ignore[reportAttributeAccessIssue]
@@ -227,11 +228,9 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
         recording.episodes.append(
             Episode(name, spec.number, frames[: lengths[k] + 1, k], walked, np.zeros_like(walked), ended=ENDS[ends[k]])
         )
-    with tempfile.TemporaryDirectory() as temporary:
-        path = Path(temporary) / "model.mjb"
-        model = brightened(source.model)
-        boxes = np.flatnonzero(model.geom_type == _BOX)
-        model.geom_rgba[boxes[::2]], model.geom_rgba[boxes[1::2]] = _LIGHTER, _DARKER  # so that steps can be seen
-        model.geom_rgba[model.geom_type == _HEIGHT_FIELD] = _LIGHTER
-        save_model(model, path)
-        return recording, path.read_bytes()
+    # neighbouring boxes differ in colour, so that steps can be seen
+    model = brightened(source.model)
+    boxes = np.flatnonzero(model.geom_type == _BOX)
+    model.geom_rgba[boxes[::2]], model.geom_rgba[boxes[1::2]] = _LIGHTER, _DARKER
+    model.geom_rgba[model.geom_type == _HEIGHT_FIELD] = _LIGHTER
+    return recording, packed_model(model)

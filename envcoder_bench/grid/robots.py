@@ -148,6 +148,7 @@ def joint_order(where: str, order: Any, dof_names: Sequence[str]) -> tuple[int, 
     if order == "by_leg":
         return tuple(range(count))
     if order == "by_kind":
+        # legs have equally many joints, in the same order
         of_leg = count // 4
         return tuple(leg * of_leg + joint for joint in range(of_leg) for leg in range(4))
     if not isinstance(order, (list, tuple)) or sorted(map(str, order)) != sorted(dof_names):

@@ -17,7 +17,6 @@ from typing import Any, TextIO
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import locked, write_atomic
-from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.inputs import Inputs, read_inputs, write_inputs
 from envcoder_bench.grid.part import EPISODES, STATE, Part, Progress
 from envcoder_bench.report import progress
@@ -112,11 +111,6 @@ def read_episodes(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def share_of(specs: Sequence[Spec], worker: int, workers: int) -> list[Spec]:
-    """Return a worker's episodes: every so many-th, so that each has some of all pairs."""
-    return list(specs)[worker::workers]
-
-
 def _as_begun(folder: Path, workers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the workers, as many as the grid began with: each resumes its own episodes."""
     path = folder / DEVICES
@@ -180,7 +174,7 @@ def worker(words: Sequence[str]) -> int:
     parent = os.getppid()  # another one means that the command was killed: a resumed one starts workers of its own
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     inputs = read_inputs(folder)
-    specs, part = share_of(inputs.specs, number, count), folder / PARTS / str(number)
+    specs, part = inputs.specs[number::count], folder / PARTS / str(number)  # some of all pairs
     if specs and (len(read_episodes(part / EPISODES)) < len(specs) or (part / STATE).exists()):
         with locked(part, "grid", _LOCK_SECONDS):
             Part(inputs, specs, part, sim, device).run(lambda _: None, lambda: bool(stopped) or os.getppid() != parent)

@@ -162,6 +162,7 @@ def _table(b: Breakdown) -> list[str]:
         for name in b.parts
     ]
     rows.append(["training", *_cells(b, b.training, sum(b.host_seconds.get(name, 0.0) for name in b.parts), True)])
+    # bars are of the parts, and the total needs none
     bars = ["", *(bar(b.seconds[name] / b.training if b.training else 0.0) for name in b.parts), ""]
     head, *lines, total = aligned(
         [[*row, drawn] for row, drawn in zip([head, *rows], bars)], range(1, len(head)), False

@@ -147,6 +147,7 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
     inches = axes.get_window_extent().height / figure.dpi
     labels = sorted(labels, key=lambda label: label[2])
     low, high = axes.get_ylim()
+    # names are beside the ends of their lines, moved apart where they would overlap
     heights = spread([(y - low) / (high - low) for _, _, y, _ in labels], 0.19 / inches, 1.0)
     decimals = decimal_places([y for _, _, y, _ in labels])
     beside = offset_copy(axes.transData, fig=figure, x=22, units="points")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import shorten
@@ -64,20 +66,14 @@ def png_bytes(figure: Any) -> bytes:
 
 
 def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
-    """Move ascending positions as little as possible (least squares) to be ``gap`` apart, between 0 and ``end``.
+    """Move ascending positions as little as possible (least squares) to be ``gap`` apart, between 0 and ``end``."""
+    from scipy.optimize import isotonic_regression  # slow to import, and --check does not need it
 
-    Isotonic regression of ``wanted[i] - i * gap`` by pooling adjacent violators.
-    """
-    pools: list[tuple[float, int]] = []  # mean, size
-    for i, position in enumerate(wanted):
-        mean, size = position - i * gap, 1
-        while pools and pools[-1][0] >= mean:
-            before, count = pools.pop()
-            mean, size = (before * count + mean * size) / (count + size), count + size
-        pools.append((mean, size))
-    flat = [mean for mean, size in pools for _ in range(size)]
-    room = max(end - (len(wanted) - 1) * gap, 0.0)
-    return [min(max(x, 0.0), room) + i * gap for i, x in enumerate(flat)]
+    if not wanted:
+        return []
+    steps = gap * np.arange(len(wanted))
+    flat = isotonic_regression(np.asarray(wanted) - steps).x
+    return (flat.clip(0.0, max(end - steps[-1], 0.0)) + steps).tolist()
 
 
 def limits_around(value: float) -> tuple[float, float]:

@@ -13,7 +13,8 @@ One seed tells nothing of chance, and is not judged. The first two signs wait un
 the untrained policy than the worst is below it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ def hacked(
         bounds: the least and the greatest fitness of an episode.
         other_actions: candidates whose actions are not those of the untrained policy, with which none is compared.
     """
+    # trainings to the end, by candidate and seed: their fitness, and its course
     final: dict[str, dict[int, Result]] = {}
     for row in rows:
         if row.measured and not row.stopped_at:
@@ -71,10 +73,10 @@ def hacked(
         if point.seed in final.get(point.candidate, {}):
             courses[point.candidate].setdefault(point.seed, []).append(point)
     untrained = {seed: row.fitness for seed, row in final.get(UNTRAINED, {}).items()}
-    means = [_mean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
+    means = [fmean(row.fitness for row in by_seed.values()) for by_seed in final.values()]
     least = LEAST_FALL * (max(means, default=0.0) - min(means, default=0.0))
     # before anything is learnt, policies that begin to move do less of the task than the untrained one
-    start = _mean(untrained.values()) if untrained else min(means, default=0.0)
+    start = fmean(untrained.values()) if untrained else min(means, default=0.0)
     learnt = max(means, default=0.0) - start > start - min(means, default=0.0)
     # the signs of all candidates, and how sure each is
     signs: dict[str, dict[str, _Fall]] = {PEAK: {}, BELOW: {}, COARSE: {}}
@@ -84,12 +86,13 @@ def hacked(
             for kind, sign in _signs(by_seed, courses[name], reference, short_points, least).items():
                 if learnt or kind == COARSE:
                     signs[kind][name] = sign
+    # a sign counts if it is sure, and if the fall is one that matters
     reasons: dict[str, list[str]] = {}
     for kind, by_name in signs.items():
         changes = {name: sign.change(bounds) for name, sign in by_name.items() if sign.rose}
         p_values = dict.fromkeys(changes, 0.0) if kind == BELOW else falls(changes)
         for name, p in p_values.items():
-            before, after = _mean(by_name[name].before.values()), _mean(by_name[name].after.values())
+            before, after = fmean(by_name[name].before.values()), fmean(by_name[name].after.values())
             enough = min(least, MOST_LOST * (before - bounds[0])) if kind == BELOW else least
             if p < LEVEL and max(changes[name].values()) < 0 and before - after >= enough:
                 reasons.setdefault(name, []).append(kind.format(before=alone(before), after=alone(after)))
@@ -130,7 +133,7 @@ def _signs(
     if len(untrained) >= RANKED_SEEDS <= len(final):
         after = {seed: row.fitness for seed, row in final.items()}
         below = max(after.values()) < min(untrained.values()) and fitness[-1].mean() - fitness[0].mean() < least
-        before = dict.fromkeys(after, _mean(untrained.values()))
+        before = dict.fromkeys(after, fmean(untrained.values()))
         signs[BELOW] = _Fall(before, after, below and _rose(returns, returns[0]))
     return signs
 
@@ -138,7 +141,3 @@ def _signs(
 def _rose(returns: np.ndarray, before: np.ndarray) -> bool:
     """Return whether returns, ``(evaluations, seeds)``, end above those before, ``(seeds,)``, in all seeds."""
     return bool((returns[-1] - before > LEAST_RISE * np.ptp(returns, axis=0)).all())
-
-
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean(list(values)))

@@ -285,7 +285,7 @@ class Rows:
         self.scalars += later.scalars
 
 
-class CollectedScalars:
+class CollectedScalars(ScalarLog):
     """Scalars in memory."""
 
     def __init__(self) -> None:
@@ -293,12 +293,6 @@ class CollectedScalars:
 
     def add(self, candidate: str, seed: int, env_steps: int, scalars: Mapping[str, float | None]) -> None:
         self.calls.append((candidate, seed, env_steps, scalars))
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 _TABLES: dict[str, type[CsvLog]] = {

@@ -2,15 +2,15 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.files import read_json, write_atomic
 from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
-from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
+from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm, mean_or_nan
 from envcoder_bench.report.tie_groups import tie_groups
 from envcoder_bench.report.words import counted, decimal_places, listed
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNTRAINED
@@ -97,30 +97,6 @@ class Ranked:
     @property
     def error(self) -> str:
         return self.errors[0] if self.errors else ""
-
-
-@dataclass
-class RunInfo:
-    """The facts on a run in summary.json, besides the ranking.
-
-    Attributes:
-        env_steps: control steps of all environments, also those before the run was resumed.
-        wall_time: seconds, also those before the run was resumed.
-        paths: written files, relative to the run folder.
-        memory: estimated and measured memory, and the number of waves.
-        race: the facts of a race, or None.
-    """
-
-    task: str
-    fitness_meaning: str
-    seeds: Sequence[int]
-    num_envs_per_candidate: int
-    iterations: int
-    env_steps: int
-    wall_time: float
-    paths: dict[str, str] = field(default_factory=dict)
-    memory: dict[str, Any] = field(default_factory=dict)
-    race: dict[str, Any] | None = None
 
 
 def entrants(names: Iterable[str]) -> str:
@@ -213,7 +189,7 @@ def _steps_to_ties(rows: Sequence[dict[str, Any]], points: Sequence[Point], deci
             courses.setdefault(point.candidate, {}).setdefault(point.env_steps, []).append(point.fitness)
     steps_to_tie = {}
     for name, course in courses.items():
-        means = {steps: math.fsum(values) / len(values) for steps, values in course.items()}
+        means = {steps: mean_or_nan(values) for steps, values in course.items()}
         reached = [steps for steps, mean in means.items() if round(mean, decimals) >= shared[name]]
         steps_to_tie[name] = float(min(reached, default=max(means)))
     return steps_to_tie
@@ -225,7 +201,7 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
     name = rows[0].candidate
     stopped_at = max(r.stopped_at for r in rows)
     # fitness: over seeds by the model, of one seed over its episodes
-    fitness, low, high = _mean([r.fitness for r in measured]), NAN, NAN
+    fitness, low, high = mean_or_nan([r.fitness for r in measured]), NAN, NAN
     if len(measured) == 1 and not model.has_spread:
         low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
     elif whole[name]:
@@ -236,7 +212,8 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
     if shared and HUMAN in model.names:
         versus = model.difference(name, HUMAN)
     elif shared:
-        versus = Difference(_mean([whole[name][seed] - human[seed] for seed in shared]))
+        versus = Difference(mean_or_nan([whole[name][seed] - human[seed] for seed in shared]))
+    # a return that diverged would leave no mean of the others
     returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
     return dict(
         candidate=name,
@@ -252,8 +229,8 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         vs_human_ci_high=versus.high,
         vs_human_p=versus.p,
         episodes=sum(r.episodes for r in rows),
-        episode_length=_mean([r.episode_length for r in measured]),
-        shaped_return=_mean(returns),
+        episode_length=mean_or_nan([r.episode_length for r in measured]),
+        shaped_return=mean_or_nan(returns),
         env_steps=sum(r.env_steps for r in rows),
         unstable_resets=sum(r.unstable_resets for r in rows),
         training_episodes=sum(r.training_episodes for r in rows),
@@ -263,10 +240,6 @@ def _over_seeds(rows: list[Result], model: FitnessModel, whole: dict[str, dict[i
         reason=next((r.reason for r in rows if r.reason), ""),
         hacked=next((r.hacked for r in rows if r.hacked), ""),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else NAN
 
 
 def _status(rows: list[Result]) -> str:
@@ -285,26 +258,20 @@ def _status(rows: list[Result]) -> str:
     return OK if all(r.measured for r in rows) else "no fitness"
 
 
-def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
-    """Return the content of summary.json; unknown numbers are None, because JSON has no NaN."""
+def summary(ranked: Sequence[Ranked], facts: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+    """Return the content of summary.json; unknown numbers are None, because JSON has no NaN.
+
+    Args:
+        facts: on the run, by key.
+        paths: written files, relative to the run folder.
+    """
     candidates = [r for r in ranked if r.rank is not None and not r.baseline]
-    best = candidates[0].candidate if candidates else None
-    race = {} if info.race is None else {"race": dict(info.race)}
     return {
-        "task": info.task,
-        "fitness_meaning": info.fitness_meaning,
-        "seeds": list(info.seeds),
-        "num_envs_per_candidate": info.num_envs_per_candidate,
-        "iterations": info.iterations,
-        "env_steps": info.env_steps,
-        "wall_time": round(info.wall_time, 3),
-        "env_steps_per_second": round(info.env_steps / info.wall_time, 1) if info.wall_time > 0 else None,
-        "memory": dict(info.memory),
-        **race,
-        "best_candidate": best,
+        **facts,
+        "best_candidate": candidates[0].candidate if candidates else None,
         "share_first_place": [r.candidate for r in candidates[1:] if r.rank == candidates[0].rank],
         "ranking": [_json_row(r) for r in ranked],
-        "paths": dict(info.paths),
+        "paths": dict(paths),
     }
 
 

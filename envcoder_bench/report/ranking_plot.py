@@ -184,6 +184,7 @@ def plot_race(
     height = 1.9 + max(4, min(0.22 * len(shown), MOST_HEIGHT - 1.9))
     title = f"{env_steps_share:.0%} of the env-steps of a run without a race"
     figure, (axes,), top = new_figure(10.0, height, f"{task}: race", title)
+    # of many candidates only those that trained to the end are named
     labels = []
     for y, row in enumerate(shown):
         failed = row.rank is None

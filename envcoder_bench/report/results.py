@@ -3,8 +3,8 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +82,13 @@ class Result:
         return self.status in (OK, RUNNING, STOPPED) and math.isfinite(self.fitness)
 
 
-COLUMNS = (
-    "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
-    "shaped_return", "env_steps", "error", "unstable_resets", "training_episodes", "contact_overflows",
-    "stopped_at", "reason", "half_step_fitness", "hacked",
-)  # fmt: skip
-_WHOLE = (  # columns of whole numbers
-    "seed", "episodes", "env_steps", "unstable_resets", "training_episodes", "contact_overflows", "stopped_at",
-)  # fmt: skip
-_NUMBERS = ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length", "half_step_fitness")
+COLUMNS = tuple(field.name for field in fields(Result))
+_READ: dict[Any, Callable[[str], Any]] = {  # cells by the types of fields
+    str: str,
+    int: int,
+    float: lambda cell: float(cell) if cell else NAN,
+    float | None: lambda cell: float(cell) if cell else None,
+}
 
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
@@ -120,14 +118,7 @@ def read_results(path: str | Path) -> list[Result]:
 def _result(row: Sequence[str], where: str) -> Result:
     if len(row) != len(COLUMNS):
         raise ValueError(f"{where} has {len(row)} cells and not {len(COLUMNS)}")
-    cells: dict[str, str] = dict(zip(COLUMNS, row))
-    values: dict[str, Any] = {**cells}
     try:
-        for column in _WHOLE:
-            values[column] = int(cells[column])
-        for column in _NUMBERS:
-            values[column] = float(cells[column]) if cells[column] else NAN
-        values["shaped_return"] = float(cells["shaped_return"]) if cells["shaped_return"] else None
-        return Result(**values)
+        return Result(*(_READ[field.type](cell) for field, cell in zip(fields(Result), row)))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error

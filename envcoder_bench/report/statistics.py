@@ -6,6 +6,7 @@ docs/reading_a_run.md.
 """
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,11 @@ ROUGHENING = 2  # steps from a normal distribution of the candidates' fitness to
 # single samples
 
 
+def mean_or_nan(values: Sequence[float]) -> float:
+    """Return the mean, correctly rounded; NaN of no values."""
+    return statistics.fmean(values) if values else NAN
+
+
 def t_95(degrees_of_freedom: float) -> float:
     """Return the two-sided 95 % point of Student's t. Raises ValueError for less than one degree of freedom."""
     if degrees_of_freedom < 1:
@@ -48,7 +54,7 @@ def mean_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUND
     n = len(values)
     if n == 0:
         return NAN, NAN, NAN
-    mean = math.fsum(values) / n
+    mean = statistics.fmean(values)
     if n == 1:
         return mean, NAN, NAN
     deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (n - 1))
@@ -516,11 +522,8 @@ def spearman(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     """Return Spearman's rank correlation over the names that both have; NaN if it is undefined. Equals share ranks."""
     import pandas as pd  # slow to import, and --check does not need it
 
-    both = [name for name in first if name in second]
-    if len(both) < 2:
-        return NAN
-    ranks = pd.DataFrame({"first": [first[name] for name in both], "second": [second[name] for name in both]}).rank()
-    return float(ranks.corr().iloc[0, 1])
+    both = pd.DataFrame({"first": first, "second": second}).dropna()
+    return float(both.rank().corr().iloc[0, 1])
 
 
 # fixed policies, by episodes

@@ -122,6 +122,7 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
         of = f", corrected for {corrected or f'{tested} candidates'} by Holm's method" if tested > 1 else ""
         notes.append(f"!: it differs from 0 (paired t-test, 5 %{of})")
     notes += [*first_place(shown), *one_seed(shown, folder), *ties(shown), *lost_seeds(shown), *hacked(shown)]
+    # columns
     if any(not math.isnan(r.episode_length) for r in shown):
         notes.append("steps: mean length of an evaluation episode, control steps")
     if any(r.stopped_at for r in shown):
@@ -129,6 +130,7 @@ def _notes(shown: Sequence[Ranked], corrected: str = "", folder: str = "RUN") ->
             "stopped at: the iteration at which the race stopped it; fitness and steps are of its policy then, and it"
             " ranks below all that went on (reasons: results.csv)"
         )
+    # what makes results doubtful: the physics
     unstable = sorted((r for r in shown if r.unstable_share > REPORTED_SHARE), key=lambda r: -r.unstable_share)
     if unstable:
         worst = some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable], MOST_NAMED)

@@ -1,12 +1,13 @@
 """TensorBoard logs: one run ``<candidate>/seed_<k>`` for every candidate and seed, and its HParams page."""
 
-import functools
 import math
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import google_crc32c
 
 from envcoder_bench.core.files import naming, write_atomic
 from envcoder_bench.report.results import Result
@@ -150,22 +151,11 @@ def _messages() -> Any:
 
 def _record(data: bytes) -> bytes:
     """Frame an event as TFRecord: length, its checksum, data, its checksum."""
-    checksum, length = _checksum(), struct.pack("<Q", len(data))
-    return length + struct.pack("<I", checksum(length)) + data + struct.pack("<I", checksum(data))
+    length = struct.pack("<Q", len(data))
+    return length + _checksum(length) + data + _checksum(data)
 
 
-@functools.lru_cache(maxsize=1)
-def _checksum() -> Callable[[bytes], int]:
+def _checksum(data: bytes) -> bytes:
     """Return TFRecord's checksum; tensorboardX's own takes more time than all else of an event."""
-    try:
-        import google_crc32c
-    except ImportError:
-        from tensorboardX.record_writer import masked_crc32c
-
-        return masked_crc32c
-
-    def masked(data: bytes) -> int:
-        crc = google_crc32c.value(data)
-        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-    return masked
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

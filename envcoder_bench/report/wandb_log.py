@@ -8,19 +8,19 @@ import logging
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.logs import ScalarLog
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import FAILED_AT_LOAD, Result
 
 INSTALL = "pip install 'envcoder-bench[wandb]'"
 STEPS = "env_steps"  # the x axis of all charts
 RANKING = "ranking"  # type of the W&B run of the ranking; the others are of a candidate or a baseline
-MODES = ("online", "offline")
 _TABLE = ("rank", "candidate", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "vs_human", "episode_length")
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,10 @@ def _allow_open_files() -> None:
         pass
 
 
-class WandbLog:
-    """Logs scalars live to a W&B run for each candidate and seed.
+class WandbLog(ScalarLog):
+    """Logs scalars live to a W&B run for each candidate and seed. The package flushes by itself.
+
+    The log files of a run may be closed and opened several times; W&B's runs stay open until ``end``.
 
     Args:
         about: returns the W&B config of a candidate and seed.
@@ -87,12 +89,6 @@ class WandbLog:
         """Log scalars at ``env_steps``, without None and NaN."""
         finite = {name: value for name, value in scalars.items() if value is not None and not math.isnan(value)}
         self._guard(lambda: self._run(candidate, seed).log({STEPS: env_steps, **finite}))
-
-    def flush(self) -> None:
-        """Do nothing: the package sends by itself."""
-
-    def close(self) -> None:
-        """Do nothing: the log files of a run may be closed and opened several times before ``end``."""
 
     def end(self) -> None:
         """End all W&B runs; a resumed run continues them."""
@@ -136,46 +132,35 @@ class WandbLog:
             log.warning("W&B: %s: the run continues without it", " ".join(str(error).split()) or type(error).__name__)
 
 
-@dataclass(frozen=True)
-class RankingReport:
-    """What the W&B run of the ranking gets.
+def log_ranking(
+    settings: WandbSettings, ranked: Sequence[Ranked], config: Mapping[str, Any], page: Path, videos: Mapping[str, Path]
+) -> None:
+    """Log the ranking as a table, and page and videos as artifacts, to a W&B run of their own. Raises what W&B does.
 
-    Attributes:
-        report: the page of the run, if there is one.
-        videos: video files by candidate.
+    ``videos`` are files by candidate.
     """
-
-    ranked: Sequence[Ranked]
-    config: Mapping[str, Any] = field(default_factory=dict)
-    report: Path | None = None
-    videos: Mapping[str, Path] = field(default_factory=dict)
-
-
-def log_ranking(settings: WandbSettings, ranking: RankingReport) -> None:
-    """Log the ranking as a table, and page and videos as artifacts, to a W&B run of their own. Raises what W&B does."""
     wandb: Any = import_module("wandb")
-    run = _start(settings, f"{settings.group}: ranking", RANKING, ranking.config)
-    cells = ((getattr(row, name) for name in _TABLE) for row in ranking.ranked)
+    run = _start(settings, f"{settings.group}: ranking", RANKING, config)
+    cells = ((getattr(row, name) for name in _TABLE) for row in ranked)
     rows = [[value if _is_known(value) else None for value in row] for row in cells]
     run.log({"ranking": wandb.Table(columns=list(_TABLE), data=rows)})
-    best = next((row for row in ranking.ranked if row.rank is not None and not row.baseline), None)
+    best = next((row for row in ranked if row.rank is not None and not row.baseline), None)
     if best is not None:
         run.summary.update({"best_candidate": best.candidate, "fitness": best.fitness})
-    if ranking.report is not None:
-        artifact = wandb.Artifact(f"report-{settings.key}", type="report")
-        artifact.add_file(str(ranking.report), name=ranking.report.name)
-        run.log_artifact(artifact)
-    if ranking.videos:
-        artifact = wandb.Artifact(f"videos-{settings.key}", type="videos")
-        for path in ranking.videos.values():
-            artifact.add_file(str(path), name=path.name)
-        run.log_artifact(artifact)
-        run.log({f"videos/{name}": wandb.Video(str(path), format="mp4") for name, path in ranking.videos.items()})
+    for kind, files in (("report", [page]), ("videos", list(videos.values()))):
+        if files:
+            artifact = wandb.Artifact(f"{kind}-{settings.key}", type=kind)
+            for path in files:
+                artifact.add_file(str(path), name=path.name)
+            run.log_artifact(artifact)
+    if videos:
+        run.log({f"videos/{name}": wandb.Video(str(path), format="mp4") for name, path in videos.items()})
     run.finish()
 
 
 def _start(settings: WandbSettings, name: str, kind: str, config: Mapping[str, Any]) -> Any:
     wandb: Any = import_module("wandb")
+    # a resumed run goes on in the same charts
     run_id = hashlib.sha256(f"{settings.key} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
     run = wandb.init(
         project=settings.project,
@@ -193,6 +178,7 @@ def _start(settings: WandbSettings, name: str, kind: str, config: Mapping[str, A
         save_code=False,
         settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True, disable_code=True),
     )
+    # charts are over env-steps, not over the calls of W&B
     if kind != RANKING:
         run.define_metric(STEPS, hidden=True)
         run.define_metric("*", step_metric=STEPS)

@@ -162,11 +162,6 @@ def in_own_file(spec: TaskSpec, train: Any, message: str) -> str:
     return f"{spec.train}: {message}" if value is not None and value == select(train, match[1]) else message
 
 
-def train_keys(train: Tree) -> list[str]:
-    """Return the keys of a trainer's config, optional ones included, as overrides name them."""
-    return [f"train.{key}" for key in (*dotted_keys(train), *OPTIONAL_TRAIN_KEYS)]
-
-
 def _overridden(spec: TaskSpec, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the values of the files with overrides. Raises UserError."""
     tree, shipped = _composed_files(spec)

@@ -75,6 +75,7 @@ def check_deterministic(spec: RunSpec) -> None:
 def check_task(spec: TaskSpec, config: Settings) -> None:
     """Raise UserError for a value of a task's YAML that has the wrong type or range."""
     _check_node(read_yaml(spec.config), config, "task", issubclass(spec.task_class, SimTask))
+    # what a type does not say: numbers for which the simulation has no meaning
     for key, least in _TASK_WHOLE.items():
         value = select(config, key)
         if value is not None and (type(value) is not int or value < least):

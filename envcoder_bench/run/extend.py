@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import Stopped, UserError, user_input
-from envcoder_bench.core.files import read_json, write_atomic
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.core.torch_settings import settings_kept
@@ -205,7 +205,7 @@ def _trains(row: Result) -> bool:
 def _summary(run: RunFolder) -> dict[str, Any]:
     """Return the facts of summary.json that continue, or 0 if it is damaged."""
     try:
-        content = read_json(run.summary)
+        content = run.recorded
         memory = content["memory"]
         return {
             "waves": int(memory["waves"]),
@@ -213,7 +213,7 @@ def _summary(run: RunFolder) -> dict[str, Any]:
             "needed": int(memory["estimated_gib"] * 2**30),
             "peak": int(memory["measured_gib"] * 2**30),
         }
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return {"waves": 1, "seconds": 0.0, "needed": 0, "peak": 0}
 
 
@@ -223,6 +223,7 @@ def _states(run: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> tuple[lis
     if trainer_class(params).depends_on_length(params):
         log.info("the training depends on its number of iterations: all candidates are trained from the beginning")
         return [], {}
+    # a wave's state counts only as a whole: its groups go on together
     left = {row.key for row in rows if _trains(row)}
     jobs, states = [], {}
     for path in sorted(run.states.glob("*.pt")):

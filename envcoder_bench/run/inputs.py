@@ -22,7 +22,6 @@ from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.seeds import refuse_in_race, seed_count
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.devices import requested_devices
-from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.functions import source_of
 from envcoder_bench.shaping.loading import load_source
@@ -179,6 +178,7 @@ def _checked(sources: Mapping[str, Source]) -> dict[str, str]:
         raise UserError("no candidates found: candidates={} names none")
     texts: dict[str, str] = {}
     for name, source in sources.items():
+        # a text, a function, or several functions
         functions = [source] if callable(source) else [*source] if isinstance(source, (list, tuple)) else []
         usable = isinstance(source, str) or (functions and all(map(callable, functions)))
         if not isinstance(name, str) or not usable:
@@ -208,13 +208,11 @@ def override_words(
         settings: keys of cfg/config.yaml and flags of eval-shapers, such as ``gpu_id``.
 
     Raises:
-        UserError: there is no such shaper type, a value is not a number, text, list or mapping, a file of
-            ``task_config`` or ``train_config`` is invalid, or flags contradict each other.
+        UserError: a value is not a number, text, list or mapping, a file of ``task_config`` or ``train_config`` is
+            invalid, or flags contradict each other.
     """
-    words = []
-    if shaper_types is not None:
-        names = [shaper_types] if isinstance(shaper_types, str) else shaper_types
-        words.append(f"shaper_types=[{','.join(known_types(names))}]")
+    names = [shaper_types] if isinstance(shaper_types, str) else map(str, shaper_types or ())
+    words = [] if shaper_types is None else [f"shaper_types=[{','.join(names)}]"]
     words += _flag_words(task, dict(settings))
     if isinstance(overrides, Mapping):
         return words + [f"{key}={override_word(key, value)}" for key, value in overrides.items()]

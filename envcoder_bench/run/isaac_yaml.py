@@ -150,12 +150,10 @@ def _leaves(file: str) -> Leaves:
             leaves = read_leaves(Path(file))
         except OSError as error:
             raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    return {key: _default(value) if isinstance(value, str) else value for key, value in leaves.items()}
-
-
-def _default(text: str) -> Any:
-    match = _DEFAULT.fullmatch(text)
-    return parse_yaml(f"x: {match.group(1)}").x if match else text
+    for key, value in leaves.items():
+        if isinstance(value, str) and (match := _DEFAULT.fullmatch(value)):
+            leaves[key] = parse_yaml(f"x: {match[1]}").x
+    return leaves
 
 
 def _refers(value: Any) -> bool:

@@ -172,6 +172,7 @@ class Judge:
         if shaping.patches:
             return Verdict(not_judged="it changes the task's config")
         keys = keys_read([replace(shaping, functions={"reward": function})])
+        # trajectories hold the actions of the baselines' policies
         widths = {one.state["actions"].shape[2] for one in self.kept.values()}
         if (keys is None or "actions" in keys) and widths != {shaping.action_dim}:
             return Verdict(not_judged="its actions have another width than the baselines'")

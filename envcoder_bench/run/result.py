@@ -1,16 +1,15 @@
 """The result of a run as an object, read from the files of its folder."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pandas as pd
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.core.files import read_json
 from envcoder_bench.core.shell import resume_call, shown
 from envcoder_bench.report.breakdown import Breakdown
 from envcoder_bench.report.csv_log import KEYS
@@ -22,11 +21,12 @@ from envcoder_bench.report.terms.effects import COLUMNS as EFFECT_COLUMNS
 from envcoder_bench.report.terms.effects import Study
 from envcoder_bench.report.terms.table import render_studies
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, recorded_meaning, run_studies
+from envcoder_bench.run.folder.ranked import TERMS, bounds_of, picture, rank_run, run_studies
 from envcoder_bench.run.folder.results import LEARNING_CURVES, RACE, RANKING
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import RunConfig, RunSpec
 
+T = TypeVar("T")
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
 
 
@@ -140,8 +140,7 @@ class RunResult:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The content of summary.json; empty until the run is complete."""
-        path = RunFolder(self.folder).summary
-        return read_json(path) if path.is_file() else {}
+        return RunFolder(self.folder).recorded
 
     @property
     def pictures(self) -> list[Path]:
@@ -210,17 +209,8 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     Raises UserError if neither of the two can be read.
     """
     # the rows, or the ranking that was made of them: one of the two suffices
-    rows: list[Result] | None = None
-    recorded: list[Ranked] | None = None
     damage: dict[str, str] = {}
-    try:
-        rows = read_results(folder.results)
-    except (OSError, ValueError) as error:
-        damage[folder.results.name] = _damage(folder.results, error)
-    try:
-        recorded = read_ranking(folder.summary)
-    except (OSError, ValueError) as error:
-        damage[folder.summary.name] = _damage(folder.summary, error)
+    rows, recorded = _read(read_results, folder.results, damage), _read(read_ranking, folder.summary, damage)
     if rows is not None and recorded is not None and len(rank(rows)) < len(recorded):
         damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
         rows = None
@@ -231,13 +221,18 @@ def finished(folder: RunFolder, cfg: RunConfig, trained: bool = False, breakdown
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
-    # what fitness means, as the run recorded it
+    # what fitness means, as the run recorded it: its task may no longer exist
     fitness = folder.read_fitness(cfg)
-    meaning = recorded_meaning(folder) or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
+    meaning = folder.recorded.get("fitness_meaning") or fitness_meaning(RunSpec.of(cfg, fitness=fitness))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
 
 
-def _damage(path: Path, error: OSError | ValueError) -> str:
-    if isinstance(error, OSError):
-        return f"{path.name} cannot be read ({error.strerror})"
-    return f"{path.name} is damaged ({error})"
+def _read(read: Callable[[Path], list[T]], path: Path, damage: dict[str, str]) -> list[T] | None:
+    """Return what is in a file; None if it is damaged, which is added to ``damage`` by the file's name."""
+    try:
+        return read(path)
+    except OSError as error:
+        damage[path.name] = f"{path.name} cannot be read ({error.strerror})"
+    except ValueError as error:
+        damage[path.name] = f"{path.name} is damaged ({error})"
+    return None

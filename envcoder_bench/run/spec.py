@@ -25,7 +25,7 @@ from envcoder_bench.core.settings import (
     plain,
     words_for,
 )
-from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 from envcoder_bench.tasks.registry import get_spec
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
@@ -95,7 +95,7 @@ class RunConfig(Keys):
     task_source: str | None = key(
         None, "--task sets it: where a task from outside the package is, a folder or module:Class"
     )
-    shaper_types: Annotated[Names, Field(min_length=1), Expected("a list such as [compute_reward]")] | None = key(
+    shaper_types: Annotated[Names, Expected("a list such as [compute_reward]")] | None = key(
         None, "which functions come from the candidates; null: all that they define"
     )
     baseline: Literal["human", "unshaped"] = key("human", "fills in for absent functions: human or unshaped")
@@ -158,12 +158,15 @@ class RunConfig(Keys):
 
     @field_validator("shaper_types")
     @classmethod
-    def _known_types(cls, kinds: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for kind in kinds or ():
-            if kind not in SHAPER_TYPES:
-                hint = near_matches(kind, SHAPER_TYPES)
-                raise ValueError(f"unknown shaper type '{kind}'{hint}; there are {', '.join(SHAPER_TYPES)}")
-        return kinds
+    def _without_aliases(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        there_are = f"there are {', '.join(SHAPER_TYPES)}"
+        if names == ():
+            raise ValueError(f"shaper_types is empty; {there_are}")
+        for name in names or ():
+            if ALIASES.get(name, name) not in SHAPER_TYPES:
+                hint = near_matches(name, [*SHAPER_TYPES, *ALIASES])
+                raise ValueError(f"unknown shaper type '{name}'{hint}; {there_are}")
+        return None if names is None else tuple(ALIASES.get(name, name) for name in names)
 
     @field_validator("fitness_bounds")
     @classmethod

@@ -153,6 +153,7 @@ class Archive:
         """Return the merits of all attempts, baselines and ``untrained`` that have a fitness, by name; see merit.py."""
         attempts, baselines = _measured(self.attempts), _measured(self.references)
         values = {a.name: (fitness, a.by_seed) for a, fitness in [*baselines, *attempts]}
+        # seeds are compared by those who trained with several rounds: baselines, and the best so far
         anchors = [a.by_seed for a in sorted(self.baselines.values(), key=lambda a: a.name != self.reference)]
         if any(anchors):
             fewest = min((len(a.by_seed) for a, _ in attempts if a.by_seed), default=0)
@@ -190,9 +191,10 @@ class Archive:
         values = [attempt.by_seed[seed] for seed in self.seeds.get(number, ()) if seed in attempt.by_seed]
         return math.fsum(values) / len(values) if values else None
 
-    def find(self, name: str) -> Attempt:
-        """Return the attempt, baseline or ``untrained`` of this name. Raises KeyError."""
-        return {attempt.name: attempt for attempt in [*self.attempts, *self.references]}[name]
+    @property
+    def by_name(self) -> dict[str, Attempt]:
+        """The attempts, the baselines and ``untrained``."""
+        return {attempt.name: attempt for attempt in [*self.attempts, *self.references]}
 
 
 def noted(error: str, note: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK
 from envcoder_bench.search.archive import Archive, Attempt, Proposal, proposal_name
-from envcoder_bench.search.terms import Tendency, reward_terms, scaled, tendencies
+from envcoder_bench.search.terms import Tendency, parsed, reward_terms, scaled, tendencies
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, REWARD, SHAPER_TYPES
 from envcoder_bench.shaping.source import ACTION_DIM, Edit, Source, UnsupportedCode, shaping_source, unused
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -89,6 +89,7 @@ class EvolveProposer:
         """
         fingerprints = self._fingerprints(_all(archive))
         proposals: list[Proposal] = []
+        # the first round begins with the user's own files
         for name, source in list(self._starts.items())[:count] if round == 1 else []:
             if source.fingerprint() not in fingerprints:
                 fingerprints.add(source.fingerprint())
@@ -99,6 +100,7 @@ class EvolveProposer:
         names = list(population)
         while len(proposals) < count:
             name = proposal_name(round, len(proposals))
+            # some children of the best one alone
             elite = self._selection and len(proposals) < math.ceil(ELITE * count)
             parents = names[:1] if elite else names
             proposal = self._make(name, population, parents, fingerprints, self._rng(name), effects)
@@ -206,11 +208,8 @@ class EvolveProposer:
 
     def _source(self, candidate: Attempt | Proposal) -> Source | None:
         """Return what can be changed of a candidate; None if there is nothing."""
-        try:
-            source = shaping_source(candidate.source, self._types)
-        except UnsupportedCode:
-            return None
-        return source if source.shapers(self._types) else None
+        source = parsed(candidate, self._types)
+        return source if source is not None and source.shapers(self._types) else None
 
     def _fingerprints(self, candidates: Sequence[Attempt | Proposal]) -> set[str]:
         return {source.fingerprint() for source in map(self._source, candidates) if source is not None}
@@ -250,12 +249,14 @@ def scale_number(source: Source, types: Iterable[str], rng: Random) -> Change:
         return None
     name = rng.choice([*shapers, *[REWARD] * (REWARD in shapers)])
     result = _result(source, name)
+    # of an action function, the result is a number like those in it
     if name in ACTION_TYPES and result is not None and rng.random() < 0.5:
         factor = _factor(rng)
         start, end = source.span(result)
         return source.edited((start, start, f"{factor} * ("), (end, end, ")")), f"{factor:.3g} times {name}"
     definitions = {used: source.definitions[used] for used in source.reachable(shapers[name]) if used != ACTION_DIM}
     inside = {used: list(numbers(x)) for used, x in definitions.items() if not isinstance(x, ast.ClassDef)}
+    # a definition first, so that one with many numbers is not chosen more often
     names = [used for used, constants in inside.items() if constants]
     if not names:
         return None

@@ -32,7 +32,7 @@ from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.core.yaml_files import read_yaml, to_yaml
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.search.archive import Archive, Proposal, read_archive, write_archive
+from envcoder_bench.search.archive import Archive, Proposal, read_archive
 from envcoder_bench.search.llm import Usage
 
 PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # copies of the user's files
@@ -127,10 +127,6 @@ class SearchFolder:
             return read_archive(self.archive)
         except (OSError, ValueError) as error:
             raise UserError(f"--resume {self.path}: {error}") from error
-
-    def write_archive(self, archive: Archive) -> None:
-        """Write archive.json."""
-        write_archive(self.archive, archive)
 
     def write_best(self, archive: Archive, facts: Mapping[str, str]) -> None:
         """Write the best candidate to best.py, below comments with facts by title; nothing without one."""

@@ -70,6 +70,7 @@ def time_line(cfg: RunConfig, settings: SearchSettings, probe: Task | None, devi
         return f"{size}, {_span(low, high)} of training (at {GPU_STEPS[1]:,.0f} to {GPU_STEPS[0]:,.0f} env-steps/s)"
     if probe is None:
         return size
+    # on a CPU both the physics and the learner take time, and the physics is measured here
     flops, speed, cores = learner_flops(cfg, probe), physics_speed(probe), usable_cpus()
     played = evaluation_steps(cfg, settings, probe)
     low, high = (
@@ -111,6 +112,7 @@ def learner_flops(cfg: RunConfig, probe: Task) -> float:
     """Return the floating-point operations of a step: the rollout's, and those of the epochs forwards and backwards."""
     network = cfg.params.get("network", {})
     units = [int(n) for n in network.get("mlp", {}).get("units", ())]
+    # observations have some numbers for each joint
     widths = [4 * probe.num_dofs, *units, probe.num_dofs]
     weights = sum(a * b for a, b in itertools.pairwise(widths))
     return 2.0 * weights * (1 + 3 * int(cfg.params["config"].get("mini_epochs", 1)))

@@ -83,6 +83,7 @@ def start(
         load_templates(None if settings.prompt.dir is None else Path(settings.prompt.dir)),
         _read_starts(task, candidates),
     )
+    # the rounds' runs are checked as any run, before a model is asked
     try:
         spec.run()
     except UserError as error:
@@ -91,6 +92,7 @@ def start(
     provider = spec.provider(view)
     seeds_line = spec.settle_seeds()
     run = spec.run()
+    # a replay finds replies by the prompt, which has the description
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
     expected = spec.check(run, provider)

@@ -150,17 +150,13 @@ class LLMProposer:
         """Return all replies; show a progress bar on a terminal."""
         sent: list[None] = []  # threads append to it
         with tqdm(total=len(requests), desc="replies", leave=False, disable=None) as bar:
-
-            def arrived(index: int, reply: Reply) -> None:
-                bar.update()
-
             replies = complete_all(
                 self._provider,
                 requests,
                 self._transcript,
                 self._budget,
                 concurrency=self._settings.concurrency,
-                on_reply=arrived,
+                on_reply=lambda *_: bar.update(),
                 replies_per_request=self._settings.replies_per_request,
                 on_request=lambda: sent.append(None),
                 unusable=no_answer,  # other replies are repaired, because the same prompt would give the same

@@ -20,7 +20,7 @@ from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.search import screen
-from envcoder_bench.search.archive import Archive, Attempt, Proposer
+from envcoder_bench.search.archive import Archive, Attempt, Proposer, write_archive
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.forecast import time_left
 from envcoder_bench.search.llm import LLMProposer
@@ -91,6 +91,7 @@ class Search:
         try:
             for number in range(1, self._settings.num_iters + 1):
                 round = self._folder.read_round(number)
+                # a resumed search goes on behind the last step that is on disk: candidates, or results
                 if round is None or not self._archive.of_round(number):
                     began = time.monotonic()
                     say(f"\nround {number} of {self._settings.num_iters}")
@@ -120,6 +121,7 @@ class Search:
         """Propose, check and repair the candidates of a round."""
         assert self._proposer is not None
         count = self._settings.shapers_per_iter
+        # the last names of a round are variants of the best so far, which cost no request
         wanted = self._settings.term_variants
         variants = term_variants(self._archive, number, count, wanted, self._cfg.shaper_types)
         if wanted and number > 1 and not variants:
@@ -141,6 +143,7 @@ class Search:
         result = None
         if round.ready:
             names = [proposal.name for proposal in round.ready]
+            # the best so far trains again: the seeds of one round are too few to tell candidates apart
             best = self._archive.best()
             if best is not None:
                 names.append(best.name)
@@ -150,7 +153,7 @@ class Search:
                 return result
         rows, points = ([], []) if result is None else (result.rows, result.evaluations())
         self._archive = record_round(self._archive, round, rows, points)
-        self._folder.write_archive(self._archive)
+        write_archive(self._folder.archive, self._archive)
         self._report()
         if result is not None:
             self._view.say(f"\n{screen.ranking(result.ranked)}\n")
@@ -162,19 +165,16 @@ class Search:
         self._folder.clear_unfinished(run)
         if run.config.is_file():
             return resume(run.path, reporter=view.reporter, stop=view.stop)
+        wandb = self._cfg.wandb  # all runs of the search are in one group
+        group = [f"wandb.group={quoted(self._folder.path.name)}"] if wandb.enabled and wandb.group is None else []
         return evaluate(
             self._cfg.task.name,
             [self._folder.candidate(name) for name in names],
-            overrides=[*self._overrides, *overrides, *self._wandb_group()],
+            overrides=[*self._overrides, *overrides, *group],
             output_dir=run.path,
             reporter=view.reporter,
             stop=view.stop,
         )
-
-    def _wandb_group(self) -> list[str]:
-        """Return the override that puts all runs of the search into one group of W&B."""
-        wandb = self._cfg.wandb
-        return [f"wandb.group={quoted(self._folder.path.name)}"] if wandb.enabled and wandb.group is None else []
 
     def _finish(self) -> SearchResult:
         """Train the best again, together with both baselines, with seeds that no round had."""
@@ -182,6 +182,7 @@ class Search:
         if best is None:
             say("no candidate could be trained; see the errors above")
             return self._ended()
+        # a candidate is chosen for its luck, too, so that its own seeds would flatter it
         first = cfg.seed + self._settings.num_iters * seed_count(cfg)
         count, episodes = self._settings.final_seeds, self._settings.final_episodes
         overrides = [f"seed={first}", f"seeds={count}", f"evaluation.final_episodes={episodes}", "race.enabled=false"]
@@ -202,19 +203,20 @@ class Search:
         best = self._archive.best()
         facts = replace(
             self._facts,
+            # rounds of evolution have no requests
             usage={round.number: round.usage for round in done if round.usage.requests},
             stopped=next((round.stopped for round in done if round.stopped), ""),
             final=final,
             final_note=screen.verdict(final, best.name) if final and best is not None else "",
         )
         self._folder.write_best(self._archive, best_facts(self._archive, self._folder.path.name, facts))
-        return write_report(self._folder.path, self._archive, facts, self._videos(final) if final else None)
+        return write_report(self._folder.path, self._archive, facts, self._videos() if final else None)
 
-    def _videos(self, final: Sequence[Ranked]) -> PageVideos:
+    def _videos(self) -> PageVideos:
         """Return the videos of the final evaluation, which are made once."""
         count = default_videos()
         kept = read_videos(self._folder.final) if count != 0 else None
-        return kept or videos_of(open_run(self._folder.final), final, count)
+        return kept or videos_of(open_run(self._folder.final), count)
 
 
 def _flags(error: UserError) -> str:

@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 BySeed = Mapping[int, float]
 
@@ -35,7 +36,7 @@ class Merit:
 
     @property
     def mean(self) -> float:
-        return _mean(self.differences)
+        return fmean(self.differences)
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -62,14 +63,14 @@ def levels(anchors: Sequence[BySeed]) -> dict[int, float]:
     for anchor in trained:
         above = [fitness - baseline[seed] for seed, fitness in anchor.items() if seed in baseline]
         for seed, fitness in anchor.items() if above else ():
-            estimates.setdefault(seed, []).append(fitness - _mean(above))
+            estimates.setdefault(seed, []).append(fitness - fmean(above))
     level_of: dict[int, float] = {}
     for seed, values in estimates.items():
         middle = (statistics.median_low(values), statistics.median_high(values))
         near = baseline.get(seed)
-        level_of[seed] = _mean(middle) if near is None else min(middle, key=lambda x, near=near: abs(x - near))
+        level_of[seed] = fmean(middle) if near is None else min(middle, key=lambda x, near=near: abs(x - near))
     # so that the baseline's mean difference to itself is 0
-    drift = _mean([level_of[seed] - fitness for seed, fitness in baseline.items()])
+    drift = fmean([level_of[seed] - fitness for seed, fitness in baseline.items()])
     return {seed: level - drift for seed, level in level_of.items()}
 
 
@@ -89,15 +90,11 @@ def merits(measured: Mapping[str, tuple[float, BySeed]], level: BySeed, attempts
     result: dict[str, Merit] = {}
     for name, (differences, paired) in compared.items():
         prior, count = middle[paired], len(differences)
-        score = _mean(differences) if prior is None else (math.fsum(differences) + prior) / (count + 1)
+        score = fmean(differences) if prior is None else (math.fsum(differences) + prior) / (count + 1)
         result[name] = Merit(differences, paired, score)
     return result
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _median(compared: Sequence[tuple[tuple[float, ...], bool]], paired: bool) -> float | None:
-    means = [_mean(differences) for differences, is_paired in compared if is_paired == paired]
+    means = [fmean(differences) for differences, is_paired in compared if is_paired == paired]
     return statistics.median(means) if means else None

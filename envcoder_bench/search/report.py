@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from envcoder_bench.report.ranking import NAN, Ranked
 from envcoder_bench.report.statistics import Difference, FitnessModel
 from envcoder_bench.report.table import numbers, shorten
 from envcoder_bench.report.words import counted, decimal_places, fixed, listed, number, without_folders
-from envcoder_bench.search.archive import Archive, Attempt, compared
+from envcoder_bench.search.archive import Archive, Attempt, compared, difference
 from envcoder_bench.search.report_plot import plot_search
 from envcoder_bench.tasks.base import HUMAN
 
@@ -167,6 +166,7 @@ def _rounds(archive: Archive, usage: Mapping[int, Usage]) -> Markup:
     for round in range(1, _rounds_done(archive) + 1):
         attempts = archive.of_round(round)
         fitness = [a.fitness for a in attempts if a.fitness is not None]
+        # the baseline trains with the seeds of each round, and differs with them
         level = None if reference is None else archive.in_round(reference, round)
         ranked = archive.ranked(attempts)
         row = [str(round), str(len(attempts)), str(len(attempts) - len(fitness))]
@@ -220,7 +220,8 @@ def best_facts(archive: Archive, search: str, facts: SearchFacts) -> dict[str, s
 def ranking(archive: Archive) -> list[Ranked]:
     """Return all attempts and baselines as rows of a ranking: by their score, then those without a fitness."""
     human, model = archive.baselines.get(HUMAN), archive.model()
-    scored_ones = [archive.find(name) for name in archive.order()]
+    by_name = archive.by_name
+    scored_ones = [by_name[name] for name in archive.order()]
     rows = [_row(attempt, k, human, archive, model) for k, attempt in enumerate(scored_ones, 1)]
     names = {attempt.name for attempt in scored_ones}
     return rows + [_row(a, None, human, archive, model) for a in archive.attempts if a.name not in names]
@@ -288,8 +289,8 @@ def above_reference(archive: Archive, attempt: Attempt, digits: int) -> str:
     reference = archive.baselines.get(archive.reference)
     if reference is None or attempt.name == reference.name:
         return ""
-    above = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
-    return fixed(math.fsum(above) / len(above), digits, "+") if above else ""
+    above = difference(attempt, reference)
+    return "" if above is None else fixed(above, digits, "+")
 
 
 def scored(archive: Archive, attempt: Attempt, digits: int) -> str:
@@ -311,14 +312,13 @@ def _fixed(value: float | None, digits: int) -> str:
 
 def first_parent(archive: Archive, attempt: Attempt) -> Attempt | None:
     """Return the first of an attempt's parents that is in the archive."""
-    by_name = {a.name: a for a in [*archive.attempts, *archive.references]}
+    by_name = archive.by_name
     return next((by_name[name] for name in attempt.parents if name in by_name), None)
 
 
 def ancestry(archive: Archive, attempt: Attempt) -> list[Attempt]:
     """Return the chain of first parents up to an attempt, the oldest first."""
-    by_name = {a.name: a for a in [*archive.attempts, *archive.references]}
-    line = [attempt]
+    by_name, line = archive.by_name, [attempt]
     while True:
         parent = next((by_name[name] for name in line[-1].parents[:1] if name in by_name), None)
         if parent is None or any(parent is a for a in line):

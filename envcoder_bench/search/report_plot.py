@@ -90,11 +90,13 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
     for number in numbers:
         values += _dots(axes, number, archive.of_round(number), value, best)
     if with_best and best is not None:
+        # the best as it was known after each round, with its fitness in its own round
         until = [(k, archive.until(k).best()) for k in numbers]
         line = [(k, None if a is None else value(a, a.round)) for k, a in until]
         labels += [(y, best.name, BEST, True) for y in _steps(axes, line, color=BEST, linewidth=2.0, zorder=3)[-1:]]
     low, high = min(values, default=0.0), max(values, default=1.0)
     margin = 0.06 * (max(high - low, 0.1 * abs(high)) or 1e-3)
+    # from 0 where this wastes less than half of the panel
     axes.set_ylim(0.0 if 0 < low < high / 2 else low - margin, high + margin)
     axes.set_xlim(0.5, rounds + 0.5)
     if not values:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.run_log import muted
@@ -27,14 +26,6 @@ from envcoder_bench.search.archive import (
 )
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.tasks.base import UNTRAINED
-
-
-class Checks(Protocol):
-    """Checks candidates."""
-
-    def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
-        """Return the errors of candidates that cannot be trained, by name."""
-        ...
 
 
 class Checker:
@@ -85,7 +76,7 @@ class Checker:
 
 
 def check_and_repair(
-    number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checks, repairs: int
+    number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checker, repairs: int
 ) -> Round:
     """Check a round's candidates, and have failed ones repaired at most ``repairs`` times.
 
@@ -109,6 +100,7 @@ def check_and_repair(
         # a repaired one is checked again; one without a repair keeps its error
         again = checker.errors(list(repaired.values()))
         errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in repaired}
+    # what is trained, and what is not
     ready = [p for p in latest.values() if p.source and p.name not in errors]
     failed = [(p, FAILED_AT_LOAD, errors[p.name]) for p in latest.values() if p.source and p.name in errors]
     failed += [(p, NO_CODE, without_folders(p.error)) for p in latest.values() if not p.source]

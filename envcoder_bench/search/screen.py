@@ -74,6 +74,7 @@ def candidates(round: Round) -> str:
         note = without_folders(proposal.note)
         lines.append(_row(proposal.name, "no code" if status == NO_CODE else "failed", _short(noted(text, note))))
         lines += [_row("", "", f"> {code.strip()}")] if code else []
+    # how many of each
     no_code = sum(status == NO_CODE for _, status, _ in round.failed)
     counts = {
         f"ready{f' ({len(round.repaired)} repaired)' if round.repaired else ''}": len(round.ready),
@@ -141,12 +142,14 @@ def _rivals(archive: Archive, best: Attempt) -> list[str]:
     baseline = archive.baselines.get(archive.reference)
     against = {a.name: x for a in ranked if baseline is not None and (x := difference(a, baseline)) is not None}
     lines: list[str] = []
+    # one that is further above the baseline than the best
     further = max(against, key=lambda name: against[name], default=best.name)
     if against.get(further, 0.0) > against.get(best.name, math.inf):
-        merit, seeds = merits[further], len(archive.find(further).by_seed)
+        merit, seeds = merits[further], len(archive.by_name[further].by_seed)
         by_seeds = merit.mean <= merits[best.name].mean
         reason = f"{_signed(merit.mean)} without seed effects" if by_seeds else f"on {counted(seeds, 'seed')} only"
         lines.append(f"{further} is {_signed(against[further])} against {archive.reference}, but {reason}")
+    # one with a higher mean than the best
     highest = best_of(ranked)
     if highest is not None and highest is not best and highest.name != further:
         only = f"on {counted(len(highest.by_seed), 'seed')} only"
@@ -177,6 +180,7 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
     failed = f"; seeds that failed: {listed(lost)}" if lost else ""
     if math.isnan(low):
         return f"{name} against human: {_signed(best.vs_human)} on {seeds}, too few for a confidence interval{failed}"
+    # with an interval, a verdict
     result = "better than human" if low > 0 else "worse than human" if high < 0 else "not clearly different from human"
     interval = f"95 % interval {_signed(low)} to {_signed(high)}"
     return f"{name} is {result} on {seeds}: {_signed(best.vs_human)}, {interval}{failed}"

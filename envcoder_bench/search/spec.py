@@ -136,6 +136,7 @@ class SearchSpec:
             What it will cost and how long it will take, by name.
         """
         expected: dict[str, str] = {}
+        # settings that contradict each other
         if len(self.starts) > self.settings.shapers_per_iter:
             limit = self.settings.shapers_per_iter
             files = counted(len(self.starts), "file")
@@ -148,12 +149,14 @@ class SearchSpec:
         if provider is None:
             self.evolve(spec)
         else:
+            # what one request may cost, so that a search does not end with its first
             budget = self.budget()
             budget.check_price(provider)
             if not isinstance(provider, ReplayProvider):
                 request = self.first_request(spec, prompts)
                 budget.check_amount(provider, request)
                 expected["cost"] = cost_line(self.settings, provider, request, budget.price(provider))
+        # the training: keys of the trainer, fitness, and memory
         check_training(spec)
         with user_input():
             planner = MemoryPlanner(spec)

@@ -40,16 +40,19 @@ def reward_terms(source: Source) -> dict[str, ast.expr]:
         return {}
     names = [x for x in ast.walk(reward) if isinstance(x, ast.Name)]
     stores, loads = (Counter(x.id for x in names if isinstance(x.ctx, kind)) for kind in (ast.Store, ast.Load))
+    # variables with one assignment: a factor there changes every use alike
     assigned = {
         statement.targets[0].id: statement.value
         for statement in reward.body
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
         if len(statement.targets) == 1 and stores[statement.targets[0].id] == 1
     }
+    # the dict of components, also behind a name
     total, components = pair.elts
     is_read = isinstance(components, ast.Name) and loads[components.id] > 1  # by the reward
     if isinstance(components, ast.Name):
         components = assigned.get(components.id, components)
+    # a component counts if the reward is computed from it, and not only shown beside it
     terms = {}
     for key, value in zip(components.keys, components.values) if isinstance(components, ast.Dict) else ():
         if isinstance(value, ast.Name) and value.id != getattr(total, "id", ""):
@@ -94,14 +97,15 @@ def term_variants(
         most: variants; there are fewer, perhaps none, where the best has too few terms.
     """
     best, types = archive.best(), tuple(types or SHAPER_TYPES)
-    source = None if best is None else _parsed(best, types)
+    source = None if best is None else parsed(best, types)
     if best is None or source is None:
         return []
+    # the terms of the trained policy, by the size of their means
     last = max((point.iteration for point in best.points), default=0)
     means = [point.components for point in best.points if point.iteration == last]
     sizes = {name: sum(abs(x[name][0]) for x in means if name in x) for name in reward_terms(source)}
     terms = sorted(sizes, key=lambda name: -sizes[name])
-    tried = {one.fingerprint() for a in archive.attempts if (one := _parsed(a, types)) is not None}
+    tried = {one.fingerprint() for a in archive.attempts if (one := parsed(a, types)) is not None}
     # each term once, with different factors, then each with another
     changes = [
         (term, FACTORS[(k + turn) % len(FACTORS)]) for turn in range(len(FACTORS)) for k, term in enumerate(terms)
@@ -119,9 +123,10 @@ def term_variants(
     return proposals
 
 
-def _parsed(attempt: Attempt, types: Iterable[str]) -> Source | None:
+def parsed(candidate: Attempt | Proposal, types: Iterable[str]) -> Source | None:
+    """Return what shapes of a candidate; None if it has code that cannot be changed."""
     try:
-        return shaping_source(attempt.source, types)
+        return shaping_source(candidate.source, types)
     except UnsupportedCode:
         return None
 

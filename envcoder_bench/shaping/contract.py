@@ -7,23 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.kinds import ALIASES, KINDS, SECTION_TYPES, SHAPER_TYPES, STAGES, near_type, of_stage
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.compile.program import Program
 
 MAX_ACTION_DIM = 100
-
-
-def known_types(names: Sequence[str]) -> list[str]:
-    """Replace aliases in names of shaper types. Raises UserError with near matches for an unknown name."""
-    kinds = [ALIASES.get(name, name) for name in names]
-    for name, kind in zip(names, kinds):
-        if kind not in SHAPER_TYPES:
-            hint = near_matches(str(name), [*SHAPER_TYPES, *ALIASES])
-            raise UserError(f"unknown shaper type '{name}'{hint}; there are {', '.join(SHAPER_TYPES)}")
-    return kinds
 
 
 @dataclass(eq=False)  # compared by identity, so that it is hashable

@@ -105,6 +105,18 @@ class Source:
         needed = self._needed(statement for root in roots for statement in self._binders.get(root, ()))
         return [name for name, statement in self.definitions.items() if id(statement) in needed]
 
+    def lines(self, roots: Iterable[str]) -> list[tuple[int, int]]:
+        """Return the first and the last line, from 1, of ``roots`` and of each definition that they use.
+
+        Comments and decorators directly above count; imports do not, except of ``roots``.
+        """
+        roots = set(roots)
+        needed = self._needed(statement for root in roots for statement in self._binders.get(root, ()))
+        return [
+            (self._first_row(s) + 1, s.end_lineno or 0) for s in self.body
+            if id(s) in needed and (not isinstance(s, _IMPORTS) or roots & {*bound(s)})
+        ]  # fmt: skip
+
     def _needed(self, statements: Iterable[ast.stmt]) -> set[int]:
         """Return the ids of statements and of all that they use."""
         todo, needed, names = list(statements), set(), set()

@@ -276,11 +276,13 @@ def axes_of(quat: np.ndarray) -> np.ndarray:
     return matrix.reshape(3, 3)
 
 
-def save_model(model: Any, path: Path) -> None:
-    """Write a model in MuJoCo's binary format."""
-    mujoco.mj_saveModel(model, str(path))
+def packed_model(model: Any) -> bytes:
+    """Return a model in MuJoCo's binary format."""
+    content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, content)
+    return content.tobytes()
 
 
 def load_model(path: Path) -> Any:
-    """Read a model that ``save_model`` wrote."""
+    """Read a file with the result of ``packed_model``."""
     return mujoco.MjModel.from_binary_path(str(path))

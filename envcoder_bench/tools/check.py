@@ -91,7 +91,7 @@ class CheckResult:
         return all(row.status != FAILED for row in self.rows)
 
     def __str__(self) -> str:
-        return render_check(self.rows, 110, self.compiles, self.num_envs, self.judged)
+        return render_check(self)
 
 
 def check_candidates(
@@ -124,6 +124,7 @@ def check_candidates(
         if set(names) <= set(skipped):
             more = f"; and {len(names) - 1} more of the same kind" if len(names) > 1 else ""
             raise UserError(f"there is nothing to check: {skipped[names[0]]}{more}")
+        # a step of those that passed, in parts that fit in memory
         by_name = {row.name: row for row in rows}
         most = max(1, MOST_ENVS // cfg.num_envs_per_candidate)
         for first in range(0, len(shapings), most):
@@ -164,8 +165,7 @@ def _check_all(
         stateful = [one for one in shaping.functions.values() if one.type in taken and one.stateful_line is not None]
         row.notes += map(stateful_note, stateful)
         # without programs, because one call takes less time than compiling
-        group = make_group(source, shaping, context.unshaped, context.files, cfg.seed)
-        shapings[source.name] = replace(group.shaping, programs={})
+        shapings[source.name] = replace(make_group(source, shaping, context, cfg.seed).shaping, programs={})
     return rows, shapings
 
 
@@ -213,21 +213,17 @@ def _collected(texts: list[str]) -> Iterator[None]:
 # the result as text
 
 
-def render_check(rows: Sequence[CandidateCheck], width: int, compiles: bool, num_envs: int, judged: str = "") -> str:
-    """Render a check in lines of at most ``width`` characters; places (FILE:LINE) are not broken.
-
-    Args:
-        num_envs: environments per candidate in the checked step.
-        judged: as of CheckResult.
-    """
-    sections = ["\n".join(_table(rows, width, compiles))]
+def render_check(result: CheckResult, width: int = 110) -> str:
+    """Render a check in lines of at most ``width`` characters; places (FILE:LINE) are not broken."""
+    rows = result.rows
+    sections = ["\n".join(_table(rows, width, result.compiles))]
     if any(row.reward for row in rows):
-        text = f"rewards: one step of {num_envs:,} environments with random actions"
+        text = f"rewards: one step of {result.num_envs:,} environments with random actions"
         sections.append("\n".join([text, *_rewards(rows, width)]))
     forms = [wrap(f"{row.name}: {row.form}", width, "  ", "    ") for row in rows if row.form]
     if forms:
         sections.append("\n".join(["rewards and their components:", *forms]))
-    sections += [wrap(judged, width, then="")] if judged else []
+    sections += [wrap(result.judged, width, then="")] if result.judged else []
     sections += render_by_place(
         "not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width
     )

@@ -25,7 +25,7 @@ from envcoder_bench.report.table import numbers, render_table, wrap
 from envcoder_bench.report.words import aligned, decimal_places
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, open_run
-from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation, recorded_meaning
+from envcoder_bench.run.folder.ranked import bounds_of, final_evaluation
 from envcoder_bench.tasks.base import UNTRAINED
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
     if len(opened) < 2:
         raise UserError("give at least two runs to compare")
     # runs that can be compared: of one task, and by one measure
-    first, meanings = opened[0], [recorded_meaning(run.folder) or fitness_meaning(run.spec) for run in opened]
+    first = opened[0]
+    meanings = [run.folder.recorded.get("fitness_meaning") or fitness_meaning(run.spec) for run in opened]
     for run, meaning in zip(opened[1:], meanings[1:]):
         if run.cfg.task.name != first.cfg.task.name:
             tasks = f"{first.cfg.task.name} in {first.folder.path}, {run.cfg.task.name} in {run.folder.path}"
@@ -159,6 +160,7 @@ def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
         for label, of_run in ranked.items()
         for row in of_run
     ]
+    # ranks hold within a run; together they follow what is shown: digits that are not shown decide nothing
     measured = [row for row in rows if row.rank is not None]
     decimals = decimal_places([row.fitness for row in measured])
 
@@ -212,8 +214,7 @@ def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
     """Return the settings that are not equal in all runs, and versions and devices, by key."""
     flat = [dotted(run.cfg.plain()) for run in runs.values()]
     for settings, run in zip(flat, runs.values()):
-        record = run.folder.provenance
-        software = dict(record.software[-1]) if record is not None and record.software else {}
+        software = run.folder.software
         settings["device"] = software.pop("device", None) or settings.get("device")
         settings.update({f"version of {name}": version for name, version in software.items()})
     keys = list(dict.fromkeys(key for settings in flat for key in settings if key.split(".")[0] not in _NOT_SETTINGS))

@@ -12,7 +12,7 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import Group
 from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.run.train.session import make_trainer
-from envcoder_bench.trainers.base import Trainer, train_iteration
+from envcoder_bench.trainers.base import train_iteration
 
 AMONG = 1  # the place of the measured group beside others
 
@@ -96,13 +96,9 @@ def _train(cfg: RunConfig, alone: GroupedVecTask, among: GroupedVecTask, iterati
     for iteration in range(iterations):
         for k, env in enumerate((alone, among)):
             seen[k], _ = train_iteration(trainers[k], env, seen[k])
-        if not _equal(_weights(trainers[0], 0), _weights(trainers[1], AMONG)):
+        if not _equal(trainers[0].export(0), trainers[1].export(AMONG)):
             return iteration + 1
     return None
-
-
-def _weights(trainer: Trainer, group: int) -> Any:
-    return trainer.export(group)
 
 
 def _equal(a: Any, b: Any) -> bool:

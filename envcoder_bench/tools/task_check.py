@@ -329,6 +329,7 @@ class TaskCheck:
             if step == steps:
                 other.set_state(env.get_state())
             step_result = env.step(action)
+            # from here on both take the same steps
             if step < steps:
                 continue
             again = other.step(action)

@@ -24,11 +24,9 @@ from envcoder_bench.report.words import alone, counted, number
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.policies import OpenedRun, load_policy, open_run
 from envcoder_bench.run.folder.ranked import picture, run_studies, variants_in
-from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.lint import judge_run
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.kinds import ALIASES
 from envcoder_bench.shaping.text import definitions, shown_definitions
 from envcoder_bench.shaping.variants import asking_words
@@ -43,6 +41,7 @@ RECORDING = "recording.npz"  # the recorded states, in that folder
 DEFAULT_VIDEOS = 3
 CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True)
 MOST_TIMES = 300  # of an episode's lines on the page
+_PPO = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
 _UNCOMPILED = re.compile(r"(?P<file>[^\s:]+\.py):\d+: in (?P<function>\w+): (?P<why>.*): it is not compiled")
 log = logging.getLogger(__name__)
 
@@ -63,10 +62,8 @@ def write_page(folder: Path, videos: int | None = None) -> Path:
         UserError: the folder is not that of a run with results.
     """
     run = open_run(folder)
-    ranked = run.ranked
-    page = _page(run, ranked, videos_of(run, ranked, videos))
     path = run.folder.path / PAGE
-    write_atomic(path, render_page(page))
+    write_atomic(path, render_page(_page(run, videos_of(run, videos))))
     return path
 
 
@@ -78,7 +75,7 @@ def chosen(ranked: Sequence[Ranked], count: int) -> list[str]:
     return best + [row.candidate for row in playable if row.baseline]
 
 
-def videos_of(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> PageVideos:
+def videos_of(run: OpenedRun, count: int | None) -> PageVideos:
     """Make the videos of a page; ``count`` as the ``videos`` of ``write_page``."""
     if count == 0:
         return PageVideos(note="No videos were asked for: eval-shapers --video K makes those of the best K candidates.")
@@ -87,7 +84,7 @@ def videos_of(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> Pa
         log.info("no videos: %s", reason)
         return PageVideos(note=f"There are no videos: {reason}.")
     try:
-        return _made(run, chosen(ranked, DEFAULT_VIDEOS if count is None else count))
+        return _made(run, chosen(run.ranked, DEFAULT_VIDEOS if count is None else count))
     except Exception as error:  # a picture must not cost a result
         log.warning("videos: %s", error, exc_info=not isinstance(error, (UserError, NoVideo)))
         return PageVideos(note=f"There are no videos: {error}.")
@@ -115,6 +112,7 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
     except NoVideo as error:
         seconds, files = 0.0, []
         note += f" There are no videos: {error}."
+    # the lines of a page are worth having without videos, so that it says why there are none
     note += "".join(f" {name} could not be played: {error}." for name, error in recording.failed.items())
     write_atomic(folder / VIDEOS_NOTE, json.dumps({"seconds": seconds, "note": note}) + "\n")
     return _as_videos(recording, files, seconds, note)
@@ -176,13 +174,13 @@ def _episode(recording: Recording, episode: Episode, mp4: bytes | None) -> PageE
     return PageEpisode(episode.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
 
 
-def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPage:
-    cfg, folder = run.cfg, run.folder
+def _page(run: OpenedRun, videos: PageVideos) -> RunPage:
+    cfg, folder, ranked = run.cfg, run.folder, run.ranked
     return RunPage(
         title=f"{cfg.task.name}: {entrants(row.candidate for row in ranked)}",
         fitness_meaning=fitness_meaning(run.spec),
         ranked=ranked,
-        candidates=_candidates(run, ranked),
+        candidates=_candidates(run),
         facts=_facts(run),
         curves=read_curves(folder.curves) if folder.curves.is_file() else None,
         components=read_curves(folder.components) if folder.components.is_file() else None,
@@ -205,23 +203,10 @@ def _sections(run: OpenedRun) -> list[Section]:
     return study_sections(studies, pictures, shown(run.folder.path))
 
 
-def _summary(folder: RunFolder) -> dict[str, Any]:
-    try:
-        return read_json(folder.summary)
-    except (OSError, ValueError):
-        return {}
-
-
-def _software(folder: RunFolder) -> dict[str, str | None]:
-    provenance = folder.provenance
-    return dict(provenance.software[-1]) if provenance is not None and provenance.software else {}
-
-
 def _facts(run: OpenedRun) -> list[str]:
-    summary, cfg = _summary(run.folder), run.cfg
-    begun = run.folder.provenance.begun if run.folder.provenance is not None else None
+    summary, cfg, begun = run.folder.recorded, run.cfg, run.folder.begun
     facts = [begun[:16].replace("T", " ")] if begun else []
-    facts += [str(_software(run.folder).get("device") or cfg.device)]
+    facts += [str(run.folder.software.get("device") or cfg.device)]
     facts += [counted(seed_count(cfg), "seed"), f"{counted(cfg.num_envs_per_candidate, 'environment')} each"]
     facts += [f"{cfg.learning_iterations:,} iterations"]
     if summary.get("wall_time"):
@@ -231,9 +216,8 @@ def _facts(run: OpenedRun) -> list[str]:
     return facts
 
 
-def _candidates(run: OpenedRun, ranked: Sequence[Ranked]) -> list[PageCandidate]:
-    names = [row.candidate for row in ranked if not row.baseline]
-    verdicts = judge_run(run.folder, run.spec, names)
+def _candidates(run: OpenedRun) -> list[PageCandidate]:
+    verdicts = judge_run(run.folder, run.spec, [row.candidate for row in run.ranked if not row.baseline])
     uncompiled = _uncompiled(run.folder.path / "run.log")
     variants = variants_in(run.spec.sources)
     human = run.sources.get(HUMAN)
@@ -262,11 +246,13 @@ def _candidates(run: OpenedRun, ranked: Sequence[Ranked]) -> list[PageCandidate]
             against = (original.name, original.source)
         elif human is not None and name not in BASELINES:
             against = (HUMAN, human.source)
+        # what its reward does on the trajectories of the baselines
         verdict = verdicts.get(name)
         if verdict is not None and verdict.not_judged:
             facts["reward not judged on trajectories"] = verdict.not_judged
         remarks = () if verdict is None else verdict.remarks
         candidates.append(PageCandidate(name, source.file, source.source, facts, against, remarks))
+    # the policy before training is ranked, and has no file
     if any(row.candidate == UNTRAINED for row in run.rows):
         facts = {"policy": f"before the first iteration, with the observation and action of the {HUMAN} baseline"}
         candidates.append(PageCandidate(UNTRAINED, "", None, facts))
@@ -288,23 +274,18 @@ def _uncompiled(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _how(run: OpenedRun) -> dict[str, str]:
-    cfg, summary = run.cfg, _summary(run.folder)
-    how = {key: str(value) for key, value in _software(run.folder).items() if value}
+    cfg, summary = run.cfg, run.folder.recorded
+    how = {key: str(value) for key, value in run.folder.software.items() if value}
     how["simulator"] = f"{cfg.sim} on {cfg.device}"
     speed, memory = summary.get("env_steps_per_second"), summary.get("memory") or {}
     if speed:
         how["speed"] = f"{speed:,.0f} env-steps/s, all candidates together"
     if memory.get("waves"):
         how["waves"] = str(memory["waves"])
-    how["PPO"] = ", ".join(f"{key} {value}" for key, value in _ppo(cfg).items())
+    settings: Any = select(cfg.train, "params.config", {})
+    how["PPO"] = ", ".join(f"{key} {settings[key]}" for key in _PPO if key in settings)
     how["run folder"] = run.folder.path.name
     return how
-
-
-def _ppo(cfg: RunConfig) -> dict[str, Any]:
-    keys = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
-    settings: Any = select(cfg.train, "params.config", {})
-    return {key: settings[key] for key in keys if key in settings}
 
 
 def _command(run: OpenedRun) -> str:

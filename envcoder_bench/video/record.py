@@ -6,11 +6,9 @@ an evaluation is reproduced up to rounding.
 """
 
 import logging
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,7 @@ from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.sim.ground import Ground, crop
-from envcoder_bench.sim.rendering import brightened, save_model, scenery
+from envcoder_bench.sim.rendering import brightened, packed_model, scenery
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.video.recording import Episode, Recording
 
@@ -115,6 +113,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
     summed = env.task.fitness_reduction == "sum" and not env.dispatch.has_fitness
     obs = env.begin_all(EVALUATION_STEP)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    # by policy: a pose for the start and for each step, and what the step was worth
     frames: list[list[Any]] = [[] for _ in groups]
     values: list[list[tuple[float, float, dict[str, float]]]] = [[] for _ in groups]
     ended = ["" for _ in groups]
@@ -195,15 +194,10 @@ def model_bytes(spec: RunSpec, recording: Recording) -> bytes:
             are drawn with its model.
     """
     task_class = spec.task.task_class
-    if issubclass(task_class, SimTask):
-        ground = task_class.ground(spec.config.task)
-        model = scenery(spec.task.model_path, _ground_around(ground, recording))
-    else:
-        model = brightened(recording.model)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.mjb"
-        save_model(model, path)
-        return path.read_bytes()
+    if not issubclass(task_class, SimTask):
+        return packed_model(brightened(recording.model))
+    ground = task_class.ground(spec.config.task)
+    return packed_model(scenery(spec.task.model_path, _ground_around(ground, recording)))
 
 
 def _ground_around(ground: Ground | None, recording: Recording) -> Ground | None:

@@ -27,7 +27,19 @@ QUICK = [
 PATIENCE = 900  # seconds until a test gives a process up: it hangs, however busy the machine is
 ANYMAL_QUICK = [*QUICK, "task.env.learn.episodeLength_s=0.4"]
 TABLES = ("results.csv", "curves.csv", "components.csv", "points.csv")
-# for Cartpole: one fails at load, one in training, one trains, and one has wide observations
+# for Cartpole
+FIVE_ACTIONS = """
+ACTION_DIM = 5
+def compute_torque(action, state_dict):
+    push = 100.0 * action.sum(dim=1, keepdim=True)
+    return torch.cat([push, torch.zeros_like(push)], dim=1)
+"""
+WIDE = """
+def compute_observation(state_dict):
+    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
+    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
+"""
+# one fails at load, one in training, one trains, and one has wide observations
 CANDIDATES = {
     "breaks_at_once": "def compute_reward(:\n",
     "breaks_midway": """
@@ -41,11 +53,8 @@ def compute_reward(pole_angle, actions):
     c = torch.cos(pole_angle)
     return c - 0.1 * actions[:, 0], {"cosine": c}
 """,
-    "wide": """
-def compute_observation(state_dict):
-    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
-    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
-def compute_reward(pole_angle, pole_vel):
+    "wide": WIDE
+    + """def compute_reward(pole_angle, pole_vel):
     slow = -0.1 * pole_vel.abs()
     return torch.cos(pole_angle) + slow, {"slow": slow}
 """,

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from envcoder_bench.report.ranking import RunInfo, entrants, rank, summary, write_summary
+from envcoder_bench.report.ranking import entrants, rank, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
 
 
@@ -125,16 +125,15 @@ def test_ranking_aggregates_status_and_totals_over_seeds():
 
 def test_summary_is_json_without_nan(tmp_path):
     ranked = rank([ok("human", 0, 0.8), ok("a", 0, 0.5), Result("b", 0, FAILED, error="b.py:1: bad")])
-    info = RunInfo("Anymal", "tracking, 0 to 1", [0], 256, 500, 3_000_000, 60.0, {"results": "results.csv"})
-    write_summary(tmp_path / "summary.json", summary(ranked, info))
+    facts = {"task": "Anymal", "seeds": [0]}
+    write_summary(tmp_path / "summary.json", summary(ranked, facts, {"results": "results.csv"}))
     read = json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
-    assert read["env_steps_per_second"] == 50_000 and read["seeds"] == [0]
+    assert list(read) == ["task", "seeds", "best_candidate", "share_first_place", "ranking", "paths"]
     assert read["best_candidate"] == "a", "the best that is not a baseline"
     assert read["share_first_place"] == []
-    tied = summary(rank([ok(name, 0, 0.5) for name in "ba"]), info)
+    tied = summary(rank([ok(name, 0, 0.5) for name in "ba"]), facts, {})
     assert (tied["best_candidate"], tied["share_first_place"]) == ("a", ["b"])
-    empty = summary([], RunInfo("Anymal", "m", [], 1, 0, 0, 0.0))
-    assert empty["best_candidate"] is None and empty["env_steps_per_second"] is None
+    assert summary([], facts, {})["best_candidate"] is None
     assert [(r["rank"], r["candidate"], r["baseline"]) for r in read["ranking"]] == [
         (1, "human", True), (2, "a", False), (None, "b", False)
     ]  # fmt: skip

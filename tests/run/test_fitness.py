@@ -8,7 +8,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, stopped_when, weights, write_candidates
+from helpers import (
+    CARTPOLE_QUICK,
+    FIVE_ACTIONS,
+    assert_same_weights,
+    results,
+    run,
+    stopped_when,
+    weights,
+    write_candidates,
+)
 
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
@@ -28,12 +37,7 @@ pytestmark = pytest.mark.slow
 
 CANDIDATES = {
     "gentle": "def compute_reward(pole_angle, actions):\n    return torch.cos(pole_angle) - actions[:, 0] ** 2\n",
-    "five_actions": """
-ACTION_DIM = 5
-def compute_torque(action, state_dict):
-    push = 100.0 * action.sum(dim=1, keepdim=True)
-    return torch.cat([push, torch.zeros_like(push)], dim=1)
-""",
+    "five_actions": FIVE_ACTIONS,
 }
 OWN = '''"""Upright."""
 import math

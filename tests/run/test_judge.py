@@ -49,7 +49,7 @@ def prepared(tmp_path_factory):
         context = make_context(spec, slow)
         shapings = {source.name: check_and_trace(source, context, 0) for source in spec.sources}
     human = context.files.baselines["human"]
-    group = make_group(human, shapings["human"], context.unshaped, context.files, 0)
+    group = make_group(human, shapings["human"], context, 0)
     env = build_env(spec, [group.evaluation], [0], ENVS)
     gains, kept, lengths = -torch.tensor([[0.02, 0.02], [1.0, 0.15]]), {}, {}
     first = torch.arange(ENVS) == 0  # the others begin anew while it goes on

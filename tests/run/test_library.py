@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, assert_same_weights, run, write_candidates
+from helpers import CANDIDATES, CARTPOLE_QUICK, assert_same_weights, run, write_candidates
 
 import envcoder_bench
 from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate, resume
@@ -26,11 +26,7 @@ from envcoder_bench.run.train import session as session_module
 from envcoder_bench.tasks.base import UNTRAINED
 
 TEXTS = {
-    "cosine": """
-def compute_reward(pole_angle, actions):
-    c = torch.cos(pole_angle)
-    return c - 0.1 * actions[:, 0], {"cosine": c}
-""",
+    "cosine": CANDIDATES["cosine"],
     # numbers of generators that are those of the whole process
     "noisy": """
 import numpy, random

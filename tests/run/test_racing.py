@@ -6,7 +6,7 @@ import weakref
 import pandas as pd
 import pytest
 import torch
-from helpers import QUICK, assert_same_weights, run, write_candidates
+from helpers import FIVE_ACTIONS, QUICK, WIDE, assert_same_weights, run, write_candidates
 
 from envcoder_bench import evaluate, resume
 from envcoder_bench.cli import eval_shapers
@@ -34,19 +34,10 @@ def compute_reward(progress_buf, pole_angle):
         raise RuntimeError("on purpose")
     return torch.cos(pole_angle)
 """,
-    "five_actions": """
-ACTION_DIM = 5
-def compute_torque(action, state_dict):
-    push = 100.0 * action.sum(dim=1, keepdim=True)
-    return torch.cat([push, torch.zeros_like(push)], dim=1)
-""",
+    "five_actions": FIVE_ACTIONS,
     "lazy": REWARD.format("-actions[:, 0].abs()"),
     "square": REWARD.format("1.0 - pole_angle.square()"),
-    "wide": """
-def compute_observation(state_dict):
-    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
-    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
-""",
+    "wide": WIDE,
 }
 WORDS = [
     *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,

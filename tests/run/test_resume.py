@@ -2,6 +2,7 @@
 
 import signal
 
+import helpers
 import pytest
 from helpers import CARTPOLE_QUICK, assert_same_weights, run, start_process, stop_at, weights, write_candidates
 
@@ -16,12 +17,7 @@ def compute_reward(pole_angle, progress_buf, actions):
     c = torch.cos(pole_angle)
     return c - 0.01 * progress_buf - 0.1 * actions[:, 0], {"cosine": c}
 """,
-    "breaks_midway": """
-def compute_reward(progress_buf, pole_angle):
-    if bool((progress_buf > 25).any()):
-        raise RuntimeError("on purpose")
-    return torch.cos(pole_angle)
-""",
+    "breaks_midway": helpers.CANDIDATES["breaks_midway"],
 }
 ITERATIONS = 8
 WORDS = [

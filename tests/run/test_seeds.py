@@ -186,17 +186,6 @@ def test_planner_gives_the_waves_of_each_number_of_seeds():
 # runs
 
 
-@pytest.fixture
-def chooses(monkeypatch):
-    """Let runs on a CPU choose as on a GPU, up to a number."""
-
-    def on(most):
-        monkeypatch.setattr(seeds, "MOST", most)
-        monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "")
-
-    return on
-
-
 def number(folder):
     return read_yaml(folder / "config.yaml").seeds
 

@@ -2,10 +2,11 @@
 
 import copy
 
+import helpers
 import pandas as pd
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, results, run, write_candidates
+from helpers import CARTPOLE_QUICK, FIVE_ACTIONS, results, run, write_candidates
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.evaluation import run_episodes
@@ -21,18 +22,8 @@ from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.base import Trainer
 
 CANDIDATES = {
-    "five_actions": """
-ACTION_DIM = 5
-def compute_torque(action, state_dict):
-    push = 100.0 * action.sum(dim=1, keepdim=True)
-    return torch.cat([push, torch.zeros_like(push)], dim=1)
-""",
-    "breaks_midway": """
-def compute_reward(progress_buf, pole_angle):
-    if bool((progress_buf > 25).any()):
-        raise RuntimeError("on purpose")
-    return torch.cos(pole_angle)
-""",
+    "five_actions": FIVE_ACTIONS,
+    "breaks_midway": helpers.CANDIDATES["breaks_midway"],
 }
 MINE = ["train.params.algo.name=test_session:RandomSearch"]
 

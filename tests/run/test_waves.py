@@ -10,6 +10,7 @@ import pytest
 from helpers import (
     CANDIDATES,
     CARTPOLE_QUICK,
+    FIVE_ACTIONS,
     TABLES,
     assert_same_policies,
     results,
@@ -31,12 +32,6 @@ from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 pytestmark = pytest.mark.slow
 
-FIVE_ACTIONS = """
-ACTION_DIM = 5
-def compute_torque(action, state_dict):
-    push = 100.0 * action.sum(dim=1, keepdim=True)
-    return torch.cat([push, torch.zeros_like(push)], dim=1)
-"""
 WAVES, ITERATIONS = 4, 6  # of three groups each: the seeds of a candidate may fall into two waves
 WORDS = [
     *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,

@@ -95,10 +95,10 @@ def test_interval_is_over_seeds_or_over_the_episodes_of_one_seed():
 def test_attempts_are_found_by_name_and_round():
     known = archive()
     assert [a.name for a in known.of_round(1)] == ["r1_00", "r1_01"]
-    assert known.find("human").fitness == 0.7
-    assert known.find("r2_00").parents == ("r1_00", "human")
+    assert known.by_name["human"].fitness == 0.7
+    assert known.by_name["r2_00"].parents == ("r1_00", "human")
     with pytest.raises(KeyError):
-        known.find("r9_00")
+        known.by_name["r9_00"]
     assert proposal_name(2, 3) == "r2_03"
 
 

@@ -101,9 +101,9 @@ def test_search_of_three_rounds_records_all_attempts(served_search):
     assert (ended["r2_01"], ended["r3_00"]) == (FAILED, FAILED_AT_LOAD)
     assert (
         "r3_00.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'"
-        in archive.find("r3_00").error
+        in archive.by_name["r3_00"].error
     )
-    assert "r2_01.py:4: in compute_reward: returned NaN" in archive.find("r2_01").error
+    assert "r2_01.py:4: in compute_reward: returned NaN" in archive.by_name["r2_01"].error
     for attempt in archive.attempts:
         if attempt.status == OK:
             assert attempt.fitness is not None and 0 <= attempt.fitness <= 1
@@ -306,7 +306,7 @@ def test_evolve_starts_from_given_candidates_and_varies_the_terms_of_the_best(tm
     assert auto_shape.main(["--resume", str(folder)]) == 0 and second.read_text() == proposed
     archive = read_archive(folder / "archive.json")
     assert [len(archive.of_round(number)) for number in (1, 2)] == [3, 3]
-    assert archive.find("r1_00").origin == "start: mine0"
+    assert archive.by_name["r1_00"].origin == "start: mine0"
     assert all(attempt.parents for attempt in archive.attempts[3:])
     variants = [a for a in archive.attempts if a.term]
     assert [(a.name, a.status, a.parents) for a in variants] == [(f"r2_0{k}", OK, variants[0].parents) for k in (1, 2)]

@@ -366,7 +366,7 @@ def test_proposals_are_new_and_have_known_parents(task):
         docstring = ast.get_docstring(ast.parse(proposal.source))
         assert docstring and " ".join(docstring.split()) == f"{proposal.name}, evolved from {proposal.origin}."
         assert proposal.origin.startswith(" and ".join(proposal.parents) + ": ")
-        assert 1 <= len(proposal.parents) <= 2 and all(archive.find(parent) for parent in proposal.parents)
+        assert 1 <= len(proposal.parents) <= 2 and all(archive.by_name[parent] for parent in proposal.parents)
 
 
 def two_attempts():

@@ -7,7 +7,7 @@ import pytest
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.search.archive import FAILED_AT_LOAD, Archive, Attempt, Proposal
+from envcoder_bench.search.archive import FAILED_AT_LOAD, Archive, Attempt, Proposal, write_archive
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.report import SearchFacts, best_facts
@@ -48,7 +48,7 @@ def test_best_is_written_to_a_file(tmp_path):
     folder.write_best(Archive([Attempt("r1_00", 1, "bad", status=FAILED_AT_LOAD)]), {"task": "none"})
     assert not folder.best.exists()
     archive = Archive([Attempt("r1_00", 1, "good = 1\n", fitness=0.1, by_seed={0: 0.1})])
-    folder.write_archive(archive)
+    write_archive(folder.archive, archive)
     meaning = "how far\nimport os; os.abort()\u2028" + "and wide " * 20
     facts = SearchFacts("Cartpole", fitness_meaning=meaning, final_note="clear of chance")
     folder.write_best(archive, best_facts(archive, "a search\n1/0", facts))

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from envcoder_bench.search import archive as records
-from envcoder_bench.search.archive import Archive, Attempt
+from envcoder_bench.search.archive import Archive, Attempt, write_archive
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import SearchFolder
 from envcoder_bench.search.merit import levels
@@ -60,9 +60,9 @@ def test_easy_round_does_not_determine_the_best(tmp_path):
     assert best_so_far(archive).startswith("best so far: r1_00, fitness 0.206; +0.163 against human")
     assert best_so_far(archive).endswith("(r3_01 has 0.2471, but is only +1e-4 against human)")
     folder = SearchFolder.create(tmp_path / "search", {"llm": "evolve"}, {})
-    folder.write_archive(archive)
+    write_archive(folder.archive, archive)
     folder.write_best(archive, {})
-    assert folder.best.read_text() == archive.find("r1_00").source
+    assert folder.best.read_text() == archive.by_name["r1_00"].source
     assert folder.read_archive() == archive
 
 

@@ -28,6 +28,7 @@ from envcoder_bench.search.providers.budget import Budget, Price
 from envcoder_bench.search.providers.choice import make_provider
 from envcoder_bench.search.providers.complete import complete_all
 from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript, content_hash, read_records
+from envcoder_bench.search.settings import compose_settings
 
 META = {"task": "Anymal", "shaper_types": ("compute_reward",), "rounds": 3}
 
@@ -252,9 +253,9 @@ def test_costs_are_computed_for_known_models_only(tmp_path):
     assert reply.cost is None and transcript.spent.cost == 20
     with pytest.raises(UserError, match=r"the price of m is unknown; add it to .*prices\.yaml"):
         complete_all(Model(), questions("c"), transcript, budget=Budget(max_cost=1, prices={}))
-    for limits in ({"max_tokens": 0}, {"max_cost": 0}, {"max_cost": float("nan")}, {"max_cost": -1.0}):
-        with pytest.raises(UserError, match=next(iter(limits))):
-            Budget(**limits)
+    for limits in ("max_tokens=0", "max_cost=0", "max_cost=.nan", "max_cost=-1.0"):
+        with pytest.raises(UserError, match=f"{limits.split('=')[0]} must be .* got"):
+            compose_settings([limits])
 
 
 def record(tmp_path, **faults):

@@ -128,19 +128,19 @@ def test_results_of_a_run_are_recorded():
     after = record_round(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, "declined")]), rows, [point])
     order = ["r1_00", "r1_01", "r2_00", "r2_01", "r2_02", "r2_03", "r2_11", "r2_100"]
     assert [a.name for a in after.attempts] == order
-    assert after.find("r2_11").points == ()
-    assert after.find("r1_00").by_seed == {0: 0.5, 1: 1.0, 2: 0.25, 3: 0.25}
-    assert after.find("r1_00").fitness == pytest.approx(0.5)
-    assert after.find("r1_01") == other
-    assert after.find("human").fitness == pytest.approx(0.35)
-    first = after.find("r2_00")
+    assert after.by_name["r2_11"].points == ()
+    assert after.by_name["r1_00"].by_seed == {0: 0.5, 1: 1.0, 2: 0.25, 3: 0.25}
+    assert after.by_name["r1_00"].fitness == pytest.approx(0.5)
+    assert after.by_name["r1_01"] == other
+    assert after.by_name["human"].fitness == pytest.approx(0.35)
+    first = after.by_name["r2_00"]
     assert (first.round, first.status, first.fitness, first.episode_length) == (2, OK, pytest.approx(0.25), 32.5)
     assert (first.parents, first.origin, first.points) == (("r1_00",), "made", (point,))
     # one seed that fails makes a candidate that cannot be relied on
-    assert (after.find("r2_01").status, after.find("r2_01").fitness) == (FAILED, None)
-    assert after.find("r2_01").error == "r2_01.py:3: in compute_reward: NaN"
-    assert after.find("r2_02").status == FAILED_AT_LOAD
-    assert (after.find("r2_03").status, after.find("r2_03").error) == (NO_CODE, "declined")
+    assert (after.by_name["r2_01"].status, after.by_name["r2_01"].fitness) == (FAILED, None)
+    assert after.by_name["r2_01"].error == "r2_01.py:3: in compute_reward: NaN"
+    assert after.by_name["r2_02"].status == FAILED_AT_LOAD
+    assert (after.by_name["r2_03"].status, after.by_name["r2_03"].error) == (NO_CODE, "declined")
     assert after.best().name == "r1_00"
     assert before.attempts == [best, other]
 
@@ -156,14 +156,14 @@ def test_attempts_stopped_by_a_race_rank_last_and_are_no_reference():
     ]
     round = Round(2, [Proposal(name, name) for name in ("r2_00", "r2_01")], [])
     after = record_round(Archive([best], {"human": human}), round, rows)
-    assert after.find("r1_00") == best  # what it reached in a whole training stays
-    assert (after.find("r2_01").stopped_at, after.find("r2_01").fitness) == (40, 0.5)
-    assert after.find("r2_01").outcome == "stopped at 40" and after.find("r2_00").outcome == "ok"
+    assert after.by_name["r1_00"] == best  # what it reached in a whole training stays
+    assert (after.by_name["r2_01"].stopped_at, after.by_name["r2_01"].fitness) == (40, 0.5)
+    assert after.by_name["r2_01"].outcome == "stopped at 40" and after.by_name["r2_00"].outcome == "ok"
     assert after.order() == ["r1_00", "r2_00", "human", "r2_01"]
     # the median attempt, which is a further seed of each, is that of whole trainings: (0.55 + 0.2) / 2
     assert after.merits()["r2_00"].score == pytest.approx((0.2 + (0.55 + 0.2) / 2) / 2)
-    assert "when stopped at iteration 40" in history_line(after.find("r2_01"), after)
-    assert "stopped at iteration 40" in summary(after.find("r2_01"), after)
+    assert "when stopped at iteration 40" in history_line(after.by_name["r2_01"], after)
+    assert "stopped at iteration 40" in summary(after.by_name["r2_01"], after)
 
 
 def test_round_without_a_run_is_recorded():
@@ -184,7 +184,7 @@ def test_errors_have_file_names_without_folders():
     assert round.failed[0][2] == "the reply could not be kept in x y/transcript.jsonl, nor b"
     rows = [Result("r1_01", 0, ROW_FAILED, error="/home/a b/r1_01.py: no such file: '/home/a b/c.csv'")]
     after = record_round(Archive(), Round(1, [Proposal("r1_01", "x")], round.failed), rows)
-    assert after.find("r1_01").error == "r1_01.py: no such file: 'c.csv'"
+    assert after.by_name["r1_01"].error == "r1_01.py: no such file: 'c.csv'"
     assert not any("/home" in attempt.error for attempt in after.attempts)
 
 
@@ -223,7 +223,8 @@ def test_failed_baseline_keeps_earlier_results():
     again = record_round(after, Round(3, [Proposal("r3_00", "x")]), rows)
     assert again.baselines["unshaped"].status == OK and again.baselines["unshaped"].by_seed == {3: 0.6}
     assert (
-        again.interval(again.find("r3_00"), again.model()) == (0.45, 0.55) and again.find("r2_00").over_episodes is None
+        again.interval(again.by_name["r3_00"], again.model()) == (0.45, 0.55)
+        and again.by_name["r2_00"].over_episodes is None
     )
 
 

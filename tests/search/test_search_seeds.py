@@ -6,7 +6,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from envcoder_bench.cli import auto_shape
-from envcoder_bench.run import seeds
 from envcoder_bench.search import launch
 from envcoder_bench.search.loop import Search
 
@@ -23,17 +22,6 @@ WORDS = [
 @pytest.fixture(autouse=True)
 def trusted(monkeypatch):
     monkeypatch.setattr(launch, "UNTRUSTED", "untrusted=false")  # the jail's process takes seconds to start
-
-
-@pytest.fixture
-def chooses(monkeypatch):
-    """Let searches on a CPU choose as on a GPU, up to a number."""
-
-    def on(most):
-        monkeypatch.setattr(seeds, "MOST", most)
-        monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "")
-
-    return on
 
 
 def search(*words, expect=0):

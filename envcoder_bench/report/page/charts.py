@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,6 +68,7 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
     steps: list[int] = sorted(int(x) for x in table["env_steps"].unique())
     evaluated: Any = table.loc[table["fitness"].notna(), "env_steps"]
     measured = {int(step) for step in evaluated}
+    # points with a fitness are rare, and none of them may be thinned out
     every = -(-len(steps) // _most_points(len(set(table["candidate"]))))
     x = [step for k, step in enumerate(steps) if k % every == 0 or step in measured]
     kept: Any = table[table["env_steps"].isin(x)]
@@ -80,7 +81,7 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
         for name in dict.fromkeys(measured_rows["candidate"]):
             rows = points.loc[name]
             columns = {"mean": "mean", "low": "min", "high": "max"} if several else {"mean": "mean"}
-            lines[visible(name)] = {key: _aligned(rows[column], x) for key, column in columns.items()}
+            lines[visible(name)] = {key: _numbers(rows[column].reindex(x)) for key, column in columns.items()}
         if lines:
             metrics[metric] = lines
     return {"x": x, "metrics": metrics}
@@ -118,7 +119,7 @@ def components(table: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | No
         of_candidate = of_candidate[of_candidate["env_steps"].isin(x)]
         means = of_candidate.groupby(["component", "env_steps"])["mean"].mean()
         names = list(dict.fromkeys(of_candidate["component"]))[:MOST_COMPONENTS]
-        series = [{"name": visible(part), "values": _aligned(means.loc[part], x)} for part in names]
+        series = [{"name": visible(part), "values": _numbers(means.loc[part].reindex(x))} for part in names]
         charts.append({"name": visible(name), "x": x, "series": series})
     counts = Counter(line["name"] for chart in charts for line in chart["series"])
     return {"candidates": charts, "shared": [name for name, count in counts.items() if count > 1]} if charts else None
@@ -152,7 +153,7 @@ def speed(table: pd.DataFrame, ranked: Sequence[Ranked]) -> dict[str, Any] | Non
     wide = evaluated.pivot_table(index=["candidate", "seed"], columns="env_steps", values="fitness")
     seeds: dict[str, Any] = {}
     for (name, _), values in zip(wide.index, wide.to_numpy()):
-        seeds.setdefault(visible(name), []).append(list(map(plain_number, values)))
+        seeds.setdefault(visible(name), []).append(_numbers(values))
     return {
         "before": plain_number(first.get(UNTRAINED)),
         "target": float(f"{target:.3g}"),
@@ -185,10 +186,9 @@ def step_fitness(table: pd.DataFrame) -> dict[str, Any] | None:
         for column in ("fitness", "active"):
             means = np.add.reduceat(last[column].to_numpy() * steps, begin) / np.add.reduceat(steps, begin)
             if column == "fitness" or means.min() < 1:
-                one[column][str(seed)] = [plain_number(float(f"{x:.4g}")) for x in means]
+                one[column][str(seed)] = _numbers(float(f"{x:.4g}") for x in means)
     return {"times": times, "of": of} if of else None
 
 
-def _aligned(column: Any, x: Sequence[int]) -> list[float | None]:
-    values = dict(zip((int(step) for step in column.index), column))
-    return [plain_number(values.get(step)) for step in x]
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    return list(map(plain_number, values))

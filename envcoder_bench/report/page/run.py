@@ -141,6 +141,7 @@ def _lead(run: RunPage) -> list[str]:
     if not candidates:
         return ["No candidate has a fitness."]
     decimals = fitness_decimals(run.ranked)
+    # of equals none is the first
     best = [row.candidate for row in candidates if row.rank == candidates[0].rank]
     words = f"Best candidate: {best[0]}" if len(best) == 1 else f"Best candidates, equal: {some(best)}"
     words += f", fitness {fixed(candidates[0].fitness, decimals)}"

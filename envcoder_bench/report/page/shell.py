@@ -10,7 +10,6 @@ import difflib
 import hashlib
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from markupsafe import Markup
 
 import envcoder_bench
 from envcoder_bench.shaping.kinds import ALIASES
+from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 
 PAGE = "report.html"
@@ -76,16 +76,9 @@ def render(
         " base-uri 'none'; form-action 'none'"
     )
     style = f"{_asset('uplot.css') if script else ''}\n{_asset('page.css')}"
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            {"title": title, "lead": lead, "facts": facts, "data": data, **values},
-            policy=policy,
-            style=Markup(style),
-            script=Markup(script),
-        )
-    )
+    values |= {"title": title, "lead": lead, "facts": facts, "data": data}
+    page = _environment().get_template(template)
+    return page.render(values, policy=policy, style=Markup(style), script=Markup(script))
 
 
 def macros(template: str) -> Any:
@@ -178,9 +171,6 @@ def _coloured(lines: Sequence[str], lexer: Any, **options: Any) -> Markup:
 
 
 MOST_COMPARED = 1000  # of sources that are compared: the time grows with their square
-_CONTINUES = re.compile(r"[\s)\]}]|$")
-_DEFINED = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)|(\w+)\s*(?::[^=]*)?=(?!=)")
-_IMPORTED = re.compile(r"(?:from\s.*?\s)?import\b(.*)", re.DOTALL)
 
 
 def changes(before: str, after: str) -> Markup | None:
@@ -191,9 +181,10 @@ def changes(before: str, after: str) -> Markup | None:
     if max(text.count("\n") for text in (before, after)) >= MOST_COMPARED:
         return parts().notes([f"They are not compared: one has {MOST_COMPARED:,} lines or more."])
     first, second = (
-        [line for part in _used(text, _kinds(after)) for line in [*part.lines, ""]] for text in (before, after)
+        [line for begin, end in _used(text, _kinds(after)) for line in [*text.split("\n")[begin - 1 : end], ""]]
+        for text in (before, after)
     )
-    lines = list(difflib.unified_diff(first, second, lineterm=""))
+    lines = list(difflib.unified_diff([*map(str.rstrip, first)], [*map(str.rstrip, second)], lineterm=""))
     return difference(lines) if lines else parts().notes(["There are none."])
 
 
@@ -205,61 +196,12 @@ def function_lines(source: str) -> dict[str, list[tuple[int, int]]]:
     """Return the first and the last lines, from 1, of a file's functions and of what each uses, by kind of function."""
     if source.count("\n") >= MOST_LINES:
         return {}
-    return {kind: [(part.begin, part.end) for part in _used(source, {kind})] for kind in sorted(_kinds(source))}
+    return {kind: _used(source, {kind}) for kind in sorted(_kinds(source))}
 
 
-def _used(source: str, kinds: Collection[str]) -> list["_Part"]:
-    """Return a file's functions of some kinds, and what they use, but for imports."""
-    parts = _parts(source)
-    wanted = {name for name in definitions(source).names if ALIASES.get(name, name) in kinds}
-    kept = {k for k, part in enumerate(parts) if part.names & wanted}
-    new = kept
-    while new:
-        words = {word for k in new for line in parts[k].lines for word in re.findall(r"\w+", line)}
-        new = {k for k, part in enumerate(parts) if part.names & words and not part.imports} - kept
-        kept = kept | new
-    return [parts[k] for k in sorted(kept)]
-
-
-@dataclass
-class _Part:
-    """A top-level statement, with comments and decorators above it.
-
-    Attributes:
-        names: what it defines.
-        begin, end: its first and last line, from 1.
-        imports: whether it is an import.
-    """
-
-    names: set[str]
-    lines: list[str]
-    begin: int
-    end: int = 0
-    imports: bool = False
-
-
-def _parts(source: str) -> list[_Part]:
-    parts: list[_Part] = []
-    above: list[str] = []
-    begin = 0  # of the comments and decorators above a statement
-    for number, line in enumerate(map(str.rstrip, source.split("\n")), 1):
-        if line[:1] in ("#", "@"):
-            begin = begin if above else number
-            above.append(line)
-        elif parts and not above and _CONTINUES.match(line):
-            parts[-1].lines.append(line)
-        elif line.strip():
-            parts.append(_Part(set(), [*above, line], begin if above else number))
-            above = []
-        if parts and not above and line.strip():
-            parts[-1].end = number
-    for part in parts:
-        while not part.lines[-1].strip():
-            part.lines.pop()
-        text = "\n".join(line for line in part.lines if line[:1] not in ("#", "@"))
-        if match := _DEFINED.match(text):
-            part.names.add(match[1] or match[2])
-        elif match := _IMPORTED.match(text):
-            part.names.update(re.findall(r"\w+", match[1]))
-            part.imports = True
-    return parts
+def _used(source: str, kinds: Collection[str]) -> list[tuple[int, int]]:
+    """Return the lines of a file's functions of some kinds and of what they use; all lines if it does not parse."""
+    try:
+        return Source(source).lines(name for name in definitions(source).names if ALIASES.get(name, name) in kinds)
+    except UnsupportedCode:
+        return [(1, source.count("\n") + 1)]

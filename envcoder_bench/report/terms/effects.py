@@ -19,7 +19,7 @@ from envcoder_bench.report.csv_log import table_text
 from envcoder_bench.report.logs import Evaluation, Point
 from envcoder_bench.report.results import NAN, Result
 from envcoder_bench.report.speed import steps_until, target_fitness
-from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm
+from envcoder_bench.report.statistics import LEVEL, UNBOUNDED, Difference, FitnessModel, holm, mean_or_nan
 from envcoder_bench.shaping.outputs import TOTAL
 from envcoder_bench.shaping.variants import SWEEP, Variant, label, short
 from envcoder_bench.tasks.base import UNTRAINED
@@ -170,12 +170,13 @@ def _study(
             status[row.candidate] = f"stopped at {row.stopped_at}" if row.stopped_at else row.status
     compared = [name for name in variants if whole[name] and whole[original]]
     # fitness
+    # their number is all that is known of episodes that are not on disk
     episodes = min((row.episodes for row in rows if row.measured and row.episodes), default=1)
     model = FitnessModel(whole, evaluation, bounds, episodes)
     fitness, low, high = model.interval(original) if whole[original] else (NAN, NAN, NAN)
     differences = _differences(model, compared, original)
     # speed of learning
-    before = _mean([row.fitness for row in rows if row.candidate == UNTRAINED and row.measured])
+    before = mean_or_nan([row.fitness for row in rows if row.candidate == UNTRAINED and row.measured])
     target, reached = _reached(original, whole, points, fitness, before)
     logs = {name: {seed: math.log(steps) for seed, (steps, _) in by_seed.items()} for name, by_seed in reached.items()}
     speeds = _differences(FitnessModel(logs), compared, original)
@@ -195,7 +196,7 @@ def _study(
                 dict(variant.values),
                 *interval,
                 *astuple(differences.get(name, Difference())),
-                steps=_mean([steps for steps, _ in until]),
+                steps=mean_or_nan([steps for steps, _ in until]),
                 reached=sum(is_there for _, is_there in until),
                 slower=math.exp(speed.mean),
                 slower_low=math.exp(speed.low),
@@ -205,6 +206,7 @@ def _study(
                 status="" if whole[name] else status[name],
             )
         )
+    # what all variants of an original have in common
     first = next(iter(variants.values()))
     return Study(
         original,
@@ -213,7 +215,7 @@ def _study(
         fitness,
         low,
         high,
-        steps=_mean([steps for steps, _ in reached.get(original, {}).values()]),
+        steps=mean_or_nan([steps for steps, _ in reached.get(original, {}).values()]),
         target=target,
         has_learned=not fitness <= before,  # also where one of them is not known
         usual=dict(first.usual),
@@ -226,10 +228,6 @@ def _differences(model: FitnessModel, names: Sequence[str], original: str) -> di
     pairs = {name: model.difference(name, original) for name in names if {name, original} <= {*model.names}}
     p_values = holm([difference.p for difference in pairs.values()])
     return {name: replace(difference, p=p) for (name, difference), p in zip(pairs.items(), p_values)}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else NAN
 
 
 # speed of learning
@@ -271,7 +269,7 @@ def _shares(original: str, variants: Mapping[str, Variant], points: Sequence[Poi
         if point.candidate == original and point.components:
             last[point.seed] = max(last.get(point.seed, point), point, key=lambda one: one.iteration)
     means = {
-        term: _mean([stats[0] for point in last.values() if (stats := point.components.get(term)) is not None])
+        term: mean_or_nan([stats[0] for point in last.values() if (stats := point.components.get(term)) is not None])
         for term in weights
         if term != TOTAL
     }

@@ -184,6 +184,7 @@ def _caption(study: Study) -> str:
 
 def _plot_sweep(study: Study, path: Path, task: str) -> Path:
     names = list(study.usual)[:MOST_PANELS]
+    # a panel for each parameter, and of two a map, in which an interaction shows
     columns = len(names) + (len(study.usual) == 2)
     subtitle = f"fitness by {' and '.join(map(label, names))} of {study.original}"
     if len(study.usual) > 1:
@@ -209,6 +210,7 @@ def _plot_sweep(study: Study, path: Path, task: str) -> Path:
         top=top - 0.03,
         wspace=0.9 / 3.6,
     )
+    # the interval of one parameter alone: with several, a point is a single combination
     caption = "dashed: the original's value"
     if len(names) == 1 and any(not math.isnan(low) for _, _, low, _ in points):
         caption += f"   bars: 95 % interval over {study.most_seeds} seeds"
@@ -224,6 +226,7 @@ def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study
     values = sorted({point[0][name] for point in points})
     is_log = values[0] > 0 and values[-1] >= 10 * values[0]
     at = {value: math.log10(value) if is_log else float(k) for k, value in enumerate(values)}
+    # all points: with intervals where they are of this parameter alone, else in grey
     if len(study.usual) == 1:
         for point_values, _, low, high in points:
             if not math.isnan(low):
@@ -231,6 +234,7 @@ def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study
     else:
         xs = [at[point_values[name]] for point_values, *_ in points]
         axes.plot(xs, [fitness for _, fitness, *_ in points], "o", color=LIGHT, markersize=4, zorder=1)
+    # the mean over the values of the other parameters
     means = [
         float(np.mean([fitness for point_values, fitness, *_ in points if point_values[name] == value]))
         for value in values
@@ -266,6 +270,7 @@ def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Po
     table = np.full((len(rows), len(columns)), np.nan)
     for point_values, fitness, *_ in points:
         table[rows.index(point_values[names[1]]), columns.index(point_values[names[0]])] = fitness
+    # the fitness in numbers where there is room
     image = axes.imshow(table, origin="lower", aspect="auto", cmap="cividis")
     middle = (np.nanmin(table) + np.nanmax(table)) / 2
     decimals = decimal_places(table[np.isfinite(table)].tolist())

@@ -124,6 +124,7 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
             f"{study.original} is not better than the policy before training: train longer, to see which terms matter"
         )
     if study.comparisons:
+        # which changes matter, and how small an effect the runs could have missed
         by_verdict = verdicts(study)
         for word in ("better", "worse") if not study.is_sweep else ():  # of a sweep the table says it
             lines += [f"{word}: {', '.join(by_verdict[word])}"] if word in by_verdict else []
@@ -134,6 +135,7 @@ def study_notes(study: Study, folder: str = "RUN") -> list[str]:
             lines.append(f"{NO_EFFECT}: {', '.join(by_verdict[NO_EFFECT])}{least}")
         elif study.is_sweep and not by_verdict:
             lines.append(f"{NO_EFFECT}{least}")
+        # how it was computed
         several = study.comparisons > 1
         corrected = f", corrected for {study.comparisons} changes by Holm's method" if several else ""
         lines.append(

@@ -145,12 +145,6 @@ def load_job(path: Path, content: bytes | None = None) -> tuple[SavedJob, dict[s
         return SavedJob(groups, training["iteration"], dict(state["rows"]), path, "parts" in training), training
 
 
-def load_jobs(folder: Path, checkpoint: Checkpoint) -> list[SavedJob]:
-    """The jobs of a folder, without those that ``checkpoint`` has got beyond."""
-    jobs = [load_job(path)[0] for path in sorted(folder.glob("*.pth"))]
-    return [job for job in jobs if not checkpoint.done.issuperset(job.groups)]
-
-
 def _content(file: Path | io.BytesIO, path: Path) -> dict[str, Any]:
     """What a file holds."""
     state = _load(file)

@@ -1,7 +1,6 @@
 """Trained policies, read from a run folder."""
 
 import logging
-import os
 import pickle
 import zipfile
 from dataclasses import dataclass
@@ -102,12 +101,7 @@ def open_run(path: str | Path) -> OpenedRun:
 
     Raises UserError if it is not a run folder, files of it are damaged, or its task does not exist any more.
     """
-    path = Path(path)
-    folder = RunFolder(Path(os.path.abspath(path)))
-    if not path.is_dir():
-        raise UserError(f"{path}: there is no run here: {'it is a file' if path.exists() else 'no such folder'}")
-    if not (folder.config.is_file() or folder.run.is_file()):
-        raise UserError(f"{path}: there is no run here (no config.yaml)")
+    folder = RunFolder.open(Path(path), "")
     spec = folder.resolve(*folder.read())
     # results, which a run that goes on may lack
     rows: list[Result] = []
@@ -143,6 +137,7 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
     chosen = best if seed is None else seed
     file = home / (f"policy_seed_{chosen}.pth" if len(seeds) > 1 else "policy.pth")
     if not file.is_file():
+        # why it was not saved
         row = run.row(candidate, chosen)
         failed = f": it failed: {row.error}" if row is not None and row.failed else ""
         unfinished = "" if failed or run.folder.complete else ": the run is not complete"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import read_json
 from envcoder_bench.report.logs import Evaluation, Point, read_episodes, read_points
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import Result
@@ -40,14 +39,6 @@ def rank_run(folder: RunFolder, cfg: RunConfig, rows: Sequence[Result]) -> list[
 @functools.lru_cache(maxsize=1)  # the end of a run ranks the same rows several times
 def _points(path: Path, changed: int, size: int) -> list[Point]:
     return read_points(path)
-
-
-def recorded_meaning(folder: RunFolder) -> str:
-    """Return what fitness measures from summary.json, because the task may no longer exist; empty if damaged."""
-    try:
-        return str(read_json(folder.summary)["fitness_meaning"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
 
 
 def bounds_of(cfg: RunConfig) -> tuple[float, float]:

@@ -3,13 +3,14 @@
 import logging
 import shutil
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves_plot import plot_learning_curves
 from envcoder_bench.report.hacks import hacked
 from envcoder_bench.report.logs import read_curves, read_points
-from envcoder_bench.report.ranking import RunInfo, race_summary, summary, write_summary
+from envcoder_bench.report.ranking import race_summary, summary, write_summary
 from envcoder_bench.report.ranking_plot import plot_race, plot_ranking
 from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, write_results
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
@@ -111,38 +112,36 @@ def finish(folder: RunFolder, spec: RunSpec, saved: Checkpoint, available: int) 
     paths = {"results": folder.results.name, "candidates": "candidates"}
     # logs in the order of one wave, and pictures
     if folder.curves.is_file():
-        for log in (folder.curves, folder.components, folder.points, folder.episodes, folder.step_fitness):
-            if log.is_file():
-                sort_rows(log, _names(sources))
+        for log in filter(Path.is_file, folder.logs):
+            sort_rows(log, _names(sources))
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning, short_points)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)
-        paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
-        paths.update(episodes=folder.episodes.name, step_fitness=folder.step_fitness.name)
-        paths.update(tensorboard=folder.tensorboard.name)
-        paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
+        paths.update((log.stem, log.name) for log in folder.logs)
+        paths.update(tensorboard=folder.tensorboard.name, learning_curves=LEARNING_CURVES, ranking=RANKING)
         paths.update(write_studies(folder, cfg, sources, results))
     # the race
-    race = None
+    race = {}
     if cfg.race.enabled and saved.decided:
-        race = race_summary(results, saved.decided, cfg.learning_iterations)
-        plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race)
+        race["race"] = race_summary(results, saved.decided, cfg.learning_iterations)
+        plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race["race"])
         paths.update(race=RACE)
     # summary.json, with which the run is complete
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
-    info = RunInfo(
-        task=cfg.task.name,
-        fitness_meaning=meaning,
-        seeds=list(run_seeds(cfg)),
-        num_envs_per_candidate=cfg.num_envs_per_candidate,
-        iterations=cfg.learning_iterations,
-        env_steps=sum(result.env_steps for result in results),
-        wall_time=saved.seconds,
-        paths=paths,
-        race=race,
-        memory={"waves": saved.waves, **{f"{name}_gib": round(size / 2**30, 3) for name, size in sizes.items()}},
-    )
+    env_steps = sum(result.env_steps for result in results)
+    facts = {
+        "task": cfg.task.name,
+        "fitness_meaning": meaning,
+        "seeds": list(run_seeds(cfg)),
+        "num_envs_per_candidate": cfg.num_envs_per_candidate,
+        "iterations": cfg.learning_iterations,
+        "env_steps": env_steps,  # these and the time also before the run was resumed
+        "wall_time": round(saved.seconds, 3),
+        "env_steps_per_second": round(env_steps / saved.seconds, 1) if saved.seconds > 0 else None,
+        "memory": {"waves": saved.waves, **{f"{name}_gib": round(size / 2**30, 3) for name, size in sizes.items()}},
+        **race,
+    }
     folder.record_end()
-    write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
+    write_summary(folder.summary, summary(ranked, facts, paths))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)
     shutil.rmtree(folder.jobs, ignore_errors=True)

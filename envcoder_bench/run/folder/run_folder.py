@@ -39,9 +39,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, user_input
-from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
+from envcoder_bench.core.files import LOCK, disk_trouble, locked, read_json, refuse_taken, write_atomic
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.settings import Settings
 from envcoder_bench.core.yaml_files import to_yaml
@@ -127,21 +128,22 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path, flag: str = "--resume") -> RunFolder:
-        """Open the folder of a run to resume it, or for another ``flag``.
+        """Open the folder of a run to resume it, or for another ``flag``, which messages begin with.
 
         Raises UserError if it is not the folder of a run.
         """
         folder = cls(Path(os.path.abspath(path)))
-        with user_input():
-            try:
-                names = set(os.listdir(folder.path))
-            except OSError as error:
-                raise ValueError(f"{flag} {path}: there is no run here: {error.strerror}") from error
-            if not names & {folder.config.name, folder.run.name}:
-                raise ValueError(f"{flag} {path}: there is no run here (no config.yaml)")
-            other = other_kind(folder.path, RUN)
-            if other is not None:
-                raise ValueError(other)
+        missing = f"{flag} {path}: there is no run here".lstrip()
+        try:
+            names = set(os.listdir(folder.path))
+        except OSError as error:
+            reasons = {FileNotFoundError: "no such folder", NotADirectoryError: "it is a file"}
+            raise UserError(f"{missing}: {reasons.get(type(error), error.strerror)}") from error
+        if not names & {folder.config.name, folder.run.name}:
+            raise UserError(f"{missing} (no config.yaml)")
+        other = other_kind(folder.path, RUN)
+        if other is not None:
+            raise UserError(other)
         return folder
 
     def locked(self) -> AbstractContextManager[None]:
@@ -174,6 +176,25 @@ class RunFolder:
         """Whether the run is complete."""
         return self.summary.is_file()
 
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The content of summary.json; empty if the run is not complete, or the file is damaged."""
+        try:
+            return read_json(self.summary)
+        except (OSError, ValueError):
+            return {}
+
+    @property
+    def begun(self) -> str | None:
+        """When the run began, ISO 8601, after ``read``; None if it is not known."""
+        return None if self.provenance is None else self.provenance.begun
+
+    @property
+    def software(self) -> dict[str, str | None]:
+        """Versions and device with which the run was last begun or resumed, after ``read``; empty if not known."""
+        record = self.provenance
+        return dict(record.software[-1]) if record is not None and record.software else {}
+
     def read(self, trains: bool | None = None) -> tuple[RunConfig, list[CandidateSource]]:
         """Return the config, and the candidates as they were when the run began, independent of the user's files.
 
@@ -200,7 +221,7 @@ class RunFolder:
         except UserError as error:  # a key that may be changed has an invalid value
             raise UserError(f"{self.config}: {error}") from error
         if self.complete:
-            for log in filter(Path.is_file, self._logs):
+            for log in filter(Path.is_file, self.logs):
                 self.note_changed(log)
         sources = [
             CandidateSource(x.name, x.file, self._text(self.source(x.name)), x.get("overrides", Settings({})))
@@ -267,7 +288,8 @@ class RunFolder:
         """
         there = self.checkpoint.exists()
         saved = checkpoint.load_checkpoint(self.checkpoint) if there else Checkpoint()
-        saved.jobs = checkpoint.load_jobs(self.jobs, saved)
+        jobs = [checkpoint.load_job(path)[0] for path in sorted(self.jobs.glob("*.pth"))]
+        saved.jobs = [job for job in jobs if not saved.done.issuperset(job.groups)]  # that it has not got beyond
         for path in ([self.checkpoint] if there else []) + [job.file for job in saved.jobs]:
             self.refuse_changed(path)
         return saved if there or saved.jobs else None
@@ -302,12 +324,13 @@ class RunFolder:
     def record_end(self) -> None:
         """Record the digests of the tables of a run that is about to be complete."""
         if self.provenance is not None:
-            tables = [path for path in (self.results, *self._logs) if path.is_file()]
+            tables = [path for path in (self.results, *self.logs) if path.is_file()]
             states = {name: d for name, d in self.provenance.files.items() if name.startswith(f"{self.states.name}/")}
             self._record({**states, **{path.name: [_file_digest(path)] for path in tables}})
 
     @property
-    def _logs(self) -> list[Path]:
+    def logs(self) -> list[Path]:
+        """The tables that are written during training, whether they are there or not."""
         return [self.curves, self.components, self.points, self.episodes, self.step_fitness]
 
     def _record(self, files: dict[str, list[str]]) -> None:

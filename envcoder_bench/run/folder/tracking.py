@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.settings import select
-from envcoder_bench.report.results import Result
+from envcoder_bench.report.results import Result, read_results
 from envcoder_bench.report.tensorboard import write_hparams
-from envcoder_bench.report.wandb_log import RankingReport, WandbLog, WandbSettings, check_wandb, log_ranking
+from envcoder_bench.report.wandb_log import WandbLog, WandbSettings, check_wandb, log_ranking
 from envcoder_bench.run.folder.ranked import rank_run
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.spec import RunConfig
@@ -61,8 +61,7 @@ def wandb_settings(folder: RunFolder, cfg: RunConfig) -> WandbSettings | None:
     wandb = cfg.wandb
     if not wandb.enabled:
         return None
-    begun = folder.provenance.begun if folder.provenance is not None else None
-    key = hashlib.sha256(f"{folder.path.name} {begun}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    key = hashlib.sha256(f"{folder.path.name} {folder.begun}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
     return WandbSettings(
         wandb.project, wandb.group or folder.path.name, folder.path, key, wandb.entity, wandb.mode, tuple(wandb.tags)
     )
@@ -95,18 +94,16 @@ def finish_tracking(
         wandb.finish(results, rank_run(folder, cfg, results))
 
 
-def log_report(run: Path, report: Path | None, videos: Mapping[str, Path]) -> None:
+def log_report(run: Path, page: Path, videos: Mapping[str, Path]) -> None:
     """Log ranking, page and videos of a complete run to W&B if that is enabled; failures are warnings."""
     folder = RunFolder(run)
     cfg, _ = folder.read()
     settings = wandb_settings(folder, cfg)
     if settings is None:
         return
-    from envcoder_bench.report.results import read_results
-
     try:
         ranked = rank_run(folder, cfg, read_results(folder.results))
         config = {"task": str(cfg.task.name), "seeds": int(cfg.seeds), "iterations": int(cfg.learning_iterations)}
-        log_ranking(settings, RankingReport(ranked, config, report, videos))
+        log_ranking(settings, ranked, config, page, videos)
     except Exception as error:  # results must not depend on it
         log.warning("W&B: the report could not be logged: %s", " ".join(str(error).split()) or type(error).__name__)

@@ -108,7 +108,7 @@ def prepare_one(spec: RunSpec, source: CandidateSource, seed: int, baselines: Se
             shaping = check_and_trace(source, context, seed)
         except CandidateError as error:
             raise UserError(f"candidate {source.name} cannot be used: {error}") from error
-        return make_group(source, shaping, context.unshaped, context.files, seed)
+        return make_group(source, shaping, context, seed)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _groups(
     for source in spec.sources:
         try:
             shaping = check_and_trace(source, context, cfg.seed)
-            first.append((source, shaping, make_group(source, shaping, context.unshaped, context.files, cfg.seed)))
+            first.append((source, shaping, make_group(source, shaping, context, cfg.seed)))
         except CandidateError as error:
             faults[source.name] = error
         else:
@@ -184,7 +184,7 @@ def _groups(
     for source, shaping, group in first:
         others = [seed for seed in run_seeds(cfg) if seed != cfg.seed]
         try:
-            more = [make_group(source, shaping, context.unshaped, context.files, seed) for seed in others]
+            more = [make_group(source, shaping, context, seed) for seed in others]
         except CandidateError as error:  # its text is read again with each seed
             faults[source.name] = error
         else:
@@ -192,12 +192,9 @@ def _groups(
     return groups, faults
 
 
-def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: RunFiles, seed: int) -> Group:
-    """Create a group with modules of its own, and the dimensions and programs that were kept.
-
-    Args:
-        checked, unshaped: checked and traced shapings, the candidate's and the unshaped baseline's.
-    """
+def make_group(source: CandidateSource, checked: Shaping, context: PrepareContext, seed: int) -> Group:
+    """Create a group with modules of its own, and the dimensions and programs of ``checked``, a traced shaping."""
+    files, unshaped = context.files, context.unshaped
     # what was found in checking and tracing, which holds for every seed
     kept = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
     judged, alone = (load_and_assemble(file, files, seed) for file in (source, files.baselines[UNSHAPED]))

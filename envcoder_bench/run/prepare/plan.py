@@ -11,6 +11,7 @@ import torch
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import entrants
+from envcoder_bench.report.words import counted
 from envcoder_bench.run.folder.checkpoint import GroupKey
 from envcoder_bench.run.prepare.environments import brings_its_simulation, build_task, probe_envs
 from envcoder_bench.run.prepare.groups import Group
@@ -75,11 +76,13 @@ class Plan:
     def __str__(self) -> str:
         groups = [group for wave in self.waves for group in wave]
         field = entrants(dict.fromkeys(group.name for group in groups))
-        what = f"memory: about {_size(self.at_once)} for {_groups(len(groups))} ({field}, a group for each seed)"
+        what = (
+            f"memory: about {_size(self.at_once)} for {counted(len(groups), 'group')} ({field}, a group for each seed)"
+        )
         what += f", {_size(self.available)} may be used: "
         if len(self.waves) == 1:
             return what + "one wave"
-        widest = _groups(max(map(len, self.waves)))
+        widest = counted(max(map(len, self.waves)), "group")
         return what + f"{len(self.waves)} waves, of up to {widest} and {_size(self.needed)} each"
 
 
@@ -266,10 +269,6 @@ def split(groups: Sequence[Any], count: int) -> list[list[Any]]:
     size, longer = divmod(len(groups), count)
     ends = [(k + 1) * size + min(k + 1, longer) for k in range(count)]
     return [list(groups[start:end]) for start, end in zip([0, *ends], ends)]
-
-
-def _groups(count: int) -> str:
-    return f"{count} group" if count == 1 else f"{count} groups"
 
 
 def _size(size: int) -> str:

@@ -19,10 +19,10 @@ import torch
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.core.settings import Settings, merged, nested
+from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
-from envcoder_bench.run.config import train_keys
+from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS
 from envcoder_bench.run.config_checks import check_training
 from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
@@ -68,6 +68,7 @@ class Asked:
 
         Raises UserError if a value is not valid.
         """
+        # texts of the command line, or a mapping from Python
         named: list[tuple[str, Any]] = []
         for word in [sweep] if isinstance(sweep, str) else [] if isinstance(sweep, Mapping) else sweep or ():
             name, is_named, values = word.partition("=")
@@ -77,6 +78,7 @@ class Asked:
         named += sweep.items() if isinstance(sweep, Mapping) else []
         if len({name for name, _ in named}) < len(named):
             raise UserError(f"{SWEEP}: {named[-1][0]} is given twice: write all of its values behind one =")
+        # which flags go together
         if not terms and not named:
             if points is not None:
                 raise UserError(f"--sweep_points {points} is for {SWEEP}, which is not given")
@@ -113,6 +115,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         raise UserError(
             f"{asked.flag} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
         )
+    # names of files, which some file systems do not tell apart by capital letters
     taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
     variants: list[CandidateSource] = []
     sources: list[CandidateSource] = []
@@ -120,6 +123,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     numbers = _trainer_numbers(spec) if asked.sweep else {}
     settings = _settings(spec, asked, numbers)
     divides = asked.terms or len(settings) < len(asked.sweep)
+    # terms must be told apart, unless only the trainer's numbers are swept
     examined = _examined(spec, originals, divides)
     for source in originals:
         sources += [] if source.name == HUMAN else [source]
@@ -137,6 +141,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         _refuse_too_many(spec, original, len(variants) + len(new), asked)
         variants += new
         sources += new
+    # a single reason is told; several were logged
     if not variants:
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
         why = ": all values are those of the candidate" if asked.sweep and len(examined) == len(originals) else why
@@ -164,6 +169,7 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
                     raise UserError(f"candidate {source.name} cannot be evaluated: {error}") from None
                 log.warning("candidate %s has no variants, because it cannot be evaluated: %s", source.name, error)
                 continue
+            # also of a candidate whose reward cannot be divided, other functions can be left out
             how, why = None, ""
             names = _functions(spec, source)
             try:
@@ -269,7 +275,9 @@ def _settings(spec: RunSpec, asked: Asked, numbers: _Numbers) -> dict[str, float
         if not name.startswith(texts.TRAIN):
             continue
         usual = numbers.get(name)
-        keys = dict.fromkeys([*numbers, *train_keys(spec.config.train)])
+        every_key = (*dotted_keys(spec.config.train), *OPTIONAL_TRAIN_KEYS)
+        # a key that the trainer lacks, that is of the whole run, or that something else sets
+        keys = dict.fromkeys([*numbers, *(f"{texts.TRAIN}{key}" for key in every_key)])
         if name not in keys:
             raise UserError(f"{SWEEP}: unknown key '{name}'{near_matches(name, keys)}; {_listed(numbers)}")
         if usual is None:
@@ -279,6 +287,7 @@ def _settings(spec: RunSpec, asked: Asked, numbers: _Numbers) -> dict[str, float
             )
         if isinstance(usual, str):
             raise UserError(f"{SWEEP} {name}: it has an effect {usual}")
+        # each value is checked now, not when its group trains
         for value in asked.sweep[name]:
             changes = nested({name.removeprefix(texts.TRAIN): float(value)})
             check_training(spec.changed(train=merged(spec.config.train, changes)))
@@ -297,6 +306,7 @@ def _of_sweep(
 ) -> list[CandidateSource]:  # fmt: skip
     source, how = original.source, original.how
     try:
+        # a name is a term of the reward, or a number of the file
         names = {
             name: texts.resolve_name(name, source.source, original.terms, numbers)
             for name in asked.sweep
@@ -307,6 +317,7 @@ def _of_sweep(
         why = f"; its {REWARD} {original.why}" if how is None and original.why else ""
         raise UserError(f"{SWEEP}: {source.file}: {error}{why}") from None
     shaped = {name: 1.0 if is_term else declared[full] for name, (full, is_term) in names.items()}
+    # the original's own values; a term's is the factor 1
     usual = {name: {**settings, **shaped}[name] for name in asked.sweep}
     grid = math.prod(map(len, asked.sweep.values()))
     if asked.points is None:
@@ -319,6 +330,7 @@ def _of_sweep(
         values = {name: float(value) for name, value in point.items()}
         if values == usual:
             continue  # it is the original
+        # a term is scaled, a number replaced, and the trainer's number is an override
         factors = {full: values[name] for name, (full, is_term) in names.items() if is_term}
         edits = {full: point[name] for name, (full, is_term) in names.items() if not is_term}
         overrides = {name: values[name] for name, value in settings.items() if values[name] != value}
@@ -349,6 +361,7 @@ def _refuse_too_many(spec: RunSpec, original: _Original, count: int, asked: Aske
         return
     planner = MemoryPlanner(spec)
     widths = original.shaping.obs_dim, original.shaping.action_dim
+    # what another candidate adds to the first
     one, two = planner.bytes([widths]), planner.bytes([widths, widths])
     fit = max(0, 1 + (planner.available - one) // max(two - one, 1))
     planner.close()
@@ -399,7 +412,7 @@ def rollout(
     seed = spec.config.seed
 
     def group(one: CandidateSource, checked: Shaping) -> Shaping:
-        return replace(make_group(one, checked, context.unshaped, context.files, seed).shaping, programs={})
+        return replace(make_group(one, checked, context, seed).shaping, programs={})
 
     # its own shaping, and its reward with those of both baselines
     shapings = [group(source, shaping)]

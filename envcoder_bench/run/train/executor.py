@@ -111,6 +111,7 @@ class Executor(JobHandler):
         if self._resumed:
             note(f"goes on: rows done: {len(saved.done)}, groups left: {sum(map(len, plan.waves))}")
         stopped_at = None
+        # a run may go on when all groups are trained, for its pages alone
         if plan.waves:
             for line in filter(None, (str(plan), *plan.wide, plan.seeds)):
                 log.info(line)

@@ -1,5 +1,6 @@
 """Messages on problems of a wave, its physics and its fitness, each reported once."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -66,11 +67,10 @@ class PhysicsMonitor:
 
 def _total(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
     """Return the sum of the groups' counts by candidate, without zeros."""
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for name, count in zip(names, counts):
-        if count:
-            total[name] = total.get(name, 0) + count
-    return total
+        total[name] += count
+    return dict(+total)
 
 
 # a fitness that is NaN or infinity, which is a fault of the task or of the fitness file

@@ -24,11 +24,6 @@ def rung_state(session: Session) -> dict[str, Any]:
     }
 
 
-def keys_of(state: dict[str, Any]) -> list[GroupKey]:
-    """Return the groups of a ``rung_state``."""
-    return [(row["candidate"], row["seed"]) for row in state["results"]]
-
-
 class ParkedGroups:
     """Groups that wait at a rung.
 

@@ -177,7 +177,9 @@ class Session:
                 while not self.reached:
                     self.iterate()
                     stopped = self.stop.by is not None
-                    if not self.reached and (stopped or self._checkpoint_is_due()):
+                    # a stop waits for the end of an iteration, whose checkpoint is exact
+                    is_due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
+                    if not self.reached and (stopped or is_due):
                         with span(RESULTS):
                             self.checkpoint()
                     if self.profile is not None:
@@ -240,6 +242,7 @@ class Session:
         # rare branches of functions occur late in an episode, so each evaluation compares at a later step
         check_at = (self.iteration - 1) * steps // self.cfg.learning_iterations
         if final:
+            # trajectories of the baselines, on which later checks judge rewards
             judges = {
                 g: one.name
                 for g, one in enumerate(self.groups)
@@ -350,6 +353,7 @@ class Session:
         logs, episodes, point = self.logs, self.episodes, self.point
         assert episodes is not None and point is not None
         race, record = self.cfg.race.enabled, self.cfg.evaluation.record
+        # a course is of whole episodes only, which points are not
         ends, step_means = bin_ends(self.evaluation.full_episode), []
         if episodes.course is not None and (self.complete or race):
             step_means = episodes.step_means(ends[-1]).tolist()
@@ -403,9 +407,6 @@ class Session:
 
     # checkpoints
 
-    def _checkpoint_is_due(self) -> bool:
-        return time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
-
     def checkpoint(self) -> None:
         """Save a checkpoint."""
         self._write_curves()
@@ -439,6 +440,7 @@ class Session:
     def split(self) -> list[dict[str, Any]]:
         """Return the state of each group, for ``join`` in any wave. Raises ValueError if it cannot be split."""
         state = self.state()
+        # groups are padded to the widest; what is kept of a group does not depend on the others
         obs = self.env.layout.split_state({"obs": state["obs"]})
         played = state["episodes"]
         episodes = None if played is None else GroupLayout(len(self.groups), 1).split_state(played)

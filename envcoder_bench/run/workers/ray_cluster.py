@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import psutil
@@ -44,8 +44,9 @@ def ray_started(devices: Devices) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    auth = {"RAY_AUTH_MODE": os.environ.get("RAY_AUTH_MODE")}  # Ray sets it: restored by _environment
-    with _crash_reports_muted(ray), _environment(auth):
+    # the head itself logs the deaths of workers, which Ray prints
+    silent = _replaced(ray._private.worker, "print_to_stdstream", lambda *args, **kwargs: None)
+    with silent, _environment({}):  # Ray sets RAY_AUTH_MODE
         try:
             with _signal_handlers_kept():
                 _start(ray, devices)
@@ -68,7 +69,10 @@ def _start(ray: Any, devices: Devices) -> None:
         ray.init(address=devices.address, **_QUIET)
         return
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(_cuda_name, devices.gpus))} if devices.gpus else {}
-    with _environment({**_LOCAL_ENV, **visible}), _bound_to_loopback(ray):
+    # Ray is to use 127.0.0.1, as on systems without cluster support. It has no argument for this: it replaces 127.0.0.1
+    # by an external address, and reads the environment variable when it is imported, which may have happened before
+    loopback = _replaced(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
+    with _environment({**_LOCAL_ENV, **visible}), loopback:
         ray.init(
             address="local",
             num_cpus=2 * (devices.count or 1),  # a replacement may start before Ray frees the core of a lost worker
@@ -125,51 +129,27 @@ def _object_store_bytes() -> int:
 
 
 @contextlib.contextmanager
-def _bound_to_loopback(ray: Any) -> Iterator[None]:
-    """Make Ray use 127.0.0.1 as the address of this machine, as it does on systems without cluster support.
-
-    Ray has no argument for this: it replaces 127.0.0.1 by an external address. The environment variable that disables
-    clusters is read when Ray is imported, which may have happened before.
-    """
-    constants = ray._private.ray_constants
-    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """Replace a value of Ray's inside the block."""
+    before = getattr(module, name)
+    setattr(module, name, value)
     try:
         yield
     finally:
-        constants.ENABLE_RAY_CLUSTER = before
+        setattr(module, name, before)
 
 
 @contextlib.contextmanager
-def _crash_reports_muted(ray: Any) -> Iterator[None]:
-    """Suppress Ray's messages about dead workers, which it prints to stdout; the head logs them itself."""
-    module = ray._private.worker
-    before = getattr(module, "print_to_stdstream", None)
-    if before is not None:
-        module.print_to_stdstream = lambda *args, **kwargs: None
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables inside the block, for the processes that it starts; restore all after it."""
+    before = dict(os.environ)
+    os.environ.update(values)
     try:
         yield
     finally:
-        if before is not None:
-            module.print_to_stdstream = before
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str | None]) -> Iterator[None]:
-    """Set environment variables inside the block, for the processes that it starts; None removes a variable."""
-    before = {name: os.environ.get(name) for name in values}
-    _set_environment(values)
-    try:
-        yield
-    finally:
-        _set_environment(before)
-
-
-def _set_environment(values: dict[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 @contextlib.contextmanager

@@ -73,17 +73,14 @@ def _start_remote(spec: RunSpec, devices: Devices, limit: int) -> Iterator[Pool]
         yield RayPool(devices, limit, setup)
 
 
-@contextlib.contextmanager
-def shared_ray(cfg: RunConfig) -> Iterator[None]:
+def shared_ray(cfg: RunConfig) -> contextlib.AbstractContextManager[None]:
     """Start Ray once for all runs inside the block, if the config specifies several devices."""
     devices = requested_devices(cfg)
     if devices is None:
-        yield
-        return
+        return contextlib.nullcontext()
     from envcoder_bench.run.workers.ray_cluster import ray_started
 
-    with ray_started(devices):
-        yield
+    return ray_started(devices)
 
 
 def _cores(index: int, count: int) -> tuple[int, ...] | None:

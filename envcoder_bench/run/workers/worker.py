@@ -12,7 +12,7 @@ import platform
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import torch
 
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.run_log import LOGGERS, Prints, counted_prints, is_muted, note
+from envcoder_bench.core.run_log import Prints, counted_prints, is_muted, listening, note
 from envcoder_bench.core.torch_settings import ALONE, use_deterministic_algorithms
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.folder.checkpoint import GroupKey, load_job, pack_job
@@ -30,7 +30,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.groups import Group, prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.spec import RunConfig, RunSpec
-from envcoder_bench.run.train.parked import keys_of, rung_state
+from envcoder_bench.run.train.parked import rung_state
 from envcoder_bench.run.train.rows import evaluate_untrained, policies, trained
 from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.run.workers.messages import (
@@ -127,7 +127,8 @@ class Worker:
                 alone.close()  # CUDA graphs are captured, which other threads must not disturb
             session.train()
             if session.complete:
-                state = pack_job(keys, session.state(), {}) if keeps_state(cfg) else None
+                is_kept = cfg.save_state and not cfg.race.enabled  # a race cannot be extended
+                state = pack_job(keys, session.state(), {}) if is_kept else None
                 results, files = trained(session), dict(policies(session))
                 send(Trained(job, results, files, logs.take(), state, session.trajectories))
                 if shared.profile is not None:
@@ -158,7 +159,7 @@ class Worker:
     def _park(self, session: Session, job: str, logs: RunLogs, began: int) -> RungReached:
         """Return the message on groups that wait at a rung; the worker in the run's process keeps their states."""
         state = rung_state(session)
-        alive, policies_of_alive = keys_of(state), {}
+        alive, policies_of_alive = [(row["candidate"], row["seed"]) for row in state["results"]], {}
         if self._keeps_parked:
             policies_of_alive = dict(zip(alive, state["policies"]))
             # without the groups that were stopped at an earlier rung
@@ -217,7 +218,8 @@ class RemoteWorker:
         """Send the exceptions and log messages of a thread to the head."""
         try:
             configure_torch(self._cfg)
-            with forward_logs(self._outbox), counted_prints(self._prints):
+            logging.captureWarnings(True)
+            with listening(_ForwardingHandler(self._outbox)), counted_prints(self._prints):
                 work()
         except UserError as error:
             self._outbox.put(WorkerError(str(error), True))
@@ -255,11 +257,6 @@ def configure_torch(cfg: RunConfig) -> None:
         torch.set_num_threads(1)  # the threads are used by the simulator and the learners
     elif cfg.deterministic:
         use_deterministic_algorithms()
-
-
-def keeps_state(cfg: RunConfig) -> bool:
-    """Return whether the state of training is kept at the end of a wave. A race cannot be extended."""
-    return cfg.save_state and not cfg.race.enabled
 
 
 def code_digest(task: TaskSpec) -> str:
@@ -329,6 +326,8 @@ class ProgressReporter(Reporter):
 
 
 class _ForwardingHandler(logging.Handler):
+    """Sends messages and warnings to the head."""
+
     def __init__(self, outbox: Outbox) -> None:
         super().__init__(logging.INFO)
         self._outbox = outbox
@@ -336,18 +335,3 @@ class _ForwardingHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if not is_muted():
             self._outbox.put(UserMessage(record.levelno, record.getMessage()))
-
-
-@contextlib.contextmanager
-def forward_logs(outbox: Outbox) -> Iterator[None]:
-    """Send the package's log messages and Python's warnings inside the block to the head."""
-    handler = _ForwardingHandler(outbox)
-    logging.getLogger(LOGGERS[0]).setLevel(logging.INFO)
-    logging.captureWarnings(True)
-    for name in LOGGERS:
-        logging.getLogger(name).addHandler(handler)
-    try:
-        yield
-    finally:
-        for name in LOGGERS:
-            logging.getLogger(name).removeHandler(handler)

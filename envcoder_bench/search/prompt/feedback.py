@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from envcoder_bench.report.logs import Point
 from envcoder_bench.report.statistics import FitnessModel
@@ -137,7 +138,8 @@ def baselines_text(archive: Archive) -> str:
         of_each = ", ".join(f"{rounded(x)} in round {number}" for number, x in rounds.items() if x is not None)
         several = sum(x is not None for x in rounds.values()) > 1
         fitness = measured(baseline, archive, model)
-        lines.append(f"{_known_as(baseline)}: fitness {fitness}" + (f": {of_each}" if several else ""))
+        explained = " (the policy before training)" if baseline.name == UNTRAINED else ""
+        lines.append(f"{baseline.name}{explained}: fitness {fitness}" + (f": {of_each}" if several else ""))
     lines.append(
         "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
         " has its own seeds, and fitness differs between them; so attempts are compared with a baseline over the"
@@ -145,10 +147,6 @@ def baselines_text(archive: Archive) -> str:
         " their seeds, which is estimated from the baselines and from all candidates that were trained again."
     )
     return "\n".join(lines)
-
-
-def _known_as(baseline: Attempt) -> str:
-    return f"{UNTRAINED} (the policy before training)" if baseline.name == UNTRAINED else baseline.name
 
 
 def history(archive: Archive, others: Mapping[str, str], max_chars: int) -> str:
@@ -254,15 +252,11 @@ def _over_seeds(points: Sequence[Point]) -> list[Point]:
         components = {}
         for name in dict.fromkeys(name for point in of_iteration for name in point.components):
             means, lows, highs = zip(*(p.components[name] for p in of_iteration if name in p.components))
-            components[name] = (_mean(means), min(lows), max(highs))
-        fitness, length = _mean([p.fitness for p in of_iteration]), _mean([p.episode_length for p in of_iteration])
+            components[name] = (fmean(means), min(lows), max(highs))
+        fitness, length = fmean([p.fitness for p in of_iteration]), fmean([p.episode_length for p in of_iteration])
         first = of_iteration[0]
         joined.append(Point(first.candidate, first.seed, iteration, first.env_steps, fitness, length, components))
     return joined
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _subsample(points: list[Point], count: int) -> list[Point]:

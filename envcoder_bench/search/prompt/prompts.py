@@ -197,6 +197,8 @@ def system_prompt(
         baseline_values["baseline_source"] = spec.baseline_path(baseline).read_text(encoding="utf-8").strip()
     patched = [f"`{name}`" for name, kind in SECTION_TYPES.items() if kind in asked and name != "rewards"]
     terms = fill(templates, TERMS, dt=shown(facts.dt), sections=", ".join(patched) or "other dicts")
+    # constants of the human baseline's reward; those of actions, which all candidates may use, are described otherwise
+    constants = [key for key, field in fields.items() if field.shape is None and BASELINE_MARK in field.meaning]
     section = fill(templates, BASELINE, **baseline_values)  # also if it is not used, so that errors are reported
     return fill(
         templates,
@@ -210,7 +212,7 @@ def system_prompt(
             fill(templates, f"functions/{name}.md", keys=keys[name], **values).rstrip() for name in names
         ),
         training=training(cfg, facts),
-        state=spec.state_table(numbers, () if show_baseline else baseline_constants(fields)),
+        state=spec.state_table(numbers, () if show_baseline else constants),
         quaternions=spec.task_class.quaternions,
         terms=f"\n{terms}" if spec.task_class.notes else "",
         robot=spec.task_class.notes
@@ -321,6 +323,7 @@ def training(cfg: RunConfig, facts: TaskContract) -> str:
         f" {counted(each, 'control step')}, {each * facts.dt:.4g} s or {each / episode:.3g} full episodes;"
         f" all together play {counted(each * envs, 'control step')}.",
     ]
+    # how far ahead a reward counts, which a model cannot see from gamma
     if 0 < gamma < 1:
         ahead = 1 / (1 - gamma)
         lines.append(
@@ -346,11 +349,3 @@ def _reward_scale(config: Settings) -> str:
     if config.get("normalize_value") and config.get("normalize_advantage"):
         text += " PPO normalizes returns and advantages for each candidate: what counts is how components compare."
     return text
-
-
-def baseline_constants(fields: Mapping[str, Field]) -> Sequence[str]:
-    """Return the constants of the human baseline's reward, which prompts without the baseline leave out.
-
-    Constants of actions have other descriptions: every candidate without an action function uses them.
-    """
-    return [key for key, field in fields.items() if field.shape is None and BASELINE_MARK in field.meaning]

@@ -49,10 +49,6 @@ class Budget:
         max_cost: float | None = None,
         prices: dict[str, Price] | None = None,
     ) -> None:
-        if max_tokens is not None and max_tokens < 1:
-            raise UserError(f"--max_tokens {max_tokens}: give at least 1 token")
-        if max_cost is not None and not 0 < max_cost < float("inf"):
-            raise UserError(f"--max_cost {max_cost:g}: give US dollars above 0")
         self.max_tokens = max_tokens
         self.max_cost = max_cost
         self.stopped = ""
@@ -133,6 +129,7 @@ class Budget:
         """
         with self._changed:
             now = spent().plus(self._reserved)
+            # one reply is a request as any other, for which ``reserve`` waits
             for replies in range(count, 1, -1):
                 amount = self.max_spending(provider, request, replies)
                 if not self.stopped and not self._exceeded_by(now.plus(amount)):

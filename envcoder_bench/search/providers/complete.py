@@ -40,7 +40,7 @@ def complete_all(
     budget: Budget | None = None,
     unusable: Callable[[Reply], str] = no_code,
     concurrency: int = 8,
-    on_reply: Callable[[int, Reply], None] | None = None,
+    on_reply: Callable[[int, Reply], object] | None = None,
     replies_per_request: int = 16,
     on_request: Callable[[], None] | None = None,
 ) -> list[Reply]:
