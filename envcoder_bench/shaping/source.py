@@ -11,11 +11,10 @@ import copy
 import itertools
 import re
 import textwrap
-import threading
-import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, SHAPER_TYPES
+from envcoder_bench.shaping.scan import parse
 
 ACTION_DIM = "ACTION_DIM"
 MAX_CHARACTERS = 100_000  # of a text that is parsed; longer files are refused by their check, too
@@ -26,7 +25,6 @@ _OTHER_NAMES = {**ALIASES, **SECTION_TYPES}
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PARSING = threading.Lock()  # filters of warnings are those of the process
 
 
 class UnsupportedCode(ValueError):
@@ -47,9 +45,7 @@ class Source:
         try:
             if len(text) > MAX_CHARACTERS:
                 raise ValueError(f"it has more than {MAX_CHARACTERS} characters")
-            with _PARSING, warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._tree = ast.parse(text)
+            self._tree = parse(text)
             self.body = self._tree.body
             self._binders: dict[str, list[ast.stmt]] = {}
             for statement in self.body:
