@@ -11,7 +11,7 @@ import copy
 import itertools
 import re
 import textwrap
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.scan import parse
@@ -196,10 +196,14 @@ class Source:
         used = set(re.findall(r"\w+", self.text + donor.text))
         renames = {name: unused(name, used) for name in clash}
         donor = donor.renamed(renames)
-        needed = set(donor.reachable(renames.get(root, root) for root in roots)) - set(self.definitions)
-        new = [statement for statement in donor.body if needed & {*bound(statement)}]
-        imports = "".join(donor.code(s) + "\n" for s in new if isinstance(s, _IMPORTS))
-        others = "".join(f"\n\n{donor._block(s)}" for s in new if not isinstance(s, _IMPORTS))
+        roots = [renames.get(root, root) for root in roots]
+        needed = set(donor.reachable(roots)) - set(self.definitions)
+        new = [s for s in donor.body if needed & {*bound(s)}]
+        code, from_others = [s for s in new if not isinstance(s, _IMPORTS)], [s for s in new if isinstance(s, _IMPORTS)]
+        others = "".join(f"\n\n{donor._block(s)}" for s in code)
+        needed &= {*roots, *_read(ast.Module(code, []))}  # of an import only the names that are used
+        names = dict(zip(needed, needed))
+        imports = "".join(f"{_import_of(s, names)}\n" for s in from_others if needed & {*bound(s)})
         # imports come first, everything else last
         first = next((s for s in self.body if not isinstance(s, ast.Expr)), None)
         top = self._starts[self._first_row(first)] if first else len(self._bytes)
@@ -364,6 +368,17 @@ def shaping_source(text: str, types: Iterable[str]) -> Source:
     aliases = {a: n for a, n in ALIASES.items() if source.function(a) and n not in source.definitions}
     source = source.renamed(aliases).without_decorators()
     return source.using(_roots(types, source))
+
+
+def inlined(text: str, read: Callable[[str], str | None]) -> str:
+    """Return a trusted file with what it imports from other files, whose texts ``read`` returns by module."""
+    source = Source(text)
+    for statement in source.body:
+        donor = read(statement.module or "") if isinstance(statement, ast.ImportFrom) else None
+        if donor is not None:
+            names = bound(statement)
+            source = source.without(names).joined(Source(donor), names)
+    return source.text
 
 
 def reduced(text: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
