@@ -228,6 +228,7 @@ def _nodes(source: Source) -> dict[str, ast.expr]:
                         nodes[f"{target.id}.{key.value}"] = one
             elif len(targets) == 1:
                 nodes[target.id] = value
+    # a name that is assigned again has no one value
     return {name: node for name, node in nodes.items() if counts[name.partition(".")[0]] == 1}
 
 
@@ -302,6 +303,7 @@ def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str]
         UserError: there is none, and the message names near matches; or it is no number that is written out.
     """
     written, plain = declared(text), numbers(text)
+    # a declared number, or the reason why it is none
     for full in (name, f"WEIGHTS.{name}"):
         if full in written and full not in plain:
             line, code = written[full]
@@ -310,6 +312,7 @@ def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str]
             return full, False
     if name in terms:
         return name, True
+    # neither: near matches are among all names that it could have been
     every = dict.fromkeys([*terms, *plain, *keys])
     every.update(dict.fromkeys(full.partition(".")[2] for full in plain if full.startswith("WEIGHTS.")))
     listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(plain)}"] * bool(plain)

@@ -122,6 +122,7 @@ class Draws:
                     stack.enter_context(self._seeded(_generator_seed(key, self.step)))
                     stack.enter_context(_numpy_from_stream())
                 stack.enter_context(_Rows(self, rows, key))
+                # the outermost call redirects torch for all calls within
                 if len(self.inside) == 1:
                     stack.enter_context(DrawsFromRows())
                 yield

@@ -68,6 +68,7 @@ def _own_isaacgym() -> Iterator[None]:
     present = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "isaacgym"}
     messages = logging.getLogger("isaacgym_mujoco")
     level = messages.level
+    # installing it says which package is used: once is enough
     if _logged:
         messages.setLevel(logging.ERROR)
     try:

@@ -210,6 +210,7 @@ class IsaacTask(Task):
         self._begun = mask.clone()
         if not len(env_ids):
             return
+        # the task's own reset, whose result is the default state of these episodes
         self._resets.begin(mask, env_ids, self.step_count)
         self._progress.masked_fill_(mask, 0)
         self._sync()
@@ -226,6 +227,7 @@ class IsaacTask(Task):
             if self._begun is None:
                 self.prepare_reset(mask)
             self._begun = None
+            # the task's own reset has run; candidates overwrite what it chose
             chosen = mask & self._groups.initial_states
             states = {**self.default_state, **initial}
             if self._begins and self._resets.overwrite("initial", chosen, lambda: self.scene.write(chosen, states)):
@@ -349,6 +351,7 @@ def tell_unequal_beginnings(address: str, state: Mapping[str, Tensor], seeds: Te
     same = (seed == seed[0]).nonzero().flatten()
     if address in _told or len(same) < 2:
         return
+    # keys whose rows differ between these groups by more than rounding
     differ = []
     for key, x in state.items():
         groups = x.reshape(len(seed), size, -1)[same].float()
