@@ -3,7 +3,6 @@
 After Park, Margolis and Agrawal, "Automatic Environment Shaping is the Next Frontier in RL" (ICML 2024), table 1.
 """
 
-from envcoder_bench.run.prepare.run_files import baseline_text
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.source import ACTION_DIM, Source, shaping_source
@@ -38,7 +37,7 @@ def variants(task: str) -> dict[str, str | None]:
     A missing component is that of ``unshaped.py``, except that the reward is that of ``sparse.py`` if there is one, and
     that the action is the raw torque.
     """
-    human = shaping_source(baseline_text(get_spec(task), HUMAN), SHAPER_TYPES)
+    human = shaping_source(get_spec(task).baseline_path(HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
     raw = {name: shaping_source(_raw(task, name), types) for name, types in COMPONENTS.items()}
     found: dict[str, str | None] = {}
     for name, types in COMPONENTS.items():
@@ -71,7 +70,7 @@ def _raw(task: str, component: str) -> str:
     sparse = get_spec(task).folder / f"{SPARSE}.py"
     if component == "reward" and sparse.is_file():
         return sparse.read_text(encoding="utf-8")
-    return baseline_text(get_spec(task), UNSHAPED)
+    return get_spec(task).baseline_path(UNSHAPED).read_text(encoding="utf-8")
 
 
 def components(study: Study) -> None:

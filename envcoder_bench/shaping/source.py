@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import itertools
 import re
 import textwrap
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.scan import parse
@@ -21,6 +23,8 @@ MAX_CHARACTERS = 100_000  # of a text that is parsed; longer files are refused b
 Edit = tuple[int, int, str]  # first and end byte, replacement
 
 _WIDTH = 100  # of the docstring
+_PACKAGE = Path(__file__).resolve().parent.parent.parent
+_BASELINE = re.compile(r"envcoder_bench\.tasks\.\w+\.(human|unshaped)")
 _OTHER_NAMES = {**ALIASES, **SECTION_TYPES}
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
@@ -344,6 +348,33 @@ def _dump(node: ast.AST) -> str:
     return ast.dump(node)
 
 
+def inlined(text: str) -> str:
+    """Return a file with the functions that it imports from shipped baselines, and what they use, in their place.
+
+    A file that does not parse is returned as it is: its check says why.
+    """
+    if not _BASELINE.search(text):
+        return text
+    try:
+        source = Source(text)
+        for statement in source.body:
+            donor = _shipped(statement.module or "") if isinstance(statement, ast.ImportFrom) else None
+            if donor is not None:
+                names = bound(statement)
+                source = source.without(names).joined(donor, names)
+        return source.text
+    except (UnsupportedCode, RecursionError):
+        return text
+
+
+@functools.cache
+def _shipped(module: str) -> Source | None:
+    """Return a shipped baseline as one file, by its module's name; None for other modules."""
+    match = _BASELINE.fullmatch(module)
+    path = _PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+    return Source(inlined(path.read_text(encoding="utf-8"))) if match and path.is_file() else None
+
+
 def _roots(types: Iterable[str], source: Source) -> list[str]:
     """Return the names that functions of these types and their dicts may have in a file, and of the actions' width."""
     types = set(types)
@@ -355,12 +386,13 @@ def _roots(types: Iterable[str], source: Source) -> list[str]:
 def shaping_source(text: str, types: Iterable[str]) -> Source:
     """Return the functions of shaper types in a trusted file, by their proper names, with everything that they use.
 
+    Functions of shipped baselines that it imports are its own.
     TorchScript's decorators are removed: it computes the same without, and a change may use code that it lacks.
 
     Raises:
         UnsupportedCode: for other top-level statements than imports, definitions and constants.
     """
-    source = Source(text)
+    source = Source(inlined(text))
     for statement in source.body:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (docstring or _is_definition(statement) or isinstance(statement, ast.ImportFrom)):
@@ -368,17 +400,6 @@ def shaping_source(text: str, types: Iterable[str]) -> Source:
     aliases = {a: n for a, n in ALIASES.items() if source.function(a) and n not in source.definitions}
     source = source.renamed(aliases).without_decorators()
     return source.using(_roots(types, source))
-
-
-def inlined(text: str, read: Callable[[str], str | None]) -> str:
-    """Return a trusted file with what it imports from other files, whose texts ``read`` returns by module."""
-    source = Source(text)
-    for statement in source.body:
-        donor = read(statement.module or "") if isinstance(statement, ast.ImportFrom) else None
-        if donor is not None:
-            names = bound(statement)
-            source = source.without(names).joined(Source(donor), names)
-    return source.text
 
 
 def reduced(text: str, types: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:

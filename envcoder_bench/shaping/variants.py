@@ -22,7 +22,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.combination import PRODUCT, Combination
 from envcoder_bench.shaping.discovery import MAX_NAME
 from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
-from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, loaded, unused
+from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, inlined, loaded, unused
 
 TERMS, SWEEP = "--terms", "--sweep"
 TRAIN = "train."  # names of a sweep that are keys of the trainer's config
@@ -123,7 +123,7 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     kept = " | ".join(f"(reward == {x!r})" for x in how.overrides)
     changed = f"torch.where({kept}, reward, {changed})" if kept else changed
     scaled = f"{power}(terms[name], factor)" if is_product else "factor * terms[name]"
-    head, call = _signature(source)
+    head, call = _signature(_parsed(inlined(text)))
     keep = f"{whole} = compute_reward\n"
     if REWARD in loaded(source):  # what calls the reward calls the file's
         text, keep = source.renamed({REWARD: whole}).text, ""

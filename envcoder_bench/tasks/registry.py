@@ -142,9 +142,7 @@ def outside_tasks() -> dict[str, TaskSpec]:
 
 def _installed() -> dict[str, str]:
     """Return the ``module:Class`` of tasks of installed packages, by name."""
-    points: Any = entry_points()
-    group = points.select(group=GROUP) if hasattr(points, "select") else points.get(GROUP, ())  # since 3.10
-    return {point.name: point.value for point in group}
+    return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
 def _shipped(name: str) -> TaskSpec:

@@ -7,12 +7,10 @@ import pytest
 from helpers import instructions
 
 from envcoder_bench.jail import wire
-from envcoder_bench.run.prepare.run_files import baseline_text
 from envcoder_bench.shaping import source as source_module
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
-from envcoder_bench.shaping.source import Source, UnsupportedCode, reduced, shaping_source, without_script
+from envcoder_bench.shaping.source import Source, UnsupportedCode, inlined, reduced, shaping_source, without_script
 from envcoder_bench.shaping.text import defined_types
-from envcoder_bench.tasks.registry import get_spec, task_names
 
 ROOT = Path(__file__).parents[2]
 REWARD = ("compute_reward",)
@@ -180,13 +178,12 @@ def test_file_without_any_function_of_the_search_is_empty():
     assert reduced("def compute_goal(s):\n    return {}\n", REWARD) == ("", ("compute_goal",))
 
 
-SHIPPED = {f"{path.parent.name}_{path.stem}": path.read_text() for path in ROOT.glob("user_functions/*/*.py")}
-SHIPPED |= {f"{name}_human": baseline_text(get_spec(name), "human") for name in task_names()}
+SHIPPED = sorted([*ROOT.glob("user_functions/*/*.py"), *ROOT.glob("envcoder_bench/tasks/*/human.py")])
 
 
-@pytest.mark.parametrize("file", sorted(SHIPPED))
-def test_shipped_files_are_reduced_to_each_function(file):
-    text = SHIPPED[file]
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}_{path.stem}")
+def test_shipped_files_are_reduced_to_each_function(path):
+    text = inlined(path.read_text())
     present = [ALIASES.get(name, name) for name in defined_types(text)]
     for name in present if len(present) > 1 else ():
         source, left_out = reduced(text, [name])

@@ -11,10 +11,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench.core import stream
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.run.prepare.run_files import baseline_text
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import assemble
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 FOLDER = project_folder("user_functions")
@@ -65,7 +65,7 @@ def test_candidate_files_are_numbered_consecutively():
 
 def test_baseline_is_one_file_with_the_functions_that_it_imports():
     for name, path in BASELINES:
-        text = baseline_text(get_spec(name), path.stem)
+        text = inlined(path.read_text())
         whole = load_candidate(path.stem, text, f"{name} {path.name}").functions
         assert "from envcoder_bench.tasks" not in text
         assert {kind: inspect.getsource(one.call) for kind, one in whole.items()} == {

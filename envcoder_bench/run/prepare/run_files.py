@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import sys
 import threading
@@ -11,10 +10,8 @@ import traceback
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType, TracebackType
 
-from envcoder_bench import tasks
 from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping, assemble
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
@@ -22,8 +19,6 @@ from envcoder_bench.shaping.loading import Complete, load_candidate
 from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.spec import TaskSpec
-
-_SHIPPED, _FOLDER = f"{tasks.__name__}.", Path(tasks.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -75,23 +70,8 @@ class RunFiles:
 
 def baseline_sources(task: TaskSpec) -> list[CandidateSource]:
     """Return the task's baselines as candidates."""
-    return [CandidateSource(name, str(task.baseline_path(name)), baseline_text(task, name)) for name in BASELINE_FILES]
-
-
-def baseline_text(task: TaskSpec, baseline: str) -> str:
-    """Return a baseline as one file: a shipped one with the functions that it imports from other baselines."""
-    path = task.baseline_path(baseline)
-    shipped = f"{_SHIPPED}{path.parent.name}.{baseline}" if path.parent.parent == _FOLDER else ""
-    return _shipped_text(shipped) or path.read_text(encoding="utf-8")
-
-
-@functools.cache
-def _shipped_text(module: str) -> str | None:
-    """Return a shipped baseline as one file, by its module's name; None for other modules."""
-    if not module.startswith(_SHIPPED):
-        return None
-    path = _FOLDER.joinpath(*module.removeprefix(_SHIPPED).split(".")).with_suffix(".py")
-    return inlined(path.read_text(encoding="utf-8"), _shipped_text)
+    paths = {name: task.baseline_path(name) for name in BASELINE_FILES}
+    return [CandidateSource(name, str(path), inlined(path.read_text(encoding="utf-8"))) for name, path in paths.items()]
 
 
 def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:

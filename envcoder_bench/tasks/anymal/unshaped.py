@@ -6,7 +6,6 @@ measured: so commands cover the task's whole range, and an episode ends only wit
 
 import torch
 
-from envcoder_bench.tasks.anymal.human import compute_goal
 from envcoder_bench.torch_utils import quat_rotate_inverse, torch_rand_float
 
 ACTION_DIM = 12
@@ -48,3 +47,10 @@ def compute_initial_state(state_dict):
         "dof_pos": default_dof_pos + torch_rand_float(-0.1, 0.1, (n, 12), device),
         "dof_vel": torch_rand_float(-0.1, 0.1, (n, 12), device),
     }
+
+
+def compute_goal(state_dict):
+    """Commands over the task's whole range."""
+    n, device = state_dict["commands"].shape[0], state_dict["commands"].device
+    ranges = (state_dict["command_x_range"], state_dict["command_y_range"], state_dict["command_yaw_range"])
+    return {"commands": torch.cat([torch_rand_float(r[0], r[1], (n, 1), device) for r in ranges], dim=1)}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import near_matches, user_input
+from envcoder_bench.core.errors import user_input
 from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
@@ -233,9 +233,6 @@ class IsaacTask(Task):
             if self._begins and self._resets.overwrite("initial", chosen, lambda: self.scene.write(chosen, states)):
                 self._sync()
         if goal:
-            for key in goal:
-                if key not in self.goal_keys:
-                    raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")
             chosen = mask & self._groups.goals
             if self._aims and self._resets.overwrite("goal", chosen, lambda: self._write_goals(chosen, goal)):
                 self._sync()
