@@ -22,7 +22,7 @@ except ImportError:
 # torch's decompositions import its compiler or sympy, which takes seconds and is impossible in a jailed process.
 DECOMPOSED = frozenset(
     (
-        "_prelu_kernel", "addmm", "aminmax", "baddbmm", "celu", "count_nonzero", "frac", "gelu", "hardshrink",
+        "_prelu_kernel", "addmm", "aminmax", "baddbmm", "celu", "count_nonzero", "dot", "frac", "gelu", "hardshrink",
         "hardsigmoid", "hardswish", "hardtanh", "heaviside", "isinf", "leaky_relu", "log_sigmoid_forward",
         "logaddexp", "logit", "logsumexp", "mish", "mse_loss", "nan_to_num", "nansum", "norm", "roll", "silu", "sinc",
         "smooth_l1_loss", "softplus", "std", "std_mean", "threshold",

@@ -99,12 +99,14 @@ def define_functions(code: str) -> str:
 
 def _expression(node: Node, kinds: list[str], x: list[str]) -> str:
     op, kind = node.op, node.kind
+    # variables and constants
     if op in ("lane", "seed", "step"):
         return op
     if op == "rows":
         return "n"
     if op == "const":
         return _integer(int(node.value), kind)
+    # operators of C
     if op == "cast":
         return _cast(kind, kinds[0], x[0])
     if op == "select":
@@ -115,6 +117,7 @@ def _expression(node: Node, kinds: list[str], x: list[str]) -> str:
         return f"!{x[0]}" if kinds[0] == "b" else f"~{x[0]}"
     if op in _BITS:
         return f"{x[0]} {_BITS[op]} {x[1]}"
+    # functions, by the kind of number
     if kind in FLOATS:
         return _float(op, kind, x)
     return _whole(op, kind, x)

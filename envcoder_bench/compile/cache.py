@@ -22,7 +22,7 @@ from envcoder_bench.core.files import write_shared
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.loading import helper_names
-from envcoder_bench.shaping.scan import parse, walk
+from envcoder_bench.shaping.scan import parse
 from envcoder_bench.tasks.registry import outside_tasks
 from envcoder_bench.tasks.spec import task_files
 
@@ -122,7 +122,7 @@ def stands_alone(text: str) -> bool:
 
 def _imported(text: str) -> Iterator[str]:
     """Yield the names of the modules that a text imports."""
-    for node in walk(parse(text)):
+    for node in ast.walk(parse(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

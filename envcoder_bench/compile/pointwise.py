@@ -94,6 +94,7 @@ def _div(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
 
 def power(p: Program, k: str, x: int, exponent: float) -> int:
     """Compute ``x ** exponent`` for a known exponent, as torch does."""
+    # torch multiplies, takes a root or divides for these exponents
     if exponent in (2, 3):
         square = p.add("mul", k, x, x)
         return square if exponent == 2 else p.add("mul", k, square, x)

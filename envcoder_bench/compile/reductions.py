@@ -184,15 +184,6 @@ def _addmv(rec: Values, a: Arguments, result: Tensor) -> Result:
     return rec.elementwise([rec.nodes(a["self"], kind), product.nodes], kind, make, result)
 
 
-@rule("dot")
-def _dot(rec: Values, a: Arguments, result: Tensor) -> Result:
-    if rec.axis(a["self"]) is not None:
-        raise Untraceable(_JOINS)
-    kind, p = kind_of(result.dtype), rec.program
-    pairs = zip(rec.nodes(a["self"]).tolist(), rec.nodes(a["tensor"]).tolist())
-    return Value.of(np.array(_total(p, kind, [p.add("mul", kind, x, y) for x, y in pairs])), kind)
-
-
 def _product(rec: Values, left: Tensor, right: Tensor, result: Tensor, vector: bool = False) -> Value:
     """Multiply (batches of) matrices, number by number."""
     kind, p = kind_of(result.dtype), rec.program

@@ -74,5 +74,7 @@ def exit_on_user_error(program: str) -> Iterator[None]:
 def near_matches(word: str, words: Iterable[str]) -> str:
     """Return ``" (did you mean X?)"`` for a misspelt word, or the last part of a dotted one; or an empty string."""
     words = list(words)
-    close = [each for each in words if each.endswith(f".{word}")] or difflib.get_close_matches(word, words, n=3)
+    # wrong case is the most common mistake, because IsaacGymEnvs' names have capitals
+    close = [each for each in words if each.lower() == word.lower()][:1]
+    close = close or [each for each in words if each.endswith(f".{word}")] or difflib.get_close_matches(word, words)
     return f" (did you mean {' or '.join(close)}?)" if close else ""

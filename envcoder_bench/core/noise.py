@@ -6,6 +6,7 @@ same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood
 """
 
 import functools
+import hashlib
 import math
 from typing import Any
 
@@ -22,6 +23,7 @@ PURPOSES = 16  # number of purposes; two different purposes never share random n
 # 12, tasks/isaacgym_tasks/ 7 and 9, tasks/terrain_locomotion.py 10 and 11, tasks/mjlab_tasks/ 13; 14 and 15 are free
 ACTION, CONTROL = 0, 6
 
+SPREAD = 0x5851F42D4C957F2D  # times a seed, so that those of neighbours differ in all bits
 EVALUATION_STEP = 1 << 40  # first step counter of evaluations, beyond those of any training
 
 _GOLDEN, _MIX_A, _MIX_B = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -133,6 +135,17 @@ def integers(
         raise ValueError(f"integers from low={low} to below high={high}: low must be less than high")
     bits = _shift_right(_hash(seed, step, purpose, lanes, columns, torch.device(device)), 1)  # 63 bits: not negative
     return bits % (high - low) + low
+
+
+def signed(x: int) -> int:
+    """Return the int64 with the last 64 bits of an integer."""
+    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def text_key(text: str) -> int:
+    """Return an int64 by which the random numbers of different texts differ."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def stream_seed(seed: int, step: int, purpose: int) -> int:

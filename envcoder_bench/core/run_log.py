@@ -105,6 +105,7 @@ def run_log() -> Iterator[RunLog]:
         with listening(log), counted_prints(Prints(show_print, log.note)):
             yield log
     except BaseException as error:
+        # a mistake of the user needs no traceback
         expected = isinstance(error, (UserError, KeyboardInterrupt))
         log.note((str(error) or type(error).__name__) if expected else traceback.format_exc())
         raise

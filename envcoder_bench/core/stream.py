@@ -47,17 +47,13 @@ class use:  # lower case, because it reads as a statement: with stream.use(seed,
 
     def next_seed(self) -> noise.Counter:
         """Return a seed for the next call, as the int64 with the same bits."""
-        offset = _signed(self.calls * _CALL)
+        offset = noise.signed(self.calls * _CALL)
         self.calls += 1
-        return _signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
+        return noise.signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
         """Seed and lanes of the next call, which draws for ``rows`` environments."""
         return self.next_seed(), rows
-
-
-def _signed(x: int) -> int:
-    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 _ambient = _Ambient()

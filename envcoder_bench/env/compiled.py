@@ -81,6 +81,7 @@ class Compiler:
                 for call, program in stage.traced
             ]
             work.append((jobs, buffers))
+        # the programs of all stages are compiled together
         built = kernels.launches(work, stages[0].layout.envs_per_group)
         for stage, launches, refused in zip(stages, *built):
             stage.launches = launches

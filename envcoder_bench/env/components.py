@@ -19,14 +19,17 @@ class Components:
 
     Args:
         names: for each group, the names of its components.
+        alive: live, whether a reward is computed for each group.
 
     Attributes:
         counts: ``(num_groups, 1 + most components, 3, envs_per_group)``: for the reward and each component, every
             environment's sum, minimum and maximum. The calls of reward functions fill it.
     """
 
-    def __init__(self, layout: GroupLayout, names: Sequence[tuple[str, ...]], device: torch.device) -> None:
-        self._names = list(names)
+    def __init__(
+        self, layout: GroupLayout, names: Sequence[tuple[str, ...]], alive: Sequence[bool], device: torch.device
+    ) -> None:
+        self._names, self._alive = list(names), alive
         groups, rows = layout.num_groups, 1 + max(len(components) for components in names)
         self.counts = torch.zeros(groups, rows, 3, layout.envs_per_group, device=device)
         self.clear()  # entries beyond a group's components stay as they are now
@@ -53,19 +56,19 @@ class Components:
         total, *components = self.counts[group]
         return total, dict(zip(self._names[group], components))
 
-    def count_step(self, alive: Sequence[bool]) -> None:
+    def count_step(self) -> None:
         """Count a step, in which a reward was computed for each group that is alive."""
-        self._steps = [steps + counts for steps, counts in zip(self._steps, alive)]
+        self._steps = [steps + counts for steps, counts in zip(self._steps, self._alive)]
 
-    def means(self, alive: Sequence[bool]) -> list[dict[str, float]]:
+    def means(self) -> list[dict[str, float]]:
         """Return each group's means of its components per environment and step since the last call (one device sync).
 
         The dict of a group is empty if it is dead or no reward was computed since the last call.
         """
-        taken = self._take(_MEANS, alive)
+        taken = self._take(_MEANS)
         return [dict(zip(names, means[1:])) for names, means in zip(self._names, taken)]
 
-    def spreads(self, alive: Sequence[bool]) -> list[dict[str, Spread]]:
+    def spreads(self) -> list[dict[str, Spread]]:
         """Return each group's mean, min and max of TOTAL and its components, as ``means`` (two device syncs).
 
         NaN of a component affects only its mean.
@@ -74,16 +77,16 @@ class Components:
         lows, highs = extremes.masked_fill_(extremes[0] > extremes[1], float("nan")).tolist()  # only NaN
         self._clear_extremes()
         spreads: list[dict[str, Spread]] = []
-        for group, means in enumerate(self._take(_SPREADS, alive)):
+        for group, means in enumerate(self._take(_SPREADS)):
             three = list(zip(means, lows[group], highs[group]))
             spreads.append({**dict(zip(self._names[group], three[1:])), **dict(zip([TOTAL], three))})
         return spreads
 
-    def _take(self, window: int, alive: Sequence[bool]) -> list[list[float]]:
+    def _take(self, window: int) -> list[list[float]]:
         """Return each group's means of reward and components in a window, and reset it; empty if there are none."""
         self._drain()
         means: list[list[float]] = []
-        for sums, steps, is_alive in zip(self._sums[window].tolist(), self._sum_steps[window].tolist(), alive):
+        for sums, steps, is_alive in zip(self._sums[window].tolist(), self._sum_steps[window].tolist(), self._alive):
             means.append([total / steps for total in sums] if is_alive and steps else [])
         self._sums[window] = 0.0
         self._sum_steps[window] = 0

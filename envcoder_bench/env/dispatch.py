@@ -16,7 +16,7 @@ from envcoder_bench.core.profiling import COMPARISON, REST, span
 from envcoder_bench.core.torch_settings import deterministic_torch, is_deterministic
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
-from envcoder_bench.env.components import Components, Spread
+from envcoder_bench.env.components import Components
 from envcoder_bench.env.input_copies import GroupCopies, Guard, no_changes
 from envcoder_bench.env.stages import Call, Stage, device_copies, into
 from envcoder_bench.shaping import outputs
@@ -55,6 +55,7 @@ class Dispatcher:
     Attributes:
         alive, failures: whether each group has not failed; the faults so far, by group.
         stages: the calls and kernels of each kind of function, by name.
+        components: statistics of the rewards and their components.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Dispatcher:
         for group, width in enumerate(action_dims):
             self._padding[layout.slice(group), :width] = False
         self._is_terminal = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
-        self._components = Components(layout, [s.components for s in shapings], self.device)
+        self.components = Components(layout, [s.components for s in shapings], self.alive, self.device)
 
         # what functions read that are called: copies, so that they cannot write into the state
         readable_constants = own_constants(constants, self.device)
@@ -103,7 +104,7 @@ class Dispatcher:
         # the calls of all groups, and kernels in the place of those that were traced
         readable = {**views[0], ACTION: actions}
         sampled = self._deferred and not self._fixed
-        self._compiler = Compiler(readable, self._components, self._active, self._step, self._refuse, sampled)
+        self._compiler = Compiler(readable, self.components, self._active, self._step, self._refuse, sampled)
         for group in range(groups):
             self._add_calls(group)
         self._compiler.compile(list(self.stages.values()))
@@ -171,9 +172,9 @@ class Dispatcher:
         return self.run("command", step, mask)[VALUE]
 
     def reward(self, step: int) -> Tensor:
-        """Compute rewards ``(num_envs,)``, and count them and their components, see ``components``."""
+        """Compute rewards ``(num_envs,)``, and count them and their components."""
         reward = self.run("reward", step)[VALUE]
-        self._components.count_step(self.alive)
+        self.components.count_step()
         return reward
 
     def terminal(self, step: int, mask: Tensor | None = None) -> Tensor:
@@ -212,25 +213,6 @@ class Dispatcher:
         if self._deferred:
             self._fail_flagged(list(self.stages))
 
-    def components(self) -> list[dict[str, float]]:
-        """Return each group's means of its reward components per environment and step since the last call.
-
-        The dict of a group is empty if it is dead or no reward was computed since the last call.
-        """
-        return self._components.means(self.alive)
-
-    def component_spreads(self) -> list[dict[str, Spread]]:
-        """Return each group's mean, min and max of its components and of the reward (TOTAL) since the last call."""
-        return self._components.spreads(self.alive)
-
-    def clear_components(self) -> None:
-        """Begin to count anew, for ``component_rows``."""
-        self._components.clear()
-
-    def component_rows(self, group: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return sums, minima and maxima of one group's reward and of its components, each ``(3, n)``."""
-        return self._components.rows(group)
-
     def recheck(self) -> None:
         """Compare every kernel with its function again, on the state of its next run."""
         for stage in self.stages.values():
@@ -259,7 +241,7 @@ class Dispatcher:
         self.poll()
         return {
             "failures": {g: (e.message, e.file, e.line, e.function) for g, e in self.failures.items()},
-            "components": self._components.get_state(),
+            "components": self.components.get_state(),
             "stages": {name: (stage.due, stage.checks, list(stage.taken_back)) for name, stage in self.stages.items()},
         }
 
@@ -267,7 +249,7 @@ class Dispatcher:
         """Restore what ``get_state`` returned."""
         for group, parts in state["failures"].items():
             self.fail(group, CandidateError(*parts))
-        self._components.set_state(state["components"])
+        self.components.set_state(state["components"])
         for name, (due, checks, taken_back) in state.get("stages", {}).items():
             stage = self.stages[name]
             self._compiler.take_back(stage, taken_back)
@@ -276,7 +258,7 @@ class Dispatcher:
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a state for each group, as that of a dispatcher of this group alone."""
         parts = []
-        for group, components in enumerate(self._components.split_state(state["components"])):
+        for group, components in enumerate(self.components.split_state(state["components"])):
             failures = {0: state["failures"][group]} if group in state["failures"] else {}
             stages = {
                 name: (due, checks, [0] * (group in taken_back))
@@ -294,7 +276,7 @@ class Dispatcher:
             stages[name] = any(due for due, _, _ in states), max(checks for _, checks, _ in states), taken_back
         return {
             "failures": {group: part["failures"][0] for group, part in enumerate(parts) if part["failures"]},
-            "components": self._components.join_states([part["components"] for part in parts]),
+            "components": self.components.join_states([part["components"] for part in parts]),
             "stages": stages,
         }
 
@@ -307,11 +289,11 @@ class Dispatcher:
         if stage.replay is None:
             guard = self._on_device.guard((call.group for call in stage.calls), self._changes[name])
             self._guards[name] = guard
-            counts = self._components.counts.clone()  # warm-up calls are not steps
+            counts = self.components.counts.clone()  # warm-up calls are not steps
             guard.refresh()
             with self._torch():
                 stage.eager, stage.replay = self._build(stage, guard, step)
-            self._components.counts.copy_(counts)
+            self.components.counts.copy_(counts)
             stage.prefill()
 
         # what cannot be captured runs before the graph
@@ -450,7 +432,7 @@ class Dispatcher:
             rows = stage.rows(group)
             if kind.shape is not None and kind.shape(self.task) == (ANY,):
                 rows = {VALUE: rows[VALUE][:, : stage.widths[group]]}
-            store = into(kind, rows, self._components.rows(group) if kind.components else None)
+            store = into(kind, rows, self.components.rows(group) if kind.components else None)
             # a stage without a function: the task's own, or nothing to do
             if function is None and not kind.default:
                 continue

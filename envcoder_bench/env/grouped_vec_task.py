@@ -265,6 +265,7 @@ class GroupedVecTask:
         ):
             for part, x in zip(parts, states):
                 part[key] = x
+        # without the columns that only wider groups have
         for part, width, critic_width in zip(parts, self.action_dims, self.critic_dims):
             part["actions"] = part["actions"][:, :width].clone()
             part["step_count"] = state["step_count"]

@@ -84,15 +84,18 @@ class GroupCopies:
     def __init__(self, group: int, live: Mapping[str, Tensor], action: Tensor, constants: Mapping[str, Tensor]) -> None:
         sources = {**live, ACTION: action, **constants}
         self.names = list(sources)
+        # numbers on the CPU are copied and compared here, those on a device by kernels
         host = {name: x for name, x in sources.items() if is_on_host(x)}
         device = {name: x for name, x in sources.items() if name not in host}
         self._host_names = list(host)
         self._given, self._expected = (Block(list(host.values()), torch.device("cpu")) for _ in range(2))
         for copy, x in zip(self._expected.tensors, host.values()):
             copy.copy_(x)
+        # constants are copied once, what changes before each call
         changing = [k for k, name in enumerate(host) if name not in constants]
         self._live = [host[self._host_names[k]] for k in changing]
         self._refreshed = [self._expected.tensors[k] for k in changing]
+        # one job for each tensor on the device
         on_device = Block(list(device.values()), action.device)
         self._on_device = on_device
         self.jobs = [

@@ -114,6 +114,7 @@ def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: 
     state, action = sample.given(), sample.action.clone()
     try:
         with torch.no_grad(), shared_settings(), clocks_ahead():
+            # the function and its program, on the same random numbers
             with stream.use(5, 3, kind.purpose), FromStream():
                 value = bind(function, state, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())

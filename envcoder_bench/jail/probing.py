@@ -47,6 +47,7 @@ def confinement() -> list[str]:
     if missing:
         reason = refused.get("error") or f"the kernel allowed: {', '.join(missing)}"
         raise UserError(f"untrusted code cannot be confined here: {reason}; is seccomp disabled?")
+    # what was tested, and what the kernel enforces without a test
     limits, landlock = Limits(), refused["landlock"]
     return [
         f"seccomp: {len(SYSTEM_CALLS) + len(WITH_ARGUMENT)} system calls and memory that is not executable; tested and"

@@ -230,6 +230,7 @@ def _outputs(
 ) -> dict[str, Output]:
     _require(isinstance(value, dict) and bool(value), f"{type_} returns nothing")
     outputs: dict[str, Output] = {}
+    # nodes that exist, of the kind that is claimed
     for name, entry in value.items():
         _require(isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list), f"{type_} returns nothing")
         nodes, kind = entry
@@ -237,6 +238,7 @@ def _outputs(
         _require(all(_is_int(node, 0, len(program.nodes) - 1) for node in nodes), f"{type_} returns an unknown node")
         _require(all(program.nodes[node].kind == kind for node in nodes), f"{type_} returns another kind of number")
         outputs[name] = Output(nodes, kind)
+    # as many numbers as the function must return
     expected = _expected_outputs(type_, outputs, components, contract)
     limit = KINDS[type_].untrusted_width
     if limit and len(outputs[VALUE].nodes) > limit:

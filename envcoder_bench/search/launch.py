@@ -16,6 +16,7 @@ from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.core.yaml_files import to_yaml
 from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.report.words import counted
+from envcoder_bench.run.config import find_task
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.run_folder import RunFolder, remedy
 from envcoder_bench.run.seeds import seed_count
@@ -35,7 +36,6 @@ from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings, compos
 from envcoder_bench.search.spec import SearchSpec
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
-from envcoder_bench.tasks.registry import find_spec
 
 UNTRUSTED = "untrusted=true"
 DESCRIPTION = "a policy whose fitness is as high as can be"  # default task description
@@ -67,21 +67,19 @@ def start(
     """
     # inputs
     view = view or View()
-    with user_input():
-        task_spec = find_spec(task)
-    task, address = task_spec.name, task_spec.address
+    task_spec = find_task(task)
     if task_description is not None and not task_description.strip():
         raise UserError("--task_description is empty: say what the policy should do, or leave it out")
     settings, words = compose_settings(overrides)
     spec = SearchSpec(
-        task,
+        task_spec,
         llm,
         task_description or DESCRIPTION,
         base_url,
         settings,
         [*words, UNTRUSTED],
         load_templates(None if settings.prompt.dir is None else Path(settings.prompt.dir)),
-        _read_starts(task, candidates),
+        _read_starts(task_spec.name, candidates),
     )
     # the rounds' runs are checked as any run, before a model is asked
     try:
@@ -96,12 +94,12 @@ def start(
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
     expected = spec.check(run, provider)
-    folder = _new_folder((output_dir or stamped_folder("searches", task)).resolve(), spec, run, address)
+    folder = _new_folder((output_dir or stamped_folder("searches", task_spec.name)).resolve(), spec, run)
     spec.overrides.extend(_fitness_override(folder))
     return _run(folder, spec, spec.run(), provider, True, view, {"seeds": seeds_line, **expected})
 
 
-def _new_folder(path: Path, spec: SearchSpec, run: RunSpec, task_address: str) -> SearchFolder:
+def _new_folder(path: Path, spec: SearchSpec, run: RunSpec) -> SearchFolder:
     """Create a search's folder with all that ``resume`` needs."""
     files = {f"{PROMPT}/{name}": text for name, text in spec.templates.items()}
     files.update({f"{START}/{name}.py": text for name, text in spec.starts.items()})
@@ -110,7 +108,7 @@ def _new_folder(path: Path, spec: SearchSpec, run: RunSpec, task_address: str) -
     config = {
         "llm": spec.llm,
         "task_description": spec.task_description,
-        "task": task_address,
+        "task": spec.task.address,
         **kept_address(spec.base_url),
         "search": spec.settings.plain(),
         "overrides": list(spec.overrides),
@@ -142,8 +140,8 @@ def resume(path: Path, view: View | None = None, changed: Mapping[str, Any] | No
             else:
                 write_atomic(folder.config, to_yaml(config))
     try:
-        task = find_spec(config.task).name
-    except ValueError as error:
+        task = find_task(config.task)
+    except UserError as error:
         raise UserError(f"{folder.config}: {error}{remedy(config.task, 'task')}") from error
     # a provider is only needed for rounds that are left
     left = _rounds_left(folder, config.search.num_iters)
@@ -196,7 +194,7 @@ def _run(
         view.say(screen.opening(_facts(folder, spec, run, begins or {})))
         log_confinement()
         facts = SearchFacts(
-            task=spec.task,
+            task=spec.task.name,
             task_description=spec.task_description,
             fitness_meaning=fitness_meaning(run),
             llm=spec.llm,
@@ -224,7 +222,7 @@ def _facts(folder: SearchFolder, spec: SearchSpec, run: RunSpec, begins: Mapping
         counted(search.max_cost, "US dollar") if search.max_cost is not None else "",
     ]
     facts = {
-        "task": f"{spec.task}: {spec.task_description}",
+        "task": f"{spec.task.name}: {spec.task_description}",
         "ranked by": _measure(spec, run),
         "candidates": f"{kinds}, by {spec.llm}; what they lack comes from the {cfg.baseline} baseline",
         "search": f"{rounds}, each {size}, {counted(seed_count(cfg), 'seed')}, on {where}",

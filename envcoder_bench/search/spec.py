@@ -31,6 +31,7 @@ from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import SearchSettings
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.contract import task_contract
+from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.base import widest
 
 
@@ -39,12 +40,13 @@ class SearchSpec:
     """The inputs of a search.
 
     Attributes:
-        task, llm, task_description, base_url: arguments of ``start``.
+        task: the task.
+        llm, task_description, base_url: arguments of ``start``.
         templates: texts of the prompt's templates by name.
         starts: sources of the candidates to begin with by name.
     """
 
-    task: str
+    task: TaskSpec
     llm: str
     task_description: str
     base_url: str | None
@@ -108,7 +110,7 @@ class SearchSpec:
         cfg = spec.config
         kinds = None if cfg.shaper_types is None else list(cfg.shaper_types)
         return {
-            "task": self.task,
+            "task": self.task.name,
             "task_description": self.task_description,
             "shaper_types": kinds,
             "baseline": cfg.baseline,

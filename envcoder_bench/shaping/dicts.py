@@ -103,10 +103,12 @@ def _check_value(node: ast.expr, section: str, keys: tuple[str, ...], file: str)
                 raise CandidateError(f"the keys of {section} must be names in quotes", file, node.lineno)
             _check_value(value, section, (*keys, key.value), file)
         return
+    # a list of numbers, such as a range
     if isinstance(node, (ast.Tuple, ast.List)) and len(keys) > 1:
         for value in node.elts:
             _check_value(value, section, keys, file)
         return
+    # a number, perhaps with a sign
     number = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)) else node
     value = number.value if isinstance(number, ast.Constant) else ""
     where = section + "".join(f"[{key!r}]" for key in keys)
@@ -116,6 +118,7 @@ def _check_value(node: ast.expr, section: str, keys: tuple[str, ...], file: str)
         new = function in (REWARD, OBSERVATION, TERMINAL)
         remedy = f"; write a new term in {function}(state_dict)" if new else ""
         raise CandidateError(f"untrusted code: {where} must be {takes}{remedy}", file, node.lineno)
+    # finite, and within the limit of its kind
     limit = MAX_INT if isinstance(value, int) and len(keys) > 1 else MAX_NUMBER
     if value is not None and not (math.isfinite(value) and abs(value) <= limit):
         raise CandidateError(f"untrusted code: {where} must be at most {limit:,.0f}, not {value}", file, node.lineno)

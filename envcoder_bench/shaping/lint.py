@@ -82,11 +82,13 @@ def still_remarks(
     """
     if not mostly(unfit.mean(unfit.speed), fit.mean(fit.speed)):
         return []
+    # where the robot already stands, there is no motion to remove
     fit = replace(fit, weight=fit.weight * (fit.speed > MOVES))
 
     def overall(values: np.ndarray) -> float:
         return float((values * fit.weight).sum() / max(fit.weight.sum(), 1e-9))
 
+    # terms that pay for standing, and enough to count
     total = sum(overall(np.abs(values[0])) for values in terms.values())
     remarks = []
     for name, values in terms.items():
@@ -97,6 +99,7 @@ def still_remarks(
                 f"the term {name} is largest when the robot stands still: with all velocities set to 0 in the states of"
                 f" the {fit.name} baseline's episodes it is {still:.3g} instead of {moving:.3g}"
             )
+    # the whole reward, whatever its terms are
     moving, still = (overall(x) for x in rewards[:2])
     if still - moving >= LEAST_PRICE * max(overall(np.abs(rewards[0])), abs(still)) and _peaks(fit, rewards):
         remarks.append(
@@ -126,6 +129,7 @@ def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) 
     """
     if how.form == PRODUCT:
         return []
+    # what each term adds; those that are always 0 may be for states that were not reached
     parts = {name: how.weights[name] * np.asarray(terms[name], np.float64) for name in how.used}
     parts = {name: part for name, part in parts.items() if part.any() and np.isfinite(part).all()}
     if not parts:
@@ -142,6 +146,7 @@ def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) 
         share = float((np.abs(part) / np.maximum(total, 1e-30)).max())
         if len(parts) > 1 and share < SMALL:
             remarks.append(f"the term {name} is at most {100 * share:.2g} % of what is added {count}")
+    # pairs whose sum nearly vanishes
     for (name, part), (other, opposite) in itertools.combinations(parts.items(), 2):
         left = np.abs(part + opposite).max() / max(np.abs(part).max(), np.abs(opposite).max())
         if left < OPPOSED and np.ptp(part) > 0:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import threading
 import warnings
 from collections.abc import Callable, Container, Iterator
-from typing import Any
 
+_PARSING = threading.Lock()  # filters of warnings are those of the process
 # drawn from the group's stream (random_calls)
 _FROM_STREAM = {
     "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "normal", "normal_", "uniform", "uniform_",
@@ -37,15 +38,6 @@ _SETTERS = {
     "set_default_dtype", "set_default_device", "set_default_tensor_type", "set_num_threads", "set_num_interop_threads",
     "set_flush_denormal", "use_deterministic_algorithms", "set_float32_matmul_precision",
 }  # fmt: skip
-
-# nodes that only mark what an expression does, and the values of constants and names
-_MARKS = {
-    kind
-    for base in (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
-    for kind in base.__subclasses__()
-}
-_SKIPPED = {*_MARKS, str, bytes, int, float, complex, bool, type(None), type(...)}
-_LEAVES = {ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal}
 
 
 class Scan:
@@ -110,8 +102,8 @@ class Scan:
     def _walk(self, node: ast.AST) -> list[ast.AST]:
         """Return all nodes within ``node``, cached; those of the file statement by statement."""
         if node not in self._walked:
-            parts = [self._walk(statement) for statement in self.tree.body] if node is self.tree else [walk(node)]
-            self._walked[node] = [x for part in parts for x in part]
+            inside = (x for statement in self.tree.body for x in self._walk(statement))
+            self._walked[node] = list(inside if node is self.tree else ast.walk(node))
         return self._walked[node]
 
     def _reached(self, name: str) -> list[ast.stmt]:
@@ -170,31 +162,9 @@ class Scan:
 @functools.lru_cache(maxsize=4)  # a file is loaded, and then looked up among the traced ones
 def parse(text: str) -> ast.Module:
     """Return the syntax tree of a file, which must not be changed. Raises as ``ast.parse``, without its warnings."""
-    with warnings.catch_warnings():
+    with _PARSING, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of invalid escapes; compile gives them with the name of the file
         return ast.parse(text)
-
-
-def children(node: ast.AST) -> list[ast.AST]:
-    """Return the direct children as ``ast.iter_child_nodes``, without marks such as ``Load`` and ``Add``."""
-    if node.__class__ in _LEAVES:
-        return []
-    nodes: list[ast.AST] = []
-    for name in node._fields:
-        value: Any = getattr(node, name, None)
-        if value.__class__ is list:
-            nodes += [x for x in value if x.__class__ not in _SKIPPED]
-        elif value.__class__ not in _SKIPPED:
-            nodes.append(value)
-    return nodes
-
-
-def walk(node: ast.AST) -> list[ast.AST]:
-    """Return a node and all within it in the order of ``ast.walk``, without marks."""
-    nodes = [node]
-    for each in nodes:  # it grows
-        nodes += children(each)
-    return nodes
 
 
 def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -214,7 +184,7 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
         for alias in statement.names:
             yield alias.asname or alias.name.split(".")[0]
     elif not isinstance(statement, (ast.If, ast.Try)):  # their parts are statements of their own
-        yield from (x.id for x in walk(statement) if isinstance(x, ast.Name) and stored(x))
+        yield from (x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and stored(x))
 
 
 def stored(node: ast.expr) -> bool:

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import itertools
 import re
 import textwrap
-import threading
-import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, SHAPER_TYPES
+from envcoder_bench.shaping.scan import parse
 
 ACTION_DIM = "ACTION_DIM"
 MAX_CHARACTERS = 100_000  # of a text that is parsed; longer files are refused by their check, too
 Edit = tuple[int, int, str]  # first and end byte, replacement
 
 _WIDTH = 100  # of the docstring
+_PACKAGE = Path(__file__).resolve().parent.parent.parent
+_BASELINE = re.compile(r"envcoder_bench\.tasks\.\w+\.(human|unshaped)")
 _OTHER_NAMES = {**ALIASES, **SECTION_TYPES}
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PARSING = threading.Lock()  # filters of warnings are those of the process
 
 
 class UnsupportedCode(ValueError):
@@ -47,9 +49,7 @@ class Source:
         try:
             if len(text) > MAX_CHARACTERS:
                 raise ValueError(f"it has more than {MAX_CHARACTERS} characters")
-            with _PARSING, warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._tree = ast.parse(text)
+            self._tree = parse(text)
             self.body = self._tree.body
             self._binders: dict[str, list[ast.stmt]] = {}
             for statement in self.body:
@@ -212,10 +212,14 @@ class Source:
         used = set(re.findall(r"\w+", self.text + donor.text))
         renames = {name: unused(name, used) for name in clash}
         donor = donor.renamed(renames)
-        needed = set(donor.reachable(renames.get(root, root) for root in roots)) - set(self.definitions)
-        new = [statement for statement in donor.body if needed & {*bound(statement)}]
-        imports = "".join(donor.code(s) + "\n" for s in new if isinstance(s, _IMPORTS))
-        others = "".join(f"\n\n{donor._block(s)}" for s in new if not isinstance(s, _IMPORTS))
+        roots = [renames.get(root, root) for root in roots]
+        needed = set(donor.reachable(roots)) - set(self.definitions)
+        new = [s for s in donor.body if needed & {*bound(s)}]
+        code, from_others = [s for s in new if not isinstance(s, _IMPORTS)], [s for s in new if isinstance(s, _IMPORTS)]
+        others = "".join(f"\n\n{donor._block(s)}" for s in code)
+        needed &= {*roots, *_read(ast.Module(code, []))}  # of an import only the names that are used
+        names = dict(zip(needed, needed))
+        imports = "".join(f"{_import_of(s, names)}\n" for s in from_others if needed & {*bound(s)})
         # imports come first, everything else last
         first = next((s for s in self.body if not isinstance(s, ast.Expr)), None)
         top = self._starts[self._first_row(first)] if first else len(self._bytes)
@@ -356,6 +360,33 @@ def _dump(node: ast.AST) -> str:
     return ast.dump(node)
 
 
+def inlined(text: str) -> str:
+    """Return a file with the functions that it imports from shipped baselines, and what they use, in their place.
+
+    A file that does not parse is returned as it is: its check says why.
+    """
+    if not _BASELINE.search(text):
+        return text
+    try:
+        source = Source(text)
+        for statement in source.body:
+            donor = _shipped(statement.module or "") if isinstance(statement, ast.ImportFrom) else None
+            if donor is not None:
+                names = bound(statement)
+                source = source.without(names).joined(donor, names)
+        return source.text
+    except (UnsupportedCode, RecursionError):
+        return text
+
+
+@functools.cache
+def _shipped(module: str) -> Source | None:
+    """Return a shipped baseline as one file, by its module's name; None for other modules."""
+    match = _BASELINE.fullmatch(module)
+    path = _PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+    return Source(inlined(path.read_text(encoding="utf-8"))) if match and path.is_file() else None
+
+
 def _roots(types: Iterable[str], source: Source) -> list[str]:
     """Return the names that functions of these types and their dicts may have in a file, and of the actions' width."""
     types = set(types)
@@ -367,12 +398,13 @@ def _roots(types: Iterable[str], source: Source) -> list[str]:
 def shaping_source(text: str, types: Iterable[str]) -> Source:
     """Return the functions of shaper types in a trusted file, by their proper names, with everything that they use.
 
+    Functions of shipped baselines that it imports are its own.
     TorchScript's decorators are removed: it computes the same without, and a change may use code that it lacks.
 
     Raises:
         UnsupportedCode: for other top-level statements than imports, definitions and constants.
     """
-    source = Source(text)
+    source = Source(inlined(text))
     for statement in source.body:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (docstring or _is_definition(statement) or isinstance(statement, ast.ImportFrom)):

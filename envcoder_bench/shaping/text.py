@@ -1,20 +1,20 @@
-"""What is read from a candidate file's text before any parser does: whether it is sound, and which functions it has.
+"""What a candidate file's text says before it is loaded: whether it is sound, and which functions it has.
 
-The text may be untrusted, so that it is scanned for characters and tokens, neither parsed nor executed. Files are read
-as UTF-8 whatever they declare: with a codec such as utf-7 or unicode_escape, Python would run another text than an
-editor shows, and a codec such as rot13 raises. A declared encoding is checked, never used.
+The text may be untrusted: it is never executed. Files are read as UTF-8 whatever they declare: with a codec such as
+utf-7 or unicode_escape, Python would run another text than an editor shows, and a codec such as rot13 raises. A
+declared encoding is checked, never used.
 """
 
+import ast
 import codecs
 import functools
-import io
 import re
-import tokenize
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.scan import bound_names, parse, top_level
 
 MAX_BYTES = 1 << 20
 
@@ -73,11 +73,6 @@ def _may_declare(name: str, source: str) -> bool:
 
 # the shaping functions: those that a file defines, imports or assigns at its top level
 
-_DEFINED = ("def", "class", "async")
-_BLOCKS = ("if", "elif", "else", "try", "except", "finally", "with", "for", "while")
-_SKIPPED = (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER)
-_FAULTS = (tokenize.TokenError, SyntaxError, ValueError, RecursionError, MemoryError)  # of a text that is not Python
-
 
 class Definitions(NamedTuple):
     """The shaping functions of a file.
@@ -96,14 +91,18 @@ def definitions(source: str) -> Definitions:
     """Return the shaping functions of a file; of a text that is not Python, those before the first fault."""
     names: dict[str, str] = {}
     whole: list[str] = []
-    for words in _statements(source):
-        for name in words[1:] if words[0] == "del" else ():
-            names.pop(name, None)
-        for name, module in _bound(words):
+    body = [statement for statement in _body(source) if not _is_main(statement)]
+    for statement in top_level(body):
+        bound = dict.fromkeys(bound_names(statement), "")
+        if isinstance(statement, ast.ImportFrom):
+            bound = dict.fromkeys(bound, "." * statement.level + (statement.module or ""))
+        for name, module in bound.items():
             if name == "*":
                 whole.append(module)
             elif ALIASES.get(name, name) in SHAPER_TYPES:
                 names[name] = module  # the last one counts
+        if isinstance(statement, ast.Delete):
+            names = {name: module for name, module in names.items() if name not in bound}
     return Definitions(names, whole)
 
 
@@ -118,79 +117,19 @@ def shown_definitions(defined: Definitions, names: Sequence[str]) -> str:
     return ", ".join([*shown, *(f"all of {module}" for module in defined.whole)])
 
 
-def _statements(source: str) -> Iterator[list[str]]:
-    """Yield the words of each statement that runs when the file is loaded; of functions and classes only the head."""
-    words: list[str] = []
-    last: list[str] = []  # the line before
-    level = 0
-    inside = 0  # the level of the function or class in which the line is; 0: none
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.INDENT:
-                level += 1
-                inside = inside or (level if last and (last[0] in _DEFINED or _is_main(last)) else 0)
-            elif token.type == tokenize.DEDENT:
-                inside = 0 if inside == level else inside
-                level -= 1
-            elif token.type == tokenize.NEWLINE:
-                if words and not inside:
-                    yield from _in_line(words)
-                last, words = words or last, []
-            elif token.type not in _SKIPPED:
-                words.append(token.string)
-    except _FAULTS:
-        return
+def _body(source: str) -> list[ast.stmt]:
+    """Return the top-level statements of a text before its first fault."""
+    lines = source.partition("\0")[0].split("\n")
+    while lines:
+        try:
+            return parse("\n".join(lines)).body
+        except SyntaxError as error:
+            del lines[min(error.lineno or 1, len(lines)) - 1 :]
+        except (ValueError, RecursionError, MemoryError):  # a lone surrogate; code nested too deep
+            break
+    return []
 
 
-def _is_main(words: Sequence[str]) -> bool:
-    return words[0] == "if" and "__name__" in words
-
-
-def _in_line(words: list[str]) -> Iterator[list[str]]:
-    """Yield the statements of a line: several with ``;``, or those behind the ``:`` of a block."""
-    if words[0] in _DEFINED:
-        yield words
-        return
-    if words[0] in _BLOCKS:
-        if _is_main(words):
-            return
-        header = _split(words, ":", most=1)
-        words = header[1] if len(header) > 1 else []
-    yield from (statement for statement in _split(words, ";") if statement)
-
-
-def _bound(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names that a statement binds, and for an import the module; ``*`` for all of its names."""
-    if words[0] in _DEFINED:
-        yield from ((name, "") for name in words[1:3] if name != "def" and name.isidentifier())
-    elif words[0] == "import":
-        yield from ((name, module) for module, name in _imported(words[1:]))
-    elif words[0] == "from" and "import" in words:
-        at = words.index("import")
-        yield from ((name, "".join(words[1:at])) for _, name in _imported(words[at + 1 :]))
-    else:
-        for target in _split(words, "=")[:-1]:
-            target = _split(target, ":", most=1)[0]  # without its annotation
-            if not {".", "["} & set(target[1:]):
-                yield from ((name, "") for name in target)
-
-
-def _imported(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is imported, and the name that it gets."""
-    for one in _split([word for word in words if word not in ("(", ")")], ","):
-        if one:
-            what = one[: one.index("as")] if "as" in one else one
-            yield "".join(what), one[-1] if "as" in one else one[0]
-
-
-def _split(words: Sequence[str], separator: str, most: int | None = None) -> list[list[str]]:
-    """Split words at a separator outside of brackets, at most ``most`` times; in time linear in their number."""
-    parts: list[list[str]] = [[]]
-    depth = 0
-    for word in words:
-        depth += (word in ("(", "[", "{")) - (word in (")", "]", "}"))
-        if word == separator and depth == 0 and (most is None or len(parts) <= most):
-            parts.append([])
-        else:
-            parts[-1].append(word)
-    return parts
+def _is_main(statement: ast.stmt) -> bool:
+    names = ast.walk(statement.test) if isinstance(statement, ast.If) else ()
+    return any(isinstance(x, ast.Name) and x.id == "__name__" for x in names)

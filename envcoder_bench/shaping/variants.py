@@ -22,7 +22,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.combination import PRODUCT, Combination
 from envcoder_bench.shaping.discovery import MAX_NAME
 from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
-from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, loaded, unused
+from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, inlined, loaded, unused
 
 TERMS, SWEEP = "--terms", "--sweep"
 TRAIN = "train."  # names of a sweep that are keys of the trainer's config
@@ -123,7 +123,7 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     kept = " | ".join(f"(reward == {x!r})" for x in how.overrides)
     changed = f"torch.where({kept}, reward, {changed})" if kept else changed
     scaled = f"{power}(terms[name], factor)" if is_product else "factor * terms[name]"
-    head, call = _signature(source)
+    head, call = _signature(_parsed(inlined(text)))
     keep = f"{whole} = compute_reward\n"
     if REWARD in loaded(source):  # what calls the reward calls the file's
         text, keep = source.renamed({REWARD: whole}).text, ""
@@ -228,6 +228,7 @@ def _nodes(source: Source) -> dict[str, ast.expr]:
                         nodes[f"{target.id}.{key.value}"] = one
             elif len(targets) == 1:
                 nodes[target.id] = value
+    # a name that is assigned again has no one value
     return {name: node for name, node in nodes.items() if counts[name.partition(".")[0]] == 1}
 
 
@@ -302,6 +303,7 @@ def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str]
         UserError: there is none, and the message names near matches; or it is no number that is written out.
     """
     written, plain = declared(text), numbers(text)
+    # a declared number, or the reason why it is none
     for full in (name, f"WEIGHTS.{name}"):
         if full in written and full not in plain:
             line, code = written[full]
@@ -310,6 +312,7 @@ def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str]
             return full, False
     if name in terms:
         return name, True
+    # neither: near matches are among all names that it could have been
     every = dict.fromkeys([*terms, *plain, *keys])
     every.update(dict.fromkeys(full.partition(".")[2] for full in plain if full.startswith("WEIGHTS.")))
     listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(plain)}"] * bool(plain)

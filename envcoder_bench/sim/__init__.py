@@ -82,9 +82,9 @@ def make_simulator(
     """Build ``num_envs`` copies of the robot in the MJCF file ``xml``, all in its default state and position mode.
 
     Args:
-        name: ``mujoco_cpu`` or ``mujoco_warp``.
+        name: as of ``pick_simulator``.
         dt, substeps: seconds per ``Simulator.step``, and the physics steps it takes.
-        device: torch device of the state tensors, as ``pick_simulator`` returns it.
+        device: torch device of the state tensors, as of ``pick_simulator``.
         stiffness, damping: gains of the position drives, N m/rad and N m s/rad; None keeps the file's.
         options: values that replace the file's ``integrator``, ``iterations`` and ``ls_iterations``.
         ground: what replaces the file's plane; None keeps the plane.
@@ -93,13 +93,9 @@ def make_simulator(
         ImportError: this Python or environment has no MuJoCo.
         FileNotFoundError, ValueError: the model or an argument is not valid.
     """
-    if name not in SIMULATORS:
-        raise ValueError(f"unknown simulator '{name}': choose {' or '.join(SIMULATORS)}")
+    name, device = pick_simulator(name, device)
     if num_envs < 1:
         raise ValueError(f"a simulator needs at least one environment, got {num_envs}")
-    device = _check_device(device)
-    if name == "mujoco_cpu" and device != "cpu":
-        raise ValueError(f"mujoco_cpu runs on the CPU, not on {device}: use mujoco_warp, or device cpu")
     try:  # only now, so that this package can be imported without an engine
         from envcoder_bench.sim.mujoco_model import load_robot
 

@@ -113,12 +113,6 @@ def _read_motion(env: int, worlds: Worlds):
 
 
 @wp.func
-def _reset(env: int, worlds: Worlds):
-    """Reset a world to the default state."""
-    reset_motion(env, worlds.default_qpos, worlds.qpos, worlds.qvel, worlds.qacc_warmstart)
-
-
-@wp.func
 def _clear_forces(env: int, worlds: Worlds):
     """Zero the forces of the last step in the tensors."""
     for dof in range(worlds.dof_force.shape[1]):
@@ -256,7 +250,7 @@ def publish(
         contact_overflows[env] = contact_overflows[env] + 1
     overflow[env] = 0
     if bad:
-        _reset(env, worlds)
+        reset_motion(env, worlds.default_qpos, worlds.qpos, worlds.qvel, worlds.qacc_warmstart)
     _read_motion(env, worlds)
     for dof in range(worlds.dof_force.shape[1]):
         worlds.dof_force[env, dof] = qfrc_actuator[env, worlds.first_qvel + dof]
@@ -300,7 +294,7 @@ def write(
     if not good:
         refused[env] = True
         unstable[env] = True
-        _reset(env, worlds)
+        reset_motion(env, worlds.default_qpos, worlds.qpos, worlds.qvel, worlds.qacc_warmstart)
         _read_motion(env, worlds)
     else:
         if with_root:

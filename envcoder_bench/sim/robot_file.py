@@ -182,10 +182,12 @@ def _keyframe(model: mujoco.MjModel) -> np.ndarray:
 
 def _start(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
     """Return a start with all joints within their limits and a floating robot above what it would penetrate."""
+    # joints beyond their limits go to the middle
     for j in range(model.njnt):
         at, (low, high) = int(model.jnt_qposadr[j]), model.jnt_range[j]
         if model.jnt_type[j] != int(_FREE) and model.jnt_limited[j] and not low <= qpos[at] <= high:
             qpos[at] = (low + high) / 2
+    # lift the base until it touches nothing; each lift may meet another contact
     data = mujoco.MjData(model)
     for _ in range(200):
         data.qpos[:] = qpos

@@ -52,6 +52,7 @@ def from_module(source: str) -> TaskSpec:
     path, _, class_name = source.partition(":")
     if not all(part.isidentifier() for part in path.split(".")):
         raise ValueError(f"--task {source}: {path} is not the name of a module, such as my_robots.pendulum")
+    # the working folder is searched for this import only
     importable = os.getcwd() in sys.path
     if not importable:
         sys.path.insert(0, os.getcwd())

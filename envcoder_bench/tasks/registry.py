@@ -142,9 +142,7 @@ def outside_tasks() -> dict[str, TaskSpec]:
 
 def _installed() -> dict[str, str]:
     """Return the ``module:Class`` of tasks of installed packages, by name."""
-    points: Any = entry_points()
-    group = points.select(group=GROUP) if hasattr(points, "select") else points.get(GROUP, ())  # since 3.10
-    return {point.name: point.value for point in group}
+    return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
 def _shipped(name: str) -> TaskSpec:
@@ -170,10 +168,7 @@ def _unknown(task: str) -> str:
         path = Path(task)
         siblings = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
         return f"unknown task '{task}': there is no such folder{near_matches(path.name, siblings)}"
-    # wrong case is the most common mistake, because IsaacGymEnvs' names have capitals
-    same = [name for name in task_names() if name.lower() == task.lower()]
-    hint = f" (did you mean {same[0]}?)" if same else near_matches(task, task_names())
-    return f"unknown task '{task}'{hint}; there are {', '.join(task_names())}"
+    return f"unknown task '{task}'{near_matches(task, task_names())}; there are {', '.join(task_names())}"
 
 
 def make_task(spec: TaskSpec, cfg: Mapping[str, Any], num_envs: int, sim: str, device: str) -> Task:

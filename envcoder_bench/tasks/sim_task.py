@@ -178,6 +178,7 @@ class SimTask(Task):
             if field.shape is not None:
                 value = value.to(self.device, torch.float32).expand(self.num_envs, *field.shape)
                 value = value.clone(memory_format=torch.contiguous_format)
+        # a source may return anything: its shape must be the declared one
         want = None if field.shape is None else (self.num_envs, *field.shape)
         if want is not None and tuple(value.shape) != want:
             raise ValueError(f"{self.name}: '{key}' is declared as {want}, but its tensor is {tuple(value.shape)}")

@@ -60,12 +60,14 @@ def check_default_state(task: SimTask) -> None:
         del shapes["root_states"]
         if "root_states" in task.default_state:
             raise ValueError(f"{where} has 'root_states', but the robot has no free joint: its base cannot move")
+    # what it has: known keys of the right shapes
     for key, x in task.default_state.items():
         if key not in shapes:
             raise ValueError(f"{where} has '{key}'{near_matches(key, shapes)}; its keys are {', '.join(shapes)}")
         if not isinstance(x, Tensor) or tuple(x.shape) != shapes[key]:
             shown = tuple(x.shape) if isinstance(x, Tensor) else f"a {type(x).__name__}"
             raise ValueError(f"{where}['{key}'] is {shown}: for {n} environments it must be {shapes[key]}")
+    # and all of them, except those without numbers
     missing = [key for key, shape in shapes.items() if key not in task.default_state and math.prod(shape)]
     if missing:
         raise ValueError(f"{where} lacks {', '.join(missing)}: without it an episode begins where the last one ended")

@@ -220,6 +220,7 @@ def read_arena(name: str, data: Any, width: float = 30.0, apron: float = 3.0) ->
         raise ValueError(f"{name}: zones must be a list with at least one zone, got {zones!r}")
     width = _number(f"{name}: width", data.get("width", width), above=0.0)
     arena = Arena(name, tuple(_zone(f"{name}: zones[{k}]", zone) for k, zone in enumerate(zones)), width, apron)
+    # boulders lie on a grid that must end where their zone ends
     for k, zone in enumerate(arena.zones):
         for key, length in (("size", zone.size), ("width", width)):
             if zone.type == BOULDERS and abs(length / zone.cell - round(length / zone.cell)) > 1e-6:

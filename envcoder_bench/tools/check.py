@@ -191,7 +191,7 @@ def _take_a_step(spec: RunSpec, shapings: dict[str, Shaping], rows: dict[str, Ca
     actions = 2.0 * noise.uniform(seed, 0, noise.ACTION, n, env.actions.shape[1], env.device) - 1.0
     env.step(actions.repeat(len(shapings), 1))
     env.dispatch.poll()
-    spreads = env.dispatch.component_spreads()
+    spreads = env.dispatch.components.spreads()
     for g, name in enumerate(shapings):
         row = rows[name]
         if g in env.failures:

@@ -131,7 +131,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
         alive = active & ~over
         # what the step is worth: the candidate's reward, and the fitness
         reward = env.dispatch.reward(env.step_count)
-        components = env.dispatch.components()
+        components = env.dispatch.components.means()
         fitness = step_fitness(env, alive)
         for k in groups:
             if not active[k]:

@@ -189,6 +189,7 @@ def test_decompositions_import_no_modules():
         "F.logsigmoid(x), torch.logaddexp(x, y), x.logit(), x.logsumexp(1), F.mish(x), x.nansum(1), x.roll(1, 1)",
         "F.mse_loss(x, y, reduction='none'), F.smooth_l1_loss(x, y, reduction='none'), x.nan_to_num(), F.silu(x)",
         "torch.sinc(x), F.softplus(x), x.std(1), torch.std_mean(x, 1), F.threshold(x, 0.1, 2.0), x.count_nonzero(1)",
+        "torch.dot(W[0], W[1]) * x",
         "o = x.clone(); F.leaky_relu_(o); F.hardtanh(o, inplace=True); return o",
     ]
     script = (

@@ -41,7 +41,7 @@ def spread(values):
 def test_component_spreads_cover_all_values_since_the_last_call(compiled, deferred):
     groups = Groups([WAVES, ALONE], n=N, compiled=compiled, deferred_faults=deferred)
     assert all(bool(stage.traced) == compiled for name, stage in groups.dispatch.stages.items() if name == "reward")
-    assert groups.dispatch.component_spreads() == [{}, {}]
+    assert groups.dispatch.components.spreads() == [{}, {}]
     step = itertools.count(1)
     for length in (1, 4, 3):
         seen = []
@@ -50,10 +50,10 @@ def test_component_spreads_cover_all_values_since_the_last_call(compiled, deferr
             groups.dispatch.reward(t)
             seen.append(expected(groups, t))
             if t % 2:  # curves are logged more often than points: that changes nothing
-                means = groups.dispatch.components()
+                means = groups.dispatch.components.means()
                 assert list(means[0]) == ["wave", "late", "steps"]
                 assert not means[1]
-        found = groups.dispatch.component_spreads()
+        found = groups.dispatch.components.spreads()
         for group in range(2):
             assert set(found[group]) == set(seen[0][group])
             for name in found[group]:
@@ -67,9 +67,9 @@ def test_component_means_and_spreads_have_separate_windows():
         groups.progress_buf.fill_(t)
         groups.dispatch.reward(t)
         if t == 2:
-            assert groups.dispatch.component_spreads()[0]["steps"] == (1.5, 1.0, 2.0)
-    assert groups.dispatch.components()[0]["steps"] == 2.5
-    assert groups.dispatch.component_spreads()[0]["steps"] == (3.5, 3.0, 4.0)
+            assert groups.dispatch.components.spreads()[0]["steps"] == (1.5, 1.0, 2.0)
+    assert groups.dispatch.components.means()[0]["steps"] == 2.5
+    assert groups.dispatch.components.spreads()[0]["steps"] == (3.5, 3.0, 4.0)
 
 
 def test_failed_group_has_no_component_spreads():
@@ -78,7 +78,7 @@ def test_failed_group_has_no_component_spreads():
     for t in (1, 2, 3, 4):
         groups.progress_buf.fill_(t)
         groups.dispatch.reward(t)
-    dead, alive = groups.dispatch.component_spreads()
+    dead, alive = groups.dispatch.components.spreads()
     assert dead == {}
     assert alive["steps"] == (2.5, 1.0, 4.0)
 
@@ -94,7 +94,7 @@ def test_nan_in_a_component_affects_its_mean_but_not_min_and_max(compiled):
     for t in (1, 2, 3):
         groups.progress_buf.fill_(t)
         groups.dispatch.reward(t)
-    found = groups.dispatch.component_spreads()[0]
+    found = groups.dispatch.components.spreads()[0]
     assert math.isnan(found["some"][0])
     assert found["some"][1:] == (1.0, 3.0)
     assert all(math.isnan(x) for x in found["all"])
@@ -107,8 +107,8 @@ def test_component_spreads_are_bitwise_independent_of_other_groups(compiled):
     for groups in (alone, among):
         for t in range(5):
             groups.step(t)
-            groups.dispatch.components()
-    assert alone.dispatch.component_spreads()[0] == among.dispatch.component_spreads()[2]
+            groups.dispatch.components.means()
+    assert alone.dispatch.components.spreads()[0] == among.dispatch.components.spreads()[2]
 
 
 def test_components_resume_bitwise_from_their_state():
@@ -116,26 +116,26 @@ def test_components_resume_bitwise_from_their_state():
     values = torch.randn(9, 2, 3, N, generator=rng)
 
     def fresh():
-        return Components(GroupLayout(2, N), [("a", "b"), ("a",)], torch.device("cpu"))
+        return Components(GroupLayout(2, N), [("a", "b"), ("a",)], [True, True], torch.device("cpu"))
 
     def count(components, step):
         counts, x = components.counts, values[step]
         counts[:, :, 0] += x
         counts[:, :, 1] = torch.minimum(counts[:, :, 1], x)
         counts[:, :, 2] = torch.maximum(counts[:, :, 2], x)
-        components.count_step([True, True])
+        components.count_step()
 
     def first(components):
         for step in range(5):
             count(components, step)
             if step == 2:
-                components.means([True, True])
+                components.means()
         return components
 
     def rest(components):
         for step in range(5, 9):
             count(components, step)
-        return components.means([True, True]), components.spreads([True, True]), components.means([True, True])
+        return components.means(), components.spreads(), components.means()
 
     resumed = fresh()
     resumed.set_state(first(fresh()).get_state())

@@ -82,7 +82,7 @@ def test_measuring_costs_does_not_change_training():
             own.functions["reward"].call.__globals__["LATE"] = False
         made += groups.run(3, first=3)
         assert groups.dispatch.alive == [True, True]
-        return made, groups.dispatch.components(), torch.rand(3).tolist(), random.random()
+        return made, groups.dispatch.components.means(), torch.rand(3).tolist(), random.random()
 
     (plain, *rest), (profiled, *others) = run(False), run(True)
     for a, b in zip(plain, profiled):

@@ -65,9 +65,9 @@ def test_cuda_graphs_match_eager_calls():
     eager.step(0)
     for t in range(1, 8):
         close(graphs.step(t), eager.step(t))
-    for one, two in zip(graphs.dispatch.components(), eager.dispatch.components()):
+    for one, two in zip(graphs.dispatch.components.means(), eager.dispatch.components.means()):
         assert one == pytest.approx(two, rel=1e-5)
-    for one, two in zip(graphs.dispatch.component_spreads(), eager.dispatch.component_spreads()):
+    for one, two in zip(graphs.dispatch.components.spreads(), eager.dispatch.components.spreads()):
         assert one.keys() == two.keys() and TOTAL in one
         for name in one:
             assert one[name] == pytest.approx(two[name], rel=1e-5)

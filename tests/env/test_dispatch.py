@@ -155,14 +155,14 @@ def test_components_are_means_since_the_last_call():
         return dof_pos[:, 0], {"steps": progress_buf, "half": dof_pos[:, 0] * 0 + 0.5, "up": progress_buf > 1}
     """
     groups = Groups([code, PLAIN], n=2)
-    assert groups.dispatch.components() == [{}, {}]
+    assert groups.dispatch.components.means() == [{}, {}]
     for _ in range(3):
         groups.progress_buf += 1
         groups.dispatch.reward(0)
-    assert groups.dispatch.components() == [{"steps": 2.0, "half": 0.5, "up": pytest.approx(2 / 3)}, {}]
+    assert groups.dispatch.components.means() == [{"steps": 2.0, "half": 0.5, "up": pytest.approx(2 / 3)}, {}]
     groups.progress_buf += 1
     groups.dispatch.reward(0)
-    assert groups.dispatch.components()[0]["steps"] == 4.0
+    assert groups.dispatch.components.means()[0]["steps"] == 4.0
 
 
 def test_mismatched_dispatcher_arguments_raise():
@@ -362,7 +362,7 @@ def test_externally_failed_group_stays_failed_after_resume():
     saved, task = groups.dispatch.get_state(), groups.task.get_state()
     buffers = groups.actions.clone(), groups.progress_buf.clone()
     expected = groups.run(3, first=2)
-    components = groups.dispatch.components()
+    components = groups.dispatch.components.means()
 
     resumed = Groups([WIDE, NARROW, PLAIN], n=4)
     resumed.task.set_state(task)
@@ -372,7 +372,7 @@ def test_externally_failed_group_stays_failed_after_resume():
     assert resumed.dispatch.alive == [True, False, True]
     assert str(resumed.dispatch.failures[1]) == "c1.py: out of memory"
     assert all(same(one, two) for one, two in zip(expected, resumed.run(3, first=2)))
-    assert resumed.dispatch.components() == components and components[1] == {}
+    assert resumed.dispatch.components.means() == components and components[1] == {}
 
 
 # random numbers
@@ -428,4 +428,4 @@ def test_function_kinds_draw_different_random_numbers():
 def test_deferred_faults_do_not_change_results():
     now, later_on = Groups([NARROW, WIDE, PLAIN], n=5), Groups([NARROW, WIDE, PLAIN], n=5, deferred_faults=True)
     assert all(same(one, two) for one, two in zip(now.run(5), later_on.run(5)))
-    assert now.dispatch.components() == later_on.dispatch.components()
+    assert now.dispatch.components.means() == later_on.dispatch.components.means()

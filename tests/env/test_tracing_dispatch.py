@@ -80,10 +80,10 @@ def test_compiled_results_match_eager(n, deferred):
     for t in range(8):
         close(compiled.step(t), eager.step(t))
     assert all(compiled.dispatch.stages[name].traced for name in STAGES)  # none was taken back
-    for one, two in zip(compiled.dispatch.components(), eager.dispatch.components()):
+    for one, two in zip(compiled.dispatch.components.means(), eager.dispatch.components.means()):
         assert one.keys() == two.keys() and one == pytest.approx(two, rel=1e-5, abs=1e-6)
     compiled.step(8), eager.step(8)  # the sums began anew
-    for one, two in zip(compiled.dispatch.components(), eager.dispatch.components()):
+    for one, two in zip(compiled.dispatch.components.means(), eager.dispatch.components.means()):
         assert one == pytest.approx(two, rel=1e-5, abs=1e-6)
     compiled.dispatch.poll()
     assert compiled.dispatch.failures == {} and compiled.dispatch.alive == [True] * 5
@@ -93,7 +93,7 @@ def test_compiled_results_match_eager(n, deferred):
 @pytest.mark.parametrize("n", (1, 7, 64))
 def test_compiled_group_is_bitwise_independent_of_other_groups(n):
     alone = Groups([NARROW], n=n, seeds=[3], compiled=True)
-    expected, sums = alone.run(6), alone.dispatch.components()[0]
+    expected, sums = alone.run(6), alone.dispatch.components.means()[0]
     crowds = [
         ([WIDE, NARROW, PLAIN], 1), ([NARROW.replace("0.1", "0.2"), OTHER, FINAL, NARROW], 3), ([NARROW, NARROW], 0),
         ([PLAIN.replace("exp", name) for name in ("sin", "cos", "tanh", "sigmoid", "abs")] * 4 + [WIDE, NARROW], 21),
@@ -102,7 +102,7 @@ def test_compiled_group_is_bitwise_independent_of_other_groups(n):
         crowd = Groups(codes, n=n, seeds=[5] * place + [3] + [6] * (len(codes) - place - 1), compiled=True)
         for made, own in zip(crowd.run(6), expected):
             assert same(crowd.of(made, place), alone.of(own, 0))
-        assert crowd.dispatch.components()[place] == sums
+        assert crowd.dispatch.components.means()[place] == sums
 
 
 def test_compiled_group_is_bitwise_independent_of_eager_groups():
@@ -157,7 +157,7 @@ def test_failed_compiled_group_returns_zeros_without_affecting_others():
         assert same(groups.of(made, 0), expected.of(other, 0)) and same(groups.of(made, 2), expected.of(other, 2))
         assert not made["command"][4:8].any() and not made["observation"][4:8].any()
         assert not made["reward"][4:8].any() and not made["terminal"][4:8].any()
-    assert groups.dispatch.components()[1] == {}
+    assert groups.dispatch.components.means()[1] == {}
 
 
 def test_failed_groups_are_skipped_when_the_mask_includes_them():
@@ -231,7 +231,7 @@ def test_disagreeing_kernel_is_replaced_by_its_function(stage, deferred):
     for t in range(1, 5):
         close(groups.step(t), eager.step(t))
     assert not is_compiled(groups, 1, stage) and all(is_compiled(groups, 0, name) for name in STAGES)
-    for one, two in zip(groups.dispatch.components(), eager.dispatch.components()):
+    for one, two in zip(groups.dispatch.components.means(), eager.dispatch.components.means()):
         assert one == pytest.approx(two, rel=1e-5)
     assert groups.dispatch.alive == [True] * 3
 
@@ -400,7 +400,7 @@ def test_recheck_does_not_change_results():
         if t % 2:
             asked.dispatch.recheck()
         assert same(asked.step(t), groups.step(t))
-    assert asked.dispatch.components() == groups.dispatch.components()
+    assert asked.dispatch.components.means() == groups.dispatch.components.means()
     mask = torch.zeros(30, dtype=torch.bool)
     before = asked.dispatch.observation(7).clone()
     asked.dispatch.recheck()
@@ -450,7 +450,7 @@ def test_stages_mix_compiled_and_eager_functions():
     assert [is_compiled(groups, 1, name) for name in ("reward", "observation", "initial_state", "terminal")] == [
         False, True, True, True,
     ]  # fmt: skip
-    for one, two in zip(groups.dispatch.components(), eager.dispatch.components()):
+    for one, two in zip(groups.dispatch.components.means(), eager.dispatch.components.means()):
         assert one == pytest.approx(two, rel=1e-5, abs=1e-6)
 
 
@@ -492,7 +492,7 @@ def test_compiled_results_in_cuda_graphs_match_eager():
             one, two = compiled.step(t), eager.step(t)
             for key in one:
                 torch.testing.assert_close(one[key], two[key], rtol=1e-4, atol=1e-5)
-    for one, two in zip(compiled.dispatch.components(), eager.dispatch.components()):
+    for one, two in zip(compiled.dispatch.components.means(), eager.dispatch.components.means()):
         assert one == pytest.approx(two, rel=1e-4, abs=1e-5)
     compiled.dispatch.poll()
     assert compiled.dispatch.failures == {}

@@ -14,7 +14,7 @@ from envcoder_bench.search.archive import Archive
 from envcoder_bench.search.prompt import prompts as prompt
 from envcoder_bench.search.prompt.prompts import Prompts, fill, helper_lines, load_templates, system_prompt
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
-from envcoder_bench.shaping.source import reduced
+from envcoder_bench.shaping.source import inlined, reduced
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
@@ -37,7 +37,7 @@ def test_system_prompt_has_task_state_and_baseline(task):
     assert "Be quick" in text and "meaning" in text
     for key, field in get_spec(task).task_class.fields.items():
         assert f"`{key}`" in text and field.meaning in text
-    assert get_spec(task).baseline_path("human").read_text().strip() in text
+    assert inlined(get_spec(task).baseline_path("human").read_text()).strip() in text
 
 
 @pytest.mark.parametrize("asked", [[kind] for kind in SHAPER_TYPES] + [["compute_reward", "compute_terminal"]])
@@ -47,7 +47,7 @@ def test_system_prompt_has_only_the_requested_contracts(asked):
     for kind in SHAPER_TYPES:
         assert (f"- `{kind}(" in before_state) == (kind in asked)
         assert (f"`{kind}`" in before_state[: before_state.index("\n\n- ")]) == (kind in asked)
-    assert get_spec("Anymal").baseline_path("unshaped").read_text().strip() in text
+    assert inlined(get_spec("Anymal").baseline_path("unshaped").read_text()).strip() in text
 
 
 @pytest.mark.parametrize("task", task_names())
@@ -112,7 +112,7 @@ def test_hidden_baseline_is_not_in_the_prompt(task, baseline):
     assert f"comes from the `{baseline}` baseline, which is not shown to you." in hidden
     # no line of its code that says something, nor a constant of its formulas
     told = {line.strip() for line in hidden.splitlines()}
-    source = get_spec(task).baseline_path(baseline).read_text()
+    source = inlined(get_spec(task).baseline_path(baseline).read_text())
     assert not [line for line in source.splitlines() if len(line.strip()) > 25 and line.strip() in told]
     assert "human baseline" not in hidden
     fields = get_spec(task).task_class.fields
@@ -121,7 +121,7 @@ def test_hidden_baseline_is_not_in_the_prompt(task, baseline):
     if task in ("AllegroHand", "Ant", "FrankaCubeStack", "Humanoid"):
         assert len(left_out) > 3
     # what is left out is read by the baseline's formulas alone
-    unshaped = get_spec(task).baseline_path("unshaped").read_text()
+    unshaped = inlined(get_spec(task).baseline_path("unshaped").read_text())
     assert not [key for key in left_out if f'"{key}"' in unshaped and key not in ("reach_goal_bonus", "power_scale")]
 
 
@@ -133,7 +133,7 @@ def test_numbers_of_actions_are_in_every_prompt(task, show):
     text = system(task, ["compute_reward"], show=show)
     rows = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
     made = make_task(get_spec(task), compose_config(task, SMALL.get(task, [])).task, 2, "mujoco_cpu", "cpu")
-    action, _ = reduced(get_spec(task).baseline_path("human").read_text(), ACTION_TYPES)
+    action, _ = reduced(inlined(get_spec(task).baseline_path("human").read_text()), ACTION_TYPES)
     words = set(re.findall(r"\w+", action + made.drive_formula))
     assert words & set(made.constants) <= rows and words & {*made.constants, "actionScale"}
     assert bool(action) != bool(made.drive_formula)

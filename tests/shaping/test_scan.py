@@ -1,10 +1,8 @@
 import ast
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from envcoder_bench.shaping import scan as scan_module
 from envcoder_bench.shaping.loading import helper_names
 from envcoder_bench.shaping.scan import Scan
 
@@ -152,27 +150,3 @@ def test_missing_module_has_no_random_calls():
 )
 def test_distributions_are_drawn_from_the_stream(code):
     assert scan(code).random_line("f") is not None and scan(code).generator_line("f") is None
-
-
-MARKS = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
-FILES = sorted(Path(scan_module.__file__).parent.glob("*.py"))
-TRICKY = """
-x: int = -1 if not 1 + 2 < 3 else None
-async def f(a, /, b=[*"c"], *args, d=..., **kw) -> "g":
-    async with open(b"1") as (y, z[0]), q: del y.k
-    match a:
-        case {"u": [1.5, *_]} | str() as w: yield (lambda: 2j)(), f"{a!r:>{b}}"
-class C(B, metaclass=M):
-    @property
-    def p(self): nonlocal_ = {**{1: {2}}}; return [i for i in range(3) if i and i or not i]
-"""
-
-
-@pytest.mark.parametrize(
-    "text", [*(file.read_text() for file in FILES), TRICKY, ""], ids=[*map(str, range(len(FILES))), "tricky", "empty"]
-)
-def test_walk_is_that_of_ast_without_marks(text):
-    tree = ast.parse(text)
-    assert scan_module.walk(tree) == [node for node in ast.walk(tree) if not isinstance(node, MARKS)]
-    for node in scan_module.walk(tree):
-        assert scan_module.children(node) == [x for x in ast.iter_child_nodes(node) if not isinstance(x, MARKS)]

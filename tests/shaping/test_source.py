@@ -9,7 +9,7 @@ from helpers import instructions
 from envcoder_bench.jail import wire
 from envcoder_bench.shaping import source as source_module
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
-from envcoder_bench.shaping.source import Source, UnsupportedCode, reduced, shaping_source, without_script
+from envcoder_bench.shaping.source import Source, UnsupportedCode, inlined, reduced, shaping_source, without_script
 from envcoder_bench.shaping.text import defined_types
 
 ROOT = Path(__file__).parents[2]
@@ -183,7 +183,7 @@ SHIPPED = sorted([*ROOT.glob("user_functions/*/*.py"), *ROOT.glob("envcoder_benc
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}_{path.stem}")
 def test_shipped_files_are_reduced_to_each_function(path):
-    text = path.read_text()
+    text = inlined(path.read_text())
     present = [ALIASES.get(name, name) for name in defined_types(text)]
     for name in present if len(present) > 1 else ():
         source, left_out = reduced(text, [name])
@@ -272,7 +272,7 @@ def test_imports_are_merged_and_conflicts_refused():
     host = whole("from math import cos\n\n\ndef compute_reward(a):\n    return a + cos(1.0)\n")
     donor = "def compute_goal(b):\n    return b * {0}(1.0)\n"
     text = host.joined(whole("from math import cos, sin\n\n\n" + donor.format("sin")), ["compute_goal"]).text
-    assert text.startswith("from math import cos, sin\nfrom math import cos\n\n\ndef compute_reward")
+    assert text.startswith("from math import sin\nfrom math import cos\n\n\ndef compute_reward")
     for other in ("from cmath import cosh as cos\n\n\n", "def cos(x):\n    return 2.0 * x\n\n\n"):
         with pytest.raises(UnsupportedCode, match="imported by one"):
             host.joined(whole(other + donor.format("cos")), ["compute_goal"])

@@ -57,7 +57,7 @@ def test_invalid_simulator_or_device_is_refused(gpus, count: int, sim: str, devi
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("bullet", "x.xml", 4, 0.02, 4, "cpu"), "unknown simulator 'bullet': choose mujoco_cpu or mujoco_warp"),
+        (("bullet", "x.xml", 4, 0.02, 4, "cpu"), "unknown simulator 'bullet': choose auto, mujoco_cpu or mujoco_warp"),
         (("mujoco_cpu", "x.xml", 0, 0.02, 4, "cpu"), "at least one environment, got 0"),
         (("mujoco_cpu", "x.xml", 4, 0.02, 4, "cuda:0"), "mujoco_cpu runs on the CPU, not on cuda:0"),
     ],

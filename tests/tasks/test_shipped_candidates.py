@@ -1,6 +1,7 @@
 """Every shipped candidate passes the checks of a run and behaves as its docstring says."""
 
 import ast
+import inspect
 import math
 
 import pytest
@@ -12,6 +13,8 @@ from envcoder_bench.core import stream
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import assemble
+from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 FOLDER = project_folder("user_functions")
@@ -58,6 +61,16 @@ def test_candidate_files_are_numbered_consecutively():
     assert len(FILES["Anymal"]) >= 6 and len(FILES["Cartpole"]) >= 4
     for paths in FILES.values():
         assert [path.name[:4] for path in paths] == [f"{k:03d}_" for k in range(len(paths))]
+
+
+def test_baseline_is_one_file_with_the_functions_that_it_imports():
+    for name, path in BASELINES:
+        text = inlined(path.read_text())
+        whole = load_candidate(path.stem, text, f"{name} {path.name}").functions
+        assert "from envcoder_bench.tasks" not in text
+        assert {kind: inspect.getsource(one.call) for kind, one in whole.items()} == {
+            kind: inspect.getsource(one.call) for kind, one in Functions(path).candidate.functions.items()
+        }
 
 
 @pytest.mark.parametrize(("name", "path"), cases(ALL + SPARSE))

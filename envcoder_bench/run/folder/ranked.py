@@ -12,11 +12,11 @@ from envcoder_bench.report.results import Result
 from envcoder_bench.report.statistics import UNBOUNDED
 from envcoder_bench.report.terms.effects import Study, studies, write_effects
 from envcoder_bench.report.terms.plot import plot_study
+from envcoder_bench.run.config import find_task
 from envcoder_bench.run.fitness import fitness_bounds
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.shaping.variants import Variant, variant_of
-from envcoder_bench.tasks.registry import find_spec
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def _points(path: Path, changed: int, size: int) -> list[Point]:
 def bounds_of(cfg: RunConfig) -> tuple[float, float]:
     """Return the bounds of a run's fitness; infinite if its task no longer exists."""
     try:
-        return fitness_bounds(find_spec(cfg.address), cfg)
+        return fitness_bounds(find_task(cfg.address), cfg)
     except (UserError, ValueError, OSError):
         return UNBOUNDED
 

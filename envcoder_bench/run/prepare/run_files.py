@@ -16,6 +16,7 @@ from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping, assemble
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
 from envcoder_bench.shaping.loading import Complete, load_candidate
+from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.spec import TaskSpec
 
@@ -70,7 +71,7 @@ class RunFiles:
 def baseline_sources(task: TaskSpec) -> list[CandidateSource]:
     """Return the task's baselines as candidates."""
     paths = {name: task.baseline_path(name) for name in BASELINE_FILES}
-    return [CandidateSource(name, str(path), path.read_text(encoding="utf-8")) for name, path in paths.items()]
+    return [CandidateSource(name, str(path), inlined(path.read_text(encoding="utf-8"))) for name, path in paths.items()]
 
 
 def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:

@@ -436,9 +436,9 @@ def rollout(
 
     middle, parts = drawn(0), []
     for step in range(1, STEPS + 1):
-        env.dispatch.clear_components()
+        env.dispatch.components.clear()
         env.step(strength * (0.5 * middle + 0.5 * drawn(step)))
-        rows = [env.dispatch.component_rows(g) for g in range(len(shapings)) if g not in env.failures]
+        rows = [env.dispatch.components.rows(g) for g in range(len(shapings)) if g not in env.failures]
         parts.append([torch.stack([total[0], *(x[0] for x in named.values())]).cpu() for total, named in rows])
     env.dispatch.poll()
     if 0 in env.failures:

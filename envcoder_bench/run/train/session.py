@@ -327,7 +327,7 @@ class Session:
         # numbers of the device, before it goes on
         returns = self.env.stats.shaped_return().tolist()
         stats = {name: self.stats[name].tolist() for name in TRAINER_SCALARS if name in self.stats}
-        components, failed = self.env.dispatch.components(), self.failures()
+        components, failed = self.env.dispatch.components.means(), self.failures()
         fitness = [float(x.mean()) for x in self.point.fitness] if evaluated and self.point is not None else None
         alive = [(g, group, self.env_steps(g)) for g, group in enumerate(self.groups) if g not in failed]
 
@@ -358,7 +358,7 @@ class Session:
         if episodes.course is not None and (self.complete or race):
             step_means = episodes.step_means(ends[-1]).tolist()
         returns = self.env.stats.last_return.tolist()
-        spreads, failed = self.env.dispatch.component_spreads(), self.failures()
+        spreads, failed = self.env.dispatch.components.spreads(), self.failures()
         for g, group in enumerate(self.groups):
             if g not in failed:
                 fitness, length = (float(x[g].double().mean()) for x in (point.fitness, point.length))

@@ -20,6 +20,7 @@ from envcoder_bench.run.spec import RunConfig, RunSpec
 from envcoder_bench.search.archive import Archive
 from envcoder_bench.search.prompt.feedback import explain, feedback, history
 from envcoder_bench.shaping.kinds import ACTION_TYPES, CRITIC_OBSERVATION, KINDS, SECTION_TYPES, SHAPER_TYPES, Kind
+from envcoder_bench.shaping.source import inlined
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.sim_task import SimTask, read
@@ -194,7 +195,7 @@ def system_prompt(
     names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     baseline_values: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
-        baseline_values["baseline_source"] = spec.baseline_path(baseline).read_text(encoding="utf-8").strip()
+        baseline_values["baseline_source"] = inlined(spec.baseline_path(baseline).read_text(encoding="utf-8")).strip()
     patched = [f"`{name}`" for name, kind in SECTION_TYPES.items() if kind in asked and name != "rewards"]
     terms = fill(templates, TERMS, dt=shown(facts.dt), sections=", ".join(patched) or "other dicts")
     # constants of the human baseline's reward; those of actions, which all candidates may use, are described otherwise

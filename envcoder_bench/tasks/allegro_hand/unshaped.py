@@ -4,10 +4,9 @@ Its initial states, goals and terminal function also define the environment in w
 measured: they are IsaacGymEnvs' (tasks/allegro_hand.py), as in human.py, which has the source.
 """
 
-import math
-
 import torch
 
+from envcoder_bench.tasks.allegro_hand.human import compute_goal, compute_terminal, randomize_rotation
 from envcoder_bench.torch_utils import scale, torch_rand_float
 
 ACTION_DIM = 16
@@ -31,11 +30,6 @@ def compute_dof_target(action, state_dict):
     return scale(action, state_dict["shadow_hand_dof_lower_limits"], state_dict["shadow_hand_dof_upper_limits"])
 
 
-def compute_terminal(state_dict):
-    """End where the cube has fallen: it is far from the goal's position."""
-    return torch.norm(state_dict["object_pos"] - state_dict["goal_pos"], p=2, dim=-1) >= state_dict["fall_dist"]
-
-
 def compute_initial_state(state_dict):
     """The cube above the fingers within 1 cm, in a random orientation; joints in a fifth of their ranges."""
     start = state_dict["object_init_state"]
@@ -49,15 +43,3 @@ def compute_initial_state(state_dict):
         "dof_pos": state_dict["reset_dof_pos_noise"] * lower + share * (upper - lower),
         "dof_vel": speed,
     }
-
-
-def compute_goal(state_dict):
-    """A random orientation; the position does not change."""
-    return {"goal_rot": randomize_rotation(state_dict["goal_rot"])}
-
-
-def randomize_rotation(like):
-    """Quaternions, one for each row of ``like``: rotations about y, then about x, by up to half a turn either way."""
-    half = 0.5 * math.pi * torch_rand_float(-1.0, 1.0, (like.shape[0], 2), like.device)
-    (sin_x, sin_y), (cos_x, cos_y) = torch.sin(half).unbind(dim=1), torch.cos(half).unbind(dim=1)
-    return torch.stack((sin_x * cos_y, cos_x * sin_y, sin_x * sin_y, cos_x * cos_y), dim=-1)

@@ -6,6 +6,7 @@ episode ends only with a fall.
 
 import torch
 
+from envcoder_bench.tasks.ant.human import compute_terminal
 from envcoder_bench.torch_utils import tensor_clamp, torch_rand_float
 
 ACTION_DIM = 8
@@ -25,11 +26,6 @@ def compute_observation(state_dict):
 def compute_torque(actions, motor_efforts):
     """The action is the motors' torque, as a fraction of their greatest."""
     return actions * motor_efforts
-
-
-def compute_terminal(root_states, termination_height):
-    """End with a fall."""
-    return root_states[:, 2] < termination_height
 
 
 def compute_initial_state(state_dict):

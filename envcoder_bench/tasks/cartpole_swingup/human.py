@@ -9,6 +9,7 @@ import math
 
 import torch
 
+from envcoder_bench.tasks.cartpole.human import compute_torque
 from envcoder_bench.torch_utils import torch_rand_float
 
 ACTION_DIM = 1
@@ -26,11 +27,6 @@ def compute_reward(pole_angle, pole_vel, cart_pos, actions):
 def compute_observation(cart_pos, cart_vel, pole_angle, pole_vel):
     """The whole state, 5 numbers: the angle as its cosine and sine."""
     return torch.stack((cart_pos, torch.cos(pole_angle), torch.sin(pole_angle), cart_vel, pole_vel), dim=-1)
-
-
-def compute_torque(actions, max_push_effort):
-    """Push the cart with up to maxEffort; the pole is passive."""
-    return torch.cat((actions * max_push_effort, torch.zeros_like(actions)), dim=-1)
 
 
 def compute_terminal(cart_pos, reset_dist):

@@ -6,6 +6,7 @@ observation see the state after the physics step they evaluate.
 
 import torch
 
+from envcoder_bench.tasks.ant.human import compute_terminal, compute_torque
 from envcoder_bench.torch_utils import (
     compute_heading_and_up,
     compute_rot,
@@ -76,16 +77,6 @@ def compute_observation(state_dict):
         ),
         dim=-1,
     )
-
-
-def compute_torque(actions, motor_efforts, power_scale):
-    """Torques up to the motors' greatest, times powerScale."""
-    return actions * motor_efforts * power_scale
-
-
-def compute_terminal(root_states, termination_height):
-    """End with a fall."""
-    return root_states[:, 2] < termination_height
 
 
 def compute_initial_state(state_dict):

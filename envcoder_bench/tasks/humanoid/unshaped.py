@@ -6,30 +6,16 @@ episode ends only with a fall.
 
 import torch
 
+from envcoder_bench.tasks.ant.unshaped import compute_reward, compute_terminal, compute_torque
 from envcoder_bench.torch_utils import tensor_clamp, torch_rand_float
 
 ACTION_DIM = 21
-
-
-def compute_reward(potentials, prev_potentials):
-    """What fitness measures, forward speed: the decrease of the distance to the target per time, m/s."""
-    return potentials - prev_potentials
 
 
 def compute_observation(state_dict):
     """65 numbers unscaled: torso's height, quaternion and velocities, joints, feet's forces."""
     root_states, dof_pos, dof_vel = state_dict["root_states"], state_dict["dof_pos"], state_dict["dof_vel"]
     return torch.cat((root_states[:, 2:], dof_pos, dof_vel, state_dict["vec_sensor_tensor"]), dim=-1)
-
-
-def compute_torque(actions, motor_efforts):
-    """The action is the motors' torque, as a fraction of their greatest."""
-    return actions * motor_efforts
-
-
-def compute_terminal(root_states, termination_height):
-    """End with a fall."""
-    return root_states[:, 2] < termination_height
 
 
 def compute_initial_state(state_dict):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import hashlib
 import inspect
 import random
 import re
@@ -66,30 +65,19 @@ class _Rows(stream.use):
         elif rows != len(self.owner.lanes):
             self.owner.shared.add(self.owner.inside[-1])
             first = 0 if self.rows is None or not len(self.rows) else int(self.rows[0])
-            return _signed(int(self.next_seed()) + int(self.owner.seeds[first]) * _SPREAD), rows
+            return noise.signed(int(self.next_seed()) + int(self.owner.seeds[first]) * noise.SPREAD), rows
         self.row_calls += 1
-        seed = _signed(self.key + self.row_calls * _ROW_CALL)
+        seed = noise.signed(self.key + self.row_calls * _ROW_CALL)
         if self._lanes is None or self._lanes[0] is not env_ids or self._lanes[2].device != torch.device(device):
             seeds, lanes = self.owner.seeds, self.owner.lanes
             if env_ids is not None:
                 seeds, lanes = seeds[env_ids], lanes[env_ids]
-            self._lanes = env_ids, (seeds.unsqueeze(1) * _SPREAD).to(device), lanes.to(device)
+            self._lanes = env_ids, (seeds.unsqueeze(1) * noise.SPREAD).to(device), lanes.to(device)
         _, offsets, lanes = self._lanes
         return offsets + seed, lanes
 
 
-_SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
 _ROW_CALL = 0x2545F4914F6CDD1D  # another one than a stream's own, so that no two calls have the same seed
-
-
-def _signed(x: int) -> int:
-    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _key(path: str) -> int:
-    """Return a key by which the draws of different calls differ."""
-    return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -125,7 +113,7 @@ class Draws:
         # a key of its own for each call: the path of calls, and how often each was made in a step
         counts = self._counts[-1]
         counts[name] = counts.get(name, 0) + 1
-        key = _key("/".join([*self.inside, f"{name}{counts[name]}"]))
+        key = noise.text_key("/".join([*self.inside, f"{name}{counts[name]}"]))
         self.inside.append(f"{name}{counts[name]}")
         self._counts.append({})
         try:
@@ -134,6 +122,7 @@ class Draws:
                     stack.enter_context(self._seeded(_generator_seed(key, self.step)))
                     stack.enter_context(_numpy_from_stream())
                 stack.enter_context(_Rows(self, rows, key))
+                # the outermost call redirects torch for all calls within
                 if len(self.inside) == 1:
                     stack.enter_context(DrawsFromRows())
                 yield

@@ -147,6 +147,7 @@ def _composed(folder: Path, name: str, address: str) -> Config:
     from hydra.errors import HydraException
 
     words = [f"task={name}", "headless=True", "sim_device=cpu", "rl_device=cpu", "pipeline=cpu"]
+    # some tasks have no trainer's file, and the shared config asks for one
     if not (folder / "train" / f"{name}PPO.yaml").is_file():
         words.append("~train")
     try:

@@ -68,6 +68,7 @@ def _own_isaacgym() -> Iterator[None]:
     present = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "isaacgym"}
     messages = logging.getLogger("isaacgym_mujoco")
     level = messages.level
+    # installing it says which package is used: once is enough
     if _logged:
         messages.setLevel(logging.ERROR)
     try:
@@ -250,6 +251,6 @@ def pick(names: Any, name: str, what: str) -> Any:
     """Return an entry of a mapping. Raises ValueError with near matches."""
     if name in names:
         return names[name]
-    same = [entry for entry in names if entry.lower() == name.lower()]
-    hint = f" (did you mean {same[0]}?)" if same else near_matches(name, list(names))
-    raise ValueError(f"{what} has no task '{name}'{hint}; its tasks are {', '.join(sorted(names))}")
+    raise ValueError(
+        f"{what} has no task '{name}'{near_matches(name, names)}; its tasks are {', '.join(sorted(names))}"
+    )

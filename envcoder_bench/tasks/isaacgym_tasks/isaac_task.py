@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import near_matches, user_input
+from envcoder_bench.core.errors import user_input
 from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
@@ -210,6 +210,7 @@ class IsaacTask(Task):
         self._begun = mask.clone()
         if not len(env_ids):
             return
+        # the task's own reset, whose result is the default state of these episodes
         self._resets.begin(mask, env_ids, self.step_count)
         self._progress.masked_fill_(mask, 0)
         self._sync()
@@ -226,14 +227,12 @@ class IsaacTask(Task):
             if self._begun is None:
                 self.prepare_reset(mask)
             self._begun = None
+            # the task's own reset has run; candidates overwrite what it chose
             chosen = mask & self._groups.initial_states
             states = {**self.default_state, **initial}
             if self._begins and self._resets.overwrite("initial", chosen, lambda: self.scene.write(chosen, states)):
                 self._sync()
         if goal:
-            for key in goal:
-                if key not in self.goal_keys:
-                    raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")
             chosen = mask & self._groups.goals
             if self._aims and self._resets.overwrite("goal", chosen, lambda: self._write_goals(chosen, goal)):
                 self._sync()
@@ -349,6 +348,7 @@ def tell_unequal_beginnings(address: str, state: Mapping[str, Tensor], seeds: Te
     same = (seed == seed[0]).nonzero().flatten()
     if address in _told or len(same) < 2:
         return
+    # keys whose rows differ between these groups by more than rounding
     differ = []
     for key, x in state.items():
         groups = x.reshape(len(seed), size, -1)[same].float()

@@ -48,6 +48,7 @@ class RandomActors:
                 self._read(actor, kind, list(attributes))
                 for name, distribution in attributes.items():
                     self.distributions[f"{actor}.{kind}.{name}"] = distribution
+            # both change masses and inertias
             if actor in params.scales or _BODIES in kinds:
                 self._read_bodies(actor)
         self.samples = {key: self._unset(key) for key in self.distributions}
@@ -80,6 +81,7 @@ class RandomActors:
             if name not in attributes:
                 hint = near_matches(name, attributes)
                 raise ValueError(f"{key} is no number of this actor{hint}: {', '.join(attributes)}")
+        # every environment, because a task may have made them unequal
         originals: dict[str, list[Any]] = {name: [] for name in names}
         for env in range(len(self._envs)):
             rows = self._get(env, actor, kind)

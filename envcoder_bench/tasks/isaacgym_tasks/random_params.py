@@ -1,6 +1,5 @@
 """``randomization_params`` of IsaacGymEnvs' YAML files, checked, and the distributions that they describe."""
 
-import hashlib
 import logging
 import math
 from collections.abc import Mapping
@@ -19,7 +18,6 @@ KINDS = ("dof_properties", "rigid_body_properties", "rigid_shape_properties", "t
 SCALE = "scale"
 METHOD, PARAMS = "apply_randomizations", "randomization_params"  # of IsaacGymEnvs' VecTask
 DISTRIBUTIONS = ("gaussian", "uniform", "loguniform")
-_SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
 _KEYS = (
     "range", "operation", "distribution", "schedule", "schedule_steps", "num_buckets", "setup_only", "range_correlated",
 )  # fmt: skip
@@ -53,7 +51,7 @@ class Distribution:
     @property
     def key(self) -> int:
         """A number by which the random numbers of different distributions differ."""
-        return int.from_bytes(hashlib.blake2b(self.key_path.encode(), digest_size=8).digest(), "little", signed=True)
+        return noise.text_key(self.key_path)
 
     def strength(self, frames: int) -> float:
         """Return the schedule's factor after ``frames`` simulation steps, 0 to 1."""
@@ -99,7 +97,7 @@ class Distribution:
 def standard_numbers(normal: bool, key: int, seeds: Tensor, lanes: Tensor, step: int, columns: int) -> Tensor:
     """Draw ``(n, columns)`` float32 standard normal numbers, or uniform ones in [0, 1)."""
     draw = noise.normal if normal else noise.uniform
-    return draw((seeds * _SPREAD + key).unsqueeze(1), step, PURPOSE, lanes, columns, seeds.device)
+    return draw((seeds * noise.SPREAD + key).unsqueeze(1), step, PURPOSE, lanes, columns, seeds.device)
 
 
 Attributes = dict[str, Distribution]

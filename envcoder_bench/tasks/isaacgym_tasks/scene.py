@@ -77,6 +77,7 @@ class Scene:
                 ("effort_limits", "effort"),
             ):
                 self.limits[key] = torch.tensor(rows[name].astype(float), dtype=torch.float32)
+        # functions for which the joints have no drives
         if rows is None:
             why = "this task has no joints"
             self.refusals = {"compute_torque": why, "compute_dof_target": why}

@@ -87,6 +87,7 @@ def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: st
         task = source.make(config, num_envs, device)
     if not proxies:
         raise ValueError(f"{source.address} does not acquire a gym: it is not a task of Isaac Gym")
+    # the environment randomizes in its place, by what the task would have got
     if randomizes(config):
         setattr(task, METHOD, _nothing)
         if not hasattr(task, PARAMS):
@@ -113,6 +114,7 @@ def _without_randomization(source: Source, config: Mapping[str, Any]) -> Iterato
             f" VecTask, and here {names} defines {METHOD}({', '.join(taken)}): give task.task.randomize=false"
         )
     owner, method = owners[0], vars(owners[0])[METHOD]
+    # without it while the task is constructed; its argument is an attribute as long
     setattr(owner, METHOD, _nothing)
     missing = not hasattr(source.task_class, PARAMS)
     if missing:

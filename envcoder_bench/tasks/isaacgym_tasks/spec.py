@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from envcoder_bench.core.folders import cache_folder
-from envcoder_bench.core.settings import plain
+from envcoder_bench.core.settings import dotted, plain
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
 from envcoder_bench.tasks.isaacgym_tasks.driver import TERMS
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
@@ -112,7 +112,7 @@ def make_class(source: Source, fitness: Fitness | None) -> type[IsaacTask]:
         "fitness_reduction": "sum" if once or (fitness is not None and fitness.summed) else "mean",
         "once": once,
         "score": None if fitness is None else staticmethod(fitness.function),
-        "config_keys": tuple(_leaves(source.config)),
+        "config_keys": tuple(dotted(source.config)),
     }
     return type(source.task_class.__name__, (IsaacTask,), attributes)
 
@@ -127,13 +127,6 @@ def _digest(source: Source, fitness: Fitness | None) -> str:
     text = source.file.read_text(encoding="utf-8", errors="replace")
     parts = [repr(source.config), text, unshaped(source, fitness), *map(repr, fitness[1:] if fitness else ())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _leaves(node: Any, prefix: str = "") -> list[str]:
-    keys: list[str] = []
-    for name, value in node.items():
-        keys += _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [f"{prefix}{name}"]
-    return keys
 
 
 def write_folder(folder: Path, source: Source, fitness: Fitness | None, facts: Facts | None = None) -> None:

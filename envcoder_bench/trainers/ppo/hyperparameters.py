@@ -156,10 +156,12 @@ def check_supported(params: Mapping[str, Any]) -> None:
     space = network.get("space", {})
     if "continuous" not in space:
         raise _unsupported("network.space", ", ".join(space) or None, "use continuous")
+    # values of single keys
     for key, (refused, remedy) in _UNSUPPORTED.items():
         value = select(params, key)
         if refused(value):
             raise _unsupported(key, value, remedy)
+    # keys that exclude each other
     if config.get("grad_norm_per_network", False) and not network.get("separate", False):
         raise _unsupported("config.grad_norm_per_network", True, "set it to False, or network.separate to True")
     continuous = space["continuous"]
@@ -186,12 +188,14 @@ def check_ranges(params: Mapping[str, Any]) -> None:
         raise ValueError(f"params.config.lr_schedule: must be {names} or null, got {schedule}{hint}")
     if config.get("num_minibatches") is None:
         config.pop("num_minibatches", None)  # it follows from the size
+    # the sections, by their types
     _check(Hyperparameters, {**config, "lr_schedule": schedule}, "config")
     if config.get("truncate_grads") and config.get("grad_norm", 1.0) is None:
         raise ValueError("params.config.grad_norm: must be a number above 0 where truncate_grads is True, got null")
     rewards = config.get("reward_shaper")
     _check(RewardShaper, rewards if isinstance(rewards, Mapping) else {}, "config.reward_shaper")
     _check(ContinuousSpace, continuous, "network.space.continuous")
+    # the network's initializers and layers, which have no types
     for key, node in (
         ("mlp.initializer", network["mlp"].get("initializer")),
         ("space.continuous.mu_init", continuous.get("mu_init")),
@@ -242,6 +246,7 @@ def _schedule(config: Mapping[str, Any]) -> tuple[str, int]:
 def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
     """Return a group's minibatches per mini epoch: the requested count, or the next larger divisor of its batch."""
     batch = int(config["horizon_length"]) * num_envs
+    # the number that is asked for, rounded up where a size is
     if config.get("num_minibatches") is not None:
         key, wanted = "num_minibatches", config["num_minibatches"]
     elif config.get("minibatch_size") is not None:
@@ -250,6 +255,7 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
         key, wanted = "minibatch_size_per_env", -(-batch // (num_envs * config["minibatch_size_per_env"]))
     else:
         raise ValueError("params.config has neither num_minibatches nor minibatch_size: set one of them")
+    # more than the batch has samples: name the key that the user wrote
     if not 1 <= wanted <= batch:
         steps, why, remedy = config["horizon_length"], "", ""
         if key == "num_minibatches" and _follows_from_size(config):
@@ -260,6 +266,7 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
             f"params.config.{key}: {config[key]} asks for {wanted} minibatches{why}; a group's batch of {batch}"
             f" ({num_envs} environments x {steps} steps) can be cut into 1 to {batch}{remedy}"
         )
+    # all minibatches have one size
     count = next(n for n in range(wanted, batch + 1) if batch % n == 0)
     exact = count == wanted if key == "num_minibatches" else batch == count * _requested_size(config, key, num_envs)
     if not exact:

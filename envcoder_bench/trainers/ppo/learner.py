@@ -63,6 +63,7 @@ class GroupedLearner:
     ) -> None:
         device = torch.device(device)
         self.backend = backend = backend or Backend.choose(device, dtype)
+        # hyperparameters that differ by group become tensors
         each = [with_numbers(params, values) for values in numbers or [{}]]
         self.hp = hp = of_groups([Hyperparameters.from_params(one, num_envs) for one in each], device)
         self.num_groups, self.num_envs = len(obs_dims), num_envs

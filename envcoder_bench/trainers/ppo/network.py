@@ -66,12 +66,14 @@ class StackedActorCritic:
         critic_dims: Sequence[int] = (),
     ) -> None:
         backend = backend or Backend.choose(device, dtype)
+        # the widest group's sizes are those of all networks; padding fills the rest
         dims = list(zip(obs_dims, action_dims, *([critic_dims] if critic_dims else [])))
         widest_obs, widest_action, *critic = widths or widest(dims)
         network, space = params["network"], params["network"]["space"]["continuous"]
         self.architecture = Architecture.of(params, widest_obs, widest_action, device, backend, *critic)
         self.scalar_std = space.get("std_type", "log") == "scalar"
         self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
+        # all numbers are in one tensor, which the optimizer steps at once
         weights, self.sigma = self.architecture.views(self.flat)
         activation = get_activation(network["mlp"]["activation"], device)
         self._mlps = [StackedMLP(backend, layers, activation) for layers in weights]
@@ -81,6 +83,7 @@ class StackedActorCritic:
         self._value_column = 0 if len(weights) == 2 else widest_action
         self.parameters = self.by_key(weights, self.sigma)
 
+        # the initial weights of each group are those that rl_games draws with its seed
         stock = _build_stock(params, dims, seeds)
         self._shapes = [{key: _stacked(key, value).shape for key, value in tensors.items()} for tensors in stock]
         for k, tensors in enumerate(stock):
