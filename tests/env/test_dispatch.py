@@ -2,40 +2,12 @@ import math
 
 import pytest
 import torch
-from shaping_fakes import Groups
+from shaping_fakes import NARROW, OTHER, PLAIN, WIDE, Groups, same
 
 from envcoder_bench.core import noise
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.kinds import KINDS
-
-# transcendental functions, whose bits depend on where a number lies in a tensor, and every kind of function
-RICH = """
-from isaacgym.torch_utils import torch_rand_float
-ACTION_DIM = {width}
-
-def compute_reward(state_dict, actions):
-    upright = torch.sigmoid(state_dict["dof_pos"]).pow(1.7).sum(dim=-1)
-    effort = torch.nn.functional.elu(actions).square().sum(dim=-1)
-    return upright - {scale} * effort, {{"upright": upright, "effort": effort}}
-
-def compute_observation(state_dict, actions):
-    return torch.cat((torch.tanh(state_dict["dof_pos"]), torch.atan2(actions, actions + 0.1)), dim=-1)
-
-def compute_torque(action, dof_vel):
-    return torch.nn.functional.softplus(action[:, :1] - dof_vel) + action.sum(dim=-1, keepdim=True)
-
-def compute_initial_state(dof_pos):
-    return {{"dof_pos": 0.1 * torch.randn(dof_pos.shape)}}
-
-def compute_goal(commands):
-    return {{"commands": torch_rand_float(-1.0, 1.0, (commands.shape[0], 3), "cpu")}}
-
-def compute_done(dof_pos):
-    return (dof_pos.abs() > 2.0).any(dim=-1)
-"""
-NARROW, WIDE, OTHER = RICH.format(width=2, scale=0.1), RICH.format(width=5, scale=0.3), RICH.format(width=4, scale=0.7)
-PLAIN = "def compute_reward(dof_pos):\n    return dof_pos.exp().sum(dim=-1)\n"
 
 
 def later(name, fault, step=3, width=3):
@@ -59,10 +31,6 @@ def later(name, fault, step=3, width=3):
     )
 
 
-def same(one, two):
-    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
-
-
 # what comes out
 
 
@@ -72,11 +40,11 @@ def test_results_have_expected_shapes_padding_and_dtypes():
     assert groups.dispatch.failures == {} and groups.dispatch.alive == [True] * 3
     assert made["command"].shape == (12, 3) and made["command"].dtype is torch.float32
     assert made["reward"].shape == (12,) and made["terminal"].dtype is torch.bool
-    assert made["observation"].shape == (12, 8)
-    assert not made["observation"][:4, 5:].any() and not made["observation"][8:, 6:].any()
+    assert made["observation"].shape == (12, 10)
+    assert not made["observation"][:4, 7:].any() and not made["observation"][8:, 6:].any()
     dof_pos, actions = groups.task.state["dof_pos"][4:8], groups.actions[4:8]
     expected = torch.cat((torch.tanh(dof_pos), torch.atan2(actions, actions + 0.1)), dim=-1)
-    assert torch.equal(made["observation"][4:8], expected)
+    assert torch.equal(made["observation"][4:8, :8], expected)
 
 
 def test_commands_come_from_the_candidate_or_the_default_drives():
@@ -97,7 +65,7 @@ def test_action_argument_is_the_current_action():
 
 def test_state_views_are_live_and_actions_are_cut_to_the_group_width():
     seen = "def compute_reward(actions, progress_buf):\n    return actions.sum(dim=-1) + progress_buf.float()\n"
-    groups = Groups([seen, NARROW.replace("{width}", "2"), WIDE], n=2)
+    groups = Groups([seen, NARROW, WIDE], n=2)
     groups.actions.copy_(torch.arange(30.0).view(6, 5))
     groups.progress_buf += 10
     assert groups.dispatch.reward(0)[:2].tolist() == [0 + 1 + 2 + 10.0, 5 + 6 + 7 + 10.0]
