@@ -34,21 +34,6 @@ def hands():
     return task
 
 
-def test_constants_match_isaacgymenvs():
-    task = fake("AllegroHand")
-    constants = {key: x.tolist() for key, x in task.constants.items() if x.dim() == 0}
-    want = {
-        "success_tolerance": 0.1, "fall_dist": 0.24, "act_moving_average": 1.0, "shadow_hand_dof_speed_scale": 20.0,
-        "dist_reward_scale": -10.0, "rot_reward_scale": 1.0, "rot_eps": 0.1, "action_penalty_scale": -0.0002,
-        "reach_goal_bonus": 250.0, "fall_penalty": 0.0, "reset_position_noise": 0.01, "reset_dof_pos_noise": 0.2,
-        "reset_dof_vel_noise": 0.0, "vel_obs_scale": 0.2, "force_torque_obs_scale": 10.0, "av_factor": 0.1,
-    }  # fmt: skip
-    assert {key: constants[key] for key in want} == pytest.approx(want)
-    assert task.max_episode_length == 600 and (task.clip_actions, task.clip_observations) == (1.0, 5.0)
-    assert task.state["object_init_state"][0].tolist() == pytest.approx([0, -0.2, 0.56, 0, 0, 0, 1, *[0] * 6])
-    assert task.state["goal_pose"][0].tolist() == pytest.approx([0, -0.2, 0.52, 0, 0, 0, 1])
-
-
 def test_isaacgymenvs_yaml_is_accepted_with_a_warning_about_unused_keys():
     cfg = shipped("AllegroHand")
     env = dict(numEnvs=16384, envSpacing=0.75, enableDebugVis=False, aggregateMode=1, stiffnessScale=1.0)

@@ -48,26 +48,13 @@ def idle(task, steps=1):
         task.step(torch.zeros(task.num_envs, task.num_dofs))
 
 
-def test_constants_match_isaacgymenvs():
+def test_gains_and_indices_match_isaacgymenvs():
     task = fake("FrankaCubeStack")
-    want = {
-        "action_scale": 1.0, "start_position_noise": 0.25, "start_rotation_noise": 0.785, "franka_dof_noise": 0.25,
-        "r_dist_scale": 0.1, "r_lift_scale": 1.5, "r_align_scale": 2.0, "r_stack_scale": 16.0, "table_height": 1.025,
-    }  # fmt: skip
-    assert {key: task.constants[key].item() for key in want} == pytest.approx(want)
     for key, x in {"kp": 150.0, "kd": 2 * math.sqrt(150), "kp_null": 10.0, "kd_null": 2 * math.sqrt(10)}.items():
         assert task.constants[key].tolist() == pytest.approx([x] * (7 if "null" in key else 6))
     assert task.constants["cmd_limit"].tolist() == pytest.approx([0.1] * 3 + [0.5] * 3)
-    default = [0, 0.1963, 0, -2.6180, 0, 2.9416, 0.7854, 0.035, 0.035]
-    assert task.constants["franka_default_dof_pos"].tolist() == pytest.approx(default)
-    assert task.max_episode_length == 300 and task.dt == pytest.approx(1 / 60, rel=1e-3)
-    assert (task.clip_actions, task.clip_observations, task.default_action_dim) == (1.0, 5.0, None)
-    assert task.state["cubeA_size"].tolist() == pytest.approx([0.05] * 6)
-    assert task.state["cubeB_size"].tolist() == pytest.approx([0.07] * 6)
     bodies = [task.body_names[k] for k in (*task.constants["finger_indices"], task.constants["hand_index"])]
     assert bodies == ["panda_leftfinger", "panda_rightfinger", "panda_link7"]
-    cubes = [task.body_names[task.constants[key]] for key in ("cubeA_index", "cubeB_index")]
-    assert cubes == ["cubeA", "cubeB"]
 
 
 def test_isaacgymenvs_yaml_is_accepted_with_a_warning_about_unused_keys():
@@ -246,14 +233,6 @@ def test_human_stack_reward_replaces_the_other_terms():
     assert reward == 16.0 and components["stack"] == 16.0 and components["lift"] == 1.5
 
 
-@pytest.mark.parametrize(("away", "pays"), [(0.03, 12.0), (0.02, 8.0), (0.05, 16.0)])
-def test_human_reward_after_release_grows_with_gripper_distance(away, pays):
-    task = stack(1)
-    task.sim.site_states[:, 0, 2] = ON_B + away
-    refresh(task)
-    assert reward_of(task)[0] == pytest.approx(pays, abs=1e-3)
-
-
 @pytest.mark.parametrize("away", [0.002, 0.008, 0.015, 0.039])
 def test_human_reward_does_not_decrease_on_release(away):
     """Release pays less the nearer the gripper is; holding the cube is then the maximum."""
@@ -354,15 +333,6 @@ def test_initial_states_are_within_isaacgymenvs_ranges(name):
     assert bool((noise[:, 7:] == 0).all()) and bool((task.state["dof_vel"] == 0).all())
     clamped = noise[:, [0, 1, 2, 4, 6]].abs()
     assert 0.249 < clamped.max().item() <= 0.2501 and task.state["q"].min() >= -2.8 and task.state["q"].max() <= 3.1
-
-
-def test_overridden_ranges_apply_to_the_baselines():
-    cfg = shipped("FrankaCubeStack")
-    cfg["env"].update(startPositionNoise=0.2, startRotationNoise=0.0, frankaDofNoise=0.01)
-    task = type(fake("FrankaCubeStack"))(cfg, fake("FrankaCubeStack", 500).sim)
-    begin(task, baseline("FrankaCubeStack", "human"))
-    assert task.state["cubeB_pos"][:, :2].abs().max() <= 0.2
-    assert bool((task.state["cubeA_quat"][:, 2] == 0).all())
 
 
 # the unshaped baseline
