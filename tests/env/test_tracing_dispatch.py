@@ -74,12 +74,6 @@ def test_compiled_group_is_bitwise_independent_of_eager_groups():
         assert same(crowd.of(made, 0), alone.of(neighbour, 0))
 
 
-def test_compiled_groups_of_one_seed_draw_equal_random_numbers():
-    made = Groups([NARROW, NARROW, NARROW], n=5, seeds=[1, 1, 2], compiled=True).step(0)
-    noise = made["observation"].view(3, 5, -1)[:, :, -2:]
-    assert torch.equal(noise[0], noise[1]) and not torch.equal(noise[0], noise[2])
-
-
 # which groups run
 
 
@@ -193,14 +187,6 @@ def test_disagreeing_kernel_is_replaced_by_its_function(stage, deferred):
     for one, two in zip(groups.dispatch.components(), eager.dispatch.components()):
         assert one == pytest.approx(two, rel=1e-5)
     assert groups.dispatch.alive == [True] * 3
-
-
-def test_agreeing_kernels_are_kept_without_warnings():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        groups = Groups(CODES, n=6, compiled=True)
-        groups.run(3)
-    assert all(is_compiled(groups, 0, name) for name in STAGES)
 
 
 def test_another_dispatcher_verifies_kernels_again():
