@@ -29,15 +29,6 @@ def check(cfg):
     check_config(cfg, used_keys(task_class), ignored_keys(task_class))
 
 
-def test_drive_mode_and_unstable_are_those_of_the_simulator():
-    task = fake("Anymal")
-    effort = torch.tensor([True] * 3 + [False] * 3)
-    task.set_drive_mode(effort)
-    assert torch.equal(task.sim.effort, effort)
-    task.sim.unstable[4] = True
-    assert task.unstable.tolist() == [False] * 4 + [True, False]
-
-
 def test_unknown_goal_raises():
     task = fake("Anymal")
     with pytest.raises(ValueError, match=r"Anymal has no goal 'command' \(did you mean commands\?\)"):
