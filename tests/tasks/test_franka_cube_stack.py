@@ -4,18 +4,13 @@ import math
 
 import pytest
 import torch
-from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
 
 TABLE, REST_A, REST_B = 1.025, 1.025 + 0.025, 1.025 + 0.035  # m, the table's surface and the cubes' centres on it
 ON_B = TABLE + 0.07 + 0.025
 WEIGHT_A, WEIGHT_B = 0.125 * 9.81, 0.343 * 9.81
-
-
-def candidate(stem: str) -> Functions:
-    return Functions(project_folder("user_functions") / "FrankaCubeStack" / f"{stem}.py")
 
 
 def scene(n=1, a=(0.1, -0.1, REST_A), b=(0.1, 0.1, REST_B), eef=(0.0, 0.0, 1.3)):
@@ -263,7 +258,7 @@ def test_human_reward_pays_released_stacks_and_has_no_terminal(how):
 def test_ends_with_a_stack_candidate_uses_isaacgymenvs_stack_condition(how):
     task = stack(1)
     spoil(task, how)
-    original = candidate("007_ends_with_a_stack")
+    original = candidate("FrankaCubeStack", "007_ends_with_a_stack")
     reward, components = original("compute_reward", whole_state(task))
     stands = how in (*HELD, "A falls", "B slides", "nothing")
     assert original("compute_terminal", whole_state(task)).tolist() == [stands]
@@ -368,13 +363,16 @@ def test_staged_reward_increases_from_stage_to_stage():
     put(stages, (0.1, 0.1, ON_B), table, (0.1, 0.1, ON_B + 0.1), row=5)
     stages.state["contact_forces"][2:5, 7:9, 1] = torch.tensor([-20.0, 20.0])
     idle(stages)
-    reward, _ = candidate("000_staged")("compute_reward", whole_state(stages))
+    reward, _ = candidate("FrankaCubeStack", "000_staged")("compute_reward", whole_state(stages))
     assert bool((reward[1:] > reward[:-1] + 0.05).all()), reward
 
 
 def test_hand_frame_observation_is_invariant_to_scene_rotation():
     """Except for height and the hand's own pose; a quarter turn of the cube does not change it either."""
-    functions, task = candidate("001_hand_frame"), scene(3, (0.1, -0.05, REST_A), (0.2, 0.1, REST_B), (0.05, 0.0, 1.2))
+    functions, task = (
+        candidate("FrankaCubeStack", "001_hand_frame"),
+        scene(3, (0.1, -0.05, REST_A), (0.2, 0.1, REST_B), (0.05, 0.0, 1.2)),
+    )
     half = math.sqrt(0.5)
     task.state["eef_quat"][:] = torch.tensor([1.0, 0.0, 0.0, 0.0])
     put(task, (0.05, 0.1, REST_A), (-0.1, 0.2, REST_B), (0.0, 0.05, 1.2), row=1)  # by a quarter turn about z
@@ -391,7 +389,7 @@ def test_joint_targets_are_near_and_within_the_ranges():
     task = scene(2)
     task.state["q"][:, :7] = torch.tensor([0.5, 0.95, -0.95, 0, 0, 0, 0])
     action = torch.tensor([[1.0, 1.0, -1.0, 0.5, 0, 0, 0, -1.0], [0.0] * 7 + [1.0]])
-    target = candidate("002_joint_targets")("compute_dof_target", whole_state(task, 8), action)
+    target = candidate("FrankaCubeStack", "002_joint_targets")("compute_dof_target", whole_state(task, 8), action)
     assert target[0].tolist() == pytest.approx([0.6, 1.0, -1.0, 0.05, 0, 0, 0, -1.0, -1.0])
     assert target[1, 7:].tolist() == [1.0, 1.0]  # the fake's ranges are -1 to 1
 
@@ -401,5 +399,5 @@ def test_out_of_reach_episodes_terminate():
     put(task, (0.36, 0.1, REST_A), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=1)
     put(task, (-0.31, 0.01, REST_A), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=2)
     put(task, (0.1, 0.1, ON_B), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=3)
-    ends = candidate("006_out_of_reach_ends")("compute_terminal", whole_state(task))
+    ends = candidate("FrankaCubeStack", "006_out_of_reach_ends")("compute_terminal", whole_state(task))
     assert ends.tolist() == [False, True, True, False]

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import torch
 from stacking_script import LIFT, RELEASE, StackingScript
-from task_helpers import Functions, baseline, begin, shipped, whole_state
+from task_helpers import baseline, begin, candidate, shipped, whole_state
 
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
 from envcoder_bench.torch_utils import quat_axis, quat_rotate, quat_rotate_inverse
 
@@ -31,10 +30,6 @@ def moved(num_envs=4, **env):
     torch.manual_seed(0)
     begin(task, baseline("FrankaCubeStack", "human"))
     return task
-
-
-def candidate(stem: str) -> Functions:
-    return Functions(project_folder("user_functions") / "FrankaCubeStack" / f"{stem}.py")
 
 
 # the model
@@ -260,7 +255,7 @@ def test_grasped_cube_does_not_slip():
 
 
 def test_half_of_the_episodes_begin_with_the_cube_in_hand():
-    functions = candidate("005_half_in_hand")
+    functions = candidate("FrankaCubeStack", "005_half_in_hand")
     task = moved(num_envs=200)
     begin(task, functions)
     held = task.state["cubeA_pos_relative"].norm(dim=1) < 1e-3
@@ -273,7 +268,7 @@ def test_half_of_the_episodes_begin_with_the_cube_in_hand():
 
 
 def test_from_above_turns_the_hand_down_and_keeps_it_there():
-    functions, task = candidate("004_from_above"), moved(num_envs=8)
+    functions, task = candidate("FrankaCubeStack", "004_from_above"), moved(num_envs=8)
     generator, down = torch.Generator().manual_seed(0), torch.tensor([0.0, 0.0, -1.0])
     for step in range(90):
         action = 0.5 * torch.randn(8, 5, generator=generator).clamp(-1.0, 1.0)
@@ -285,7 +280,7 @@ def test_from_above_turns_the_hand_down_and_keeps_it_there():
 
 @pytest.mark.parametrize(("stem", "function"), [("002_joint_targets", "dof_target"), ("003_joint_torque", "torque")])
 def test_zero_action_keeps_the_arm_in_place(stem, function):
-    functions, task = candidate(stem), moved(num_envs=4)
+    functions, task = candidate("FrankaCubeStack", stem), moved(num_envs=4)
     task.set_drive_mode(torch.full((4,), function == "torque"))
     start = task.state["q"].clone()
     for _ in range(60):

@@ -4,9 +4,8 @@ import math
 
 import pytest
 import torch
-from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
 
 BOTH = pytest.mark.parametrize("name", ["Ant", "Humanoid"])
@@ -260,10 +259,6 @@ def test_tumbling_robot_does_not_gain_angular_velocity(name, spin):
 
 
 # the shipped candidates
-
-
-def candidate(task, stem):
-    return Functions(project_folder("user_functions") / task / f"{stem}.py")
 
 
 @pytest.mark.parametrize(

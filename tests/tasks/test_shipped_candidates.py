@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+from task_helpers import Functions, baseline, begin, candidate, fake, shipped, whole_state
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench.core import stream
@@ -29,10 +29,6 @@ def cases(files):
         pytest.param(name, path, id=f"{name}-{path.stem}", marks=() if path is first[name] else pytest.mark.slow)
         for name, path in files
     ]
-
-
-def candidate(task: str, stem: str) -> Functions:
-    return Functions(FOLDER / task / f"{stem}.py")
 
 
 def anymal(stem: str) -> Functions:

@@ -8,11 +8,12 @@ import pytest
 import torch
 from kernel_device import DEVICE, compares_kernels
 from linear_env import LinearEnv, Run, assert_bitwise, make_env
-from oracle import Recording, StockAgent, make_params
+from oracle import Recording, StockAgent, make_params, stacked
+from oracle import play as play_recordings
 from rl_games.algos_torch.central_value import CentralValueTrain
 from rl_games.algos_torch.model_builder import ModelBuilder
 from test_learner import ACTION_DIMS, CRITIC_DIMS, OBS_DIMS, SEEDS, exported, make_learner, play
-from test_oracle import own_weights, pad
+from test_oracle import own_weights
 
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
@@ -70,20 +71,15 @@ def test_training_matches_stock_agents_whose_networks_see_parts_of_the_observati
     learner = GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, 6, "cpu", dtype, critic_dims=CRITIC_DIMS)
     for k, (agent, (o, _, _, _)) in enumerate(zip(agents, dims)):
         _restrict(agent, learner, k, o)
-    rollout, steps = learner.new_rollout(), 8
+    rollout = learner.new_rollout()
+
+    def seen(t: int) -> tuple[torch.Tensor, torch.Tensor]:
+        own = [r.obs[t][:, :o] for r, o in zip(recordings, OBS_DIMS)]
+        of_critics = [r.obs[t][:, o:] for r, o in zip(recordings, OBS_DIMS)]
+        return stacked(learner, own, learner.obs_dim), stacked(learner, of_critics, learner.critic_dim)
+
     for iteration in range(3):
-        at = [iteration * steps + t for t in range(steps + 1)]
-        seen = [_split(recordings, t, learner) for t in at]
-        for t in range(steps):
-            noise = torch.stack([pad(r.noise[at[t]], learner.action_dim) for r in recordings])
-            result = learner.act(seen[t][0], noise, seen[t][1])
-            assert rollout.critic_obs is not None
-            rollout.obs[:, :, t, : learner.obs_dim], rollout.critic_obs[:, :, t, : learner.critic_dim] = seen[t]
-            rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
-            rollout.values[:, :, t] = result["values"]
-            for name in ("rewards", "dones", "time_outs"):
-                getattr(rollout, name)[:, :, t] = torch.stack([getattr(r, name)[at[t]] for r in recordings])
-        rollout.last_values.copy_(learner.values(seen[steps][1]))
+        play_recordings(learner, rollout, recordings, 8 * iteration, seen)
         expected = [agent.iterate() for agent in agents]
         for name, values in learner.update(rollout, epoch=iteration + 1).items():
             stock = torch.tensor([stats[name] for stats in expected], dtype=torch.float64)
@@ -91,12 +87,6 @@ def test_training_matches_stock_agents_whose_networks_see_parts_of_the_observati
         for k, (agent, (o, _, _, _)) in enumerate(zip(agents, dims)):
             for key, value in agent.model.state_dict().items():
                 torch.testing.assert_close(_mine(learner, k, key, value), _visible(key, value, o), rtol=rtol, atol=atol)
-
-
-def _split(recordings: list[Recording], t: int, learner: GroupedLearner) -> tuple[torch.Tensor, torch.Tensor]:
-    pairs = [(r.obs[t][:, :o], r.obs[t][:, o:]) for r, o in zip(recordings, OBS_DIMS)]
-    obs, critic_obs = zip(*((pad(x, learner.obs_dim), pad(y, learner.critic_dim)) for x, y in pairs))
-    return torch.stack(obs), torch.stack(critic_obs)
 
 
 def _restrict(agent: StockAgent, learner: GroupedLearner, k: int, obs_dim: int) -> None:
