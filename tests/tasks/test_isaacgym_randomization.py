@@ -82,6 +82,24 @@ def mass(env, index, actor=0):
 
 
 @pytest.mark.slow
+def test_groups_of_one_seed_get_equal_randomization_independent_of_terminations(config):
+    cfg = config("task.env.episodeLength=15")
+    human, falls = groups(cfg, falls=FALLS)
+    env = environment(cfg, [human, falls, human], [0, 0, 1])
+    env.reset()
+    for key, x in samples(env).items():
+        first, second, other = env.layout.split(x)
+        assert torch.equal(first, second) and not bool((first == other).any()), key
+        assert len(set(first[:, 0].tolist())) == 4, key
+    begun = gravity(env)
+    ended = sum(step.done.view(3, 4).sum(dim=1) for step in played(env, 40))
+    assert ended[1] > ended[0] > 0
+    first, second, other = env.layout.split(gravity(env))
+    assert torch.equal(first, second) and not torch.equal(first, other) and not torch.equal(first, begun[:4])
+    assert bool((first == first[0]).all())  # one gravity for a group
+
+
+@pytest.mark.slow
 def test_acceleration_follows_the_gravity_of_each_group(config):
     """Without an effort the rod's first acceleration is m g l sin(angle) / I."""
     params = {"frequency": 1000, "sim_params": {"gravity": {"range": [0.0, 3.0], **NORMAL}}, "actor_params": {}}
