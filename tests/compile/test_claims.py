@@ -78,10 +78,6 @@ def test_kernels_of_another_process_are_left_to_it(compiler, monkeypatch):
     assert other == [["", "wrong", ""]] and compiler == [["b!", "c"], ["a"]]
 
 
-def test_kernels_whose_process_died_are_compiled_here(compiler):
-    assert native.build(["a"], CPU) == [""] and compiler == [["a"]]
-
-
 def test_kernels_are_compiled_after_waiting_long_for_another_process(compiler, monkeypatch):
     monkeypatch.setattr(native, "take_claim", lambda name: None)
     monkeypatch.setattr(native, "WAIT", 0.05)

@@ -75,12 +75,6 @@ def test_inverse_pivots_zero_diagonal_elements(size):
     torch.testing.assert_close(got.floats, want.floats, rtol=1e-12, atol=1e-12)
 
 
-def test_inverse_pivots_small_diagonal_elements():
-    a = torch.tensor([[1e-6, 1.0], [1.0, 1.0]]).repeat(4, 1, 1)  # without pivoting: 100 % off in float32
-    got = compiled(lambda a: torch.inverse(a), a=a).floats.view(4, 2, 2)
-    torch.testing.assert_close(got, torch.linalg.inv(a.double()), rtol=1e-6, atol=1e-6)
-
-
 def test_determinants_match_torch_for_all_sizes_and_signs():
     def f(a):
         return (torch.linalg.det(a), *torch.linalg.slogdet(a), torch.logdet(a))

@@ -30,10 +30,9 @@ RTOL, ATOL = 1e-5, 2e-6
 # vectorised functions near the end of their range, and which of equal numbers is taken
 EXTREME = {
     "x % y", "torch.fmod(x, y)", "torch.remainder(x, y)", "torch.hypot(x, y)", "torch.sinh(x)", "torch.cosh(x)",
-    "F.gelu(x)", "x.std(dim=-1)", "torch.std(f, dim=(1, 2), keepdim=True)", "x.std(dim=1, correction=2)",
-    "torch.var_mean(x, dim=1)", "torch.std_mean(f, dim=-1)", "F.layer_norm(x, (4,))", "F.layer_norm(f, (4, 3))",
-    "x.kthvalue(2, dim=1)", "exp_map_to_angle_axis(v)", "exp_map_to_quat(v)",
-    "compute_heading_and_up(q, r, v, w, v, 2)",
+    "F.gelu(x)", "x.std(dim=-1)", "x.std(dim=1, correction=2)", "torch.var_mean(x, dim=1)",
+    "torch.std_mean(f, dim=-1)", "F.layer_norm(x, (4,))", "F.layer_norm(f, (4, 3))", "x.kthvalue(2, dim=1)",
+    "exp_map_to_quat(v)",
 }  # fmt: skip
 
 

@@ -23,13 +23,6 @@ def test_noise_depends_only_on_its_counters(draw):
         assert not (other == whole).any(dim=1).all()
 
 
-@pytest.mark.parametrize("seed", [0, 1, (1 << 63) - 1, -(1 << 63), -5])
-def test_step_tensor_gives_the_same_numbers(seed):
-    step = 1 << 40
-    in_tensor = noise.uniform(seed, torch.tensor(step), GOAL, 40, 5)
-    assert torch.equal(in_tensor, noise.uniform(seed, step, GOAL, 40, 5))
-
-
 def test_uniform_numbers_are_uniform_and_independent():
     x = noise.uniform(3, 0, GOAL, 200_000, 4).double()
     assert x.min() >= 0.0

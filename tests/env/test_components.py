@@ -101,16 +101,6 @@ def test_nan_in_a_component_affects_its_mean_but_not_min_and_max(compiled):
     assert groups.dispatch.alive == [True]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_component_spreads_are_bitwise_independent_of_other_groups(compiled):
-    alone, among = Groups([WAVES], n=33, compiled=compiled), Groups([ALONE, ALONE, WAVES], n=33, compiled=compiled)
-    for groups in (alone, among):
-        for t in range(5):
-            groups.step(t)
-            groups.dispatch.components.means()
-    assert alone.dispatch.components.spreads()[0] == among.dispatch.components.spreads()[2]
-
-
 def test_components_resume_bitwise_from_their_state():
     rng = torch.Generator().manual_seed(0)
     values = torch.randn(9, 2, 3, N, generator=rng)

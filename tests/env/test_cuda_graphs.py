@@ -4,44 +4,22 @@ import warnings
 
 import pytest
 import torch
-from shaping_fakes import FakeTask, Groups, shaping
+from shaping_fakes import PLAIN, RICH, FakeTask, Groups, close, shaping
 
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.outputs import TOTAL
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
-RICH = """
-from isaacgym.torch_utils import torch_rand_float
-ACTION_DIM = {width}
-
-def compute_reward(state_dict, actions, dof_vel_scale):
-    upright = torch.sigmoid(state_dict["dof_pos"]).pow(1.7).sum(dim=-1) * dof_vel_scale
-    feet = state_dict["contact_forces"][:, state_dict["feet_indices"], 2].sum(dim=-1)
-    return upright + feet - 0.1 * actions.square().sum(dim=-1), {{"upright": upright, "feet": feet}}
-
-def compute_observation(state_dict, actions):
-    noise = torch_rand_float(-1.0, 1.0, (actions.shape[0], 2), str(actions.device))
-    return torch.cat((torch.tanh(state_dict["dof_pos"]), torch.atan2(actions, actions + 0.1), noise), dim=-1)
-
-def compute_torque(action, dof_vel):
-    return torch.nn.functional.softplus(action[:, :1] - dof_vel) + action.sum(dim=-1, keepdim=True)
-
-def compute_initial_state(dof_pos):
-    return {{"dof_pos": 0.1 * torch_rand_float(-1.0, 1.0, (dof_pos.shape[0], 3), str(dof_pos.device))}}
-
-def compute_goal(commands):
-    return {{"commands": torch_rand_float(-1.0, 1.0, (commands.shape[0], 3), str(commands.device))}}
-
-def compute_done(dof_pos):
-    return (dof_pos.abs() > 2.0).any(dim=-1)
-"""
 SCRIPTED = """
 @torch.jit.script
 def compute_reward(dof_pos: Tensor, dof_vel: Tensor, dof_vel_scale: float) -> Tensor:
     return torch.exp(-dof_pos.square().sum(dim=-1)) * dof_vel_scale + torch.tanh(dof_vel).mean(dim=-1)
 """
-PLAIN = "def compute_reward(dof_pos):\n    return dof_pos.exp().sum(dim=-1)\n"
+
+
+def rich(width):
+    return RICH.format(width=width, scale=0.1, action="torque")
 
 
 def quiet(codes, **kwargs):
@@ -52,13 +30,8 @@ def quiet(codes, **kwargs):
     return groups
 
 
-def close(one, two, tolerance=1e-6):
-    for key in one:
-        torch.testing.assert_close(one[key], two[key], rtol=tolerance, atol=tolerance)
-
-
 def test_cuda_graphs_match_eager_calls():
-    codes = [RICH.format(width=2 + i % 4) for i in range(20)] + [SCRIPTED, PLAIN]
+    codes = [rich(2 + i % 4) for i in range(20)] + [SCRIPTED, PLAIN]
     seeds = [i % 3 for i in range(22)]
     graphs = quiet(codes, n=33, seeds=seeds)
     eager = Groups(codes, n=33, seeds=seeds, device="cuda:0", deferred_faults=False)
@@ -76,8 +49,8 @@ def test_cuda_graphs_match_eager_calls():
 
 
 def test_random_numbers_in_cuda_graphs_follow_the_step():
-    graphs = quiet([RICH.format(width=3)], n=16)
-    cpu = Groups([RICH.format(width=3)], n=16)
+    graphs = quiet([rich(3)], n=16)
+    cpu = Groups([rich(3)], n=16)
     cpu.step(0)
     for t in (1, 2, 50):
         on_device, on_cpu = graphs.step(t)["observation"][:, -2:], cpu.step(t)["observation"][:, -2:]
@@ -129,7 +102,7 @@ def test_non_finite_results_are_masked_at_once_and_reported_by_poll(eagerly):
         groups, clean = Groups([PLAIN, code], n=8, device="cuda:0"), Groups([PLAIN], n=8, device="cuda:0")
         for t in range(8):
             made, expected = groups.step(t), clean.step(t)
-            close(groups.of(made, 0), clean.of(expected, 0), 0.0)
+            close(groups.of(made, 0), clean.of(expected, 0), 0.0, 0.0)
             assert bool(made["reward"].isfinite().all())
             assert bool(made["observation"][8:].any()) == (t < 4)
     assert groups.dispatch.alive == [True, True]

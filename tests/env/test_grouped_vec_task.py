@@ -59,14 +59,6 @@ def test_observation_after_termination_is_of_the_new_episode():
     assert torch.equal(step.obs[:, 0], env.task.state["dof_pos"][:, 0])
 
 
-def test_time_limit_truncates_episodes():
-    env = make_env({"a": NEVER_ENDS}, overrides=["task.env.episodeLength=5"])
-    env.reset()
-    ends = [env.step(torch.zeros(N, 1)) for _ in range(4)]
-    assert [bool(end.truncated.all()) for end in ends] == [False, False, False, True]
-    assert not any(end.terminated.any() for end in ends)
-
-
 CLOCK = """
 def compute_observation(progress_buf, dof_pos):
     return torch.stack([progress_buf * 1.0, dof_pos[:, 0]], dim=1)
@@ -126,14 +118,6 @@ def test_reached_goal_is_renewed_without_ending_the_episode():
     renewed = (env.task.state["targets"] != first).any(dim=1)
     assert renewed.tolist() == [False, False, True, False, False, False]
     assert (env.task.state["root_states"][2] - before[2]).abs().max() < 1.0  # it fell on, from where it was
-
-
-def test_groups_of_one_seed_get_equal_initial_observations():
-    env = make_env({"a": COSINE, "b": NEVER_ENDS}, seeds=2)
-    obs = env.layout.split(env.reset())
-    assert torch.equal(obs[0], obs[2])  # seed 0 of a and of b
-    assert torch.equal(obs[1], obs[3])
-    assert not torch.equal(obs[0], obs[1])
 
 
 def test_unstable_physics_terminates_and_counts_one_environment():
@@ -322,12 +306,3 @@ def test_environment_resumes_bitwise_from_its_state():
         assert torch.equal(a.reward, b.reward)
         assert torch.equal(a.terminated, b.terminated) and torch.equal(a.truncated, b.truncated)
     assert torch.equal(env.stats.shaped_return(), other.stats.shaped_return())
-
-
-@pytest.mark.parametrize("key", ["task", "dispatch", "stats", "actions", "progress_buf", "step_count"])
-def test_set_state_requires_every_key(key):
-    env = make_env({"a": COSINE})
-    state = env.get_state()
-    del state[key]
-    with pytest.raises(KeyError):
-        env.set_state(state)

@@ -5,19 +5,12 @@ import warnings
 
 import pytest
 import torch
-from shaping_fakes import Groups
-from test_dispatch import CHANGED, FUNCTIONS, NARROW, PLAIN, later, same
+from shaping_fakes import NARROW, PLAIN, Groups, same
+from test_dispatch import CHANGED, FUNCTIONS, later
 
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.evaluation import run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.env.input_copies import GroupCopies, Inputs, no_changes
+from envcoder_bench.env.input_copies import GroupCopies, no_changes
 from envcoder_bench.env.stages import device_copies
-from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.prepare.environments import build_task
-from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.spec import RunSpec
 
 CUDA = pytest.param(
     "cuda:0",
@@ -148,72 +141,6 @@ def test_result_with_methods_of_its_own_is_refused():
 # the fitness of tasks
 
 
-N = 4
-VELOCITY = """torch.cat((
-        quat_rotate_inverse(state_dict["root_states"][:, 3:7], state_dict["root_states"][:, 7:10])[:, :2],
-        quat_rotate_inverse(state_dict["root_states"][:, 3:7], state_dict["root_states"][:, 10:13])[:, 2:3],
-    ), dim=1)"""
-AHEAD = 'state_dict["root_states"][:, :3] + 100.0 * state_dict["root_states"][:, 7:10]'
-WANTED = {"Anymal": ("commands", VELOCITY), "Ant": ("targets", AHEAD)}
-HONEST = {
-    "compute_observation": "torch.cat((state_dict['dof_pos'], state_dict['dof_vel'], state_dict['actions']), dim=1)",
-    "compute_torque": "state_dict['dof_pos'] * 0.0 + 20.0 * action.mean(dim=1, keepdim=True)",
-    "compute_dof_target": "state_dict['dof_pos'] * 0.0 + action.mean(dim=1, keepdim=True)",
-}
-
-
-def candidate(task, name, spelling=None, step=3):
-    """Return a file that from ``step`` on sets the goal to what the robot does anyway, or an honest one."""
-    key, value = WANTED[task]
-    acts = name != "compute_observation"
-    code = "from isaacgymenvs.utils.torch_jit_utils import quat_rotate_inverse\n" + "ACTION_DIM = 4\n" * acts
-    code += f"def {name}({'action, ' * acts}state_dict):\n"
-    if spelling is not None:
-        code += f"  if state_dict['progress_buf'][0] >= {step}:\n"
-        code += f"    x = state_dict['{key}']\n    v = {value}\n    {SPELLINGS[spelling]}\n"
-    return code + f"  return {HONEST[name]}\n"
-
-
-def evaluation(task, *candidates):
-    cfg = compose_config(task, [f"num_envs_per_candidate={N}", "compile_shapers=false"])
-    cfg = cfg.model_copy(update={"sim": "mujoco_cpu", "device": "cpu"})
-    sources = [CandidateSource(f"c{i}", f"c{i}.py", text) for i, text in enumerate(candidates)]
-    groups, failed = prepare(RunSpec.of(cfg, sources, None))
-    assert not failed
-    layout, shapings = GroupLayout(len(groups), N), [group.evaluation for group in groups]
-    return GroupedVecTask(build_task(RunSpec.of(cfg), layout.num_envs), layout, shapings, [0] * len(groups))
-
-
-def played(env):
-    def policy(obs):
-        return torch.sin(obs[:, :1] * 50.0).expand_as(env.actions)
-
-    return run_episodes(env, policy, 1, first_step=0, steps=12).fitness
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "task, name, spelling",
-    [
-        ("Anymal", "compute_observation", "numpy"),
-        ("Anymal", "compute_observation", "replaced"),
-        ("Anymal", "compute_torque", "memory"),
-        ("Anymal", "compute_dof_target", "data"),
-        ("Ant", "compute_observation", "storage"),
-        ("Ant", "compute_torque", "dlpack"),
-    ],
-)
-def test_candidate_cannot_set_the_goal_of_its_fitness(task, name, spelling):
-    honest = candidate(task, "compute_observation")
-    env, alone = evaluation(task, candidate(task, name, spelling), honest), evaluation(task, honest)
-    key = WANTED[task][0]
-    fitness, expected = played(env), played(alone)
-    assert torch.equal(fitness[1], expected[0])  # the neighbour's
-    assert torch.equal(env.task.state[key][:N], alone.task.state[key])
-    assert env.alive == [False, True]
-    assert f"changed '{key}' in place" in str(env.failures[0]) and f"in {name}" in str(env.failures[0])
-
-
 # copies on a device
 
 GROUPS = 3
@@ -291,15 +218,6 @@ def test_device_guard_refreshes_and_finds_the_group_and_the_key(device):
         assert int(changes.step[group]) == int(step) - 1  # the first change of a group is kept
 
 
-def test_inputs_of_two_functions_share_numbers_but_no_tensors():
-    copies, _ = copies_on("cpu")
-    one, two = copies[0].inputs(), copies[0].inputs()
-    assert isinstance(one, Inputs) and one.state["root"] is not two.state["root"]
-    assert one.state["root"].data_ptr() == two.state["root"].data_ptr() and one.moved() is None
-    one.state["root"].data = torch.zeros(5, 13)
-    assert one.moved() == "root" and two.moved() is None
-
-
 # on a CUDA device
 
 on_cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -335,10 +253,7 @@ def test_hidden_write_on_cuda_stops_its_own_group_alone(name, spelling, eagerly)
 
 @pytest.mark.parametrize("count", [pytest.param(40, marks=on_cuda)])
 def test_copies_on_cuda_do_not_change_results(count):
-    on_device = NARROW.replace('"cpu"', "str(commands.device)").replace(
-        "dof_pos.shape)", "dof_pos.shape, device=dof_pos.device)"
-    )
-    codes = [on_device, PLAIN] * count
+    codes = [NARROW, PLAIN] * count
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         graphs = Groups(codes, n=64, device="cuda:0")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from shaping_fakes import Groups
+from shaping_fakes import NARROW, OTHER, PLAIN, WIDE, Groups, close, same
 
 from envcoder_bench.compile.values import RULES
 from envcoder_bench.env import compiled
@@ -13,37 +13,6 @@ from envcoder_bench.env.compiled import SAMPLE
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import CandidateError
 
-RICH = """
-from isaacgym.torch_utils import quat_rotate_inverse, torch_rand_float
-ACTION_DIM = {width}
-
-def compute_reward(state_dict, actions, dof_vel_scale):
-    upright = torch.sigmoid(state_dict["dof_pos"]).pow(1.7).sum(dim=-1) * dof_vel_scale
-    feet = state_dict["contact_forces"][:, state_dict["feet_indices"], 2].sum(dim=-1)
-    spin = quat_rotate_inverse(state_dict["root_states"][:, 3:7], state_dict["root_states"][:, 7:10])[:, 2]
-    total = upright - {scale} * actions.square().sum(dim=-1) + 0.1 * spin
-    return total, {{"upright": upright, "feet": feet, "up": spin > 0}}
-
-def compute_observation(state_dict, actions):
-    noise = torch_rand_float(-1.0, 1.0, (actions.shape[0], 2), str(actions.device))
-    return torch.cat((torch.tanh(state_dict["dof_pos"]), torch.atan2(actions, actions + 0.1), noise), dim=-1)
-
-def compute_{action}(action, dof_vel):
-    return torch.nn.functional.softplus(action[:, :1] - dof_vel) + {scale} * action.sum(dim=-1, keepdim=True)
-
-def compute_initial_state(dof_pos):
-    return {{"dof_pos": 0.1 * torch_rand_float(-1.0, 1.0, (dof_pos.shape[0], 3), str(dof_pos.device))}}
-
-def compute_goal(commands):
-    return {{"commands": commands * 0.5 + torch_rand_float(-1.0, 1.0, (commands.shape[0], 3), str(commands.device))}}
-
-def compute_done(dof_pos):
-    return (dof_pos.abs() > {scale} + 0.4).any(dim=-1)
-"""
-NARROW = RICH.format(width=2, scale=0.1, action="torque")
-WIDE = RICH.format(width=5, scale=0.3, action="dof_target")
-OTHER = RICH.format(width=4, scale=0.7, action="torque")
-PLAIN = "def compute_reward(dof_pos):\n    return dof_pos.exp().sum(dim=-1)\n"
 FINAL = """
 def compute_goal(commands):
     return {"commands": commands.double() * 0.5}
@@ -57,16 +26,6 @@ STAGES = ("command", "reward", "terminal", "initial_state", "goal", "observation
 def is_compiled(groups, group, name):
     stage = groups.dispatch.stages[name]
     return any(call.group == group for call, _ in stage.traced)
-
-
-def close(one, two):
-    assert one.keys() == two.keys()
-    for key in one:
-        torch.testing.assert_close(one[key], two[key], rtol=1e-5, atol=1e-6)
-
-
-def same(one, two):
-    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
 
 
 @pytest.mark.parametrize("n", (1, 4, 33))
@@ -113,12 +72,6 @@ def test_compiled_group_is_bitwise_independent_of_eager_groups():
         mine = crowd.of(made, 1)
         assert same(mine, {key: x[:, : mine[key].shape[1]] if key == "observation" else x for key, x in own.items()})
         assert same(crowd.of(made, 0), alone.of(neighbour, 0))
-
-
-def test_compiled_groups_of_one_seed_draw_equal_random_numbers():
-    made = Groups([NARROW, NARROW, NARROW], n=5, seeds=[1, 1, 2], compiled=True).step(0)
-    noise = made["observation"].view(3, 5, -1)[:, :, -2:]
-    assert torch.equal(noise[0], noise[1]) and not torch.equal(noise[0], noise[2])
 
 
 # which groups run
@@ -234,14 +187,6 @@ def test_disagreeing_kernel_is_replaced_by_its_function(stage, deferred):
     for one, two in zip(groups.dispatch.components.means(), eager.dispatch.components.means()):
         assert one == pytest.approx(two, rel=1e-5)
     assert groups.dispatch.alive == [True] * 3
-
-
-def test_agreeing_kernels_are_kept_without_warnings():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        groups = Groups(CODES, n=6, compiled=True)
-        groups.run(3)
-    assert all(is_compiled(groups, 0, name) for name in STAGES)
 
 
 def test_another_dispatcher_verifies_kernels_again():

@@ -28,6 +28,39 @@ def compute_terminal(state_dict):
     return state_dict["root_states"][:, 2] < 0.0
 """
 
+# transcendental functions, whose bits depend on where a number lies in a tensor, and every kind of function
+RICH = """
+from isaacgym.torch_utils import quat_rotate_inverse, torch_rand_float
+ACTION_DIM = {width}
+
+def compute_reward(state_dict, actions, dof_vel_scale):
+    upright = torch.sigmoid(state_dict["dof_pos"]).pow(1.7).sum(dim=-1) * dof_vel_scale
+    feet = state_dict["contact_forces"][:, state_dict["feet_indices"], 2].sum(dim=-1)
+    spin = quat_rotate_inverse(state_dict["root_states"][:, 3:7], state_dict["root_states"][:, 7:10])[:, 2]
+    total = upright - {scale} * actions.square().sum(dim=-1) + 0.1 * spin
+    return total, {{"upright": upright, "feet": feet, "up": spin > 0}}
+
+def compute_observation(state_dict, actions):
+    noise = torch_rand_float(-1.0, 1.0, (actions.shape[0], 2), str(actions.device))
+    return torch.cat((torch.tanh(state_dict["dof_pos"]), torch.atan2(actions, actions + 0.1), noise), dim=-1)
+
+def compute_{action}(action, dof_vel):
+    return torch.nn.functional.softplus(action[:, :1] - dof_vel) + {scale} * action.sum(dim=-1, keepdim=True)
+
+def compute_initial_state(dof_pos):
+    return {{"dof_pos": 0.1 * torch_rand_float(-1.0, 1.0, (dof_pos.shape[0], 3), str(dof_pos.device))}}
+
+def compute_goal(commands):
+    return {{"commands": commands * 0.5 + torch_rand_float(-1.0, 1.0, (commands.shape[0], 3), str(commands.device))}}
+
+def compute_done(dof_pos):
+    return (dof_pos.abs() > {scale} + 0.4).any(dim=-1)
+"""
+NARROW = RICH.format(width=2, scale=0.1, action="torque")
+WIDE = RICH.format(width=5, scale=0.3, action="dof_target")
+OTHER = RICH.format(width=4, scale=0.7, action="torque")
+PLAIN = "def compute_reward(dof_pos):\n    return dof_pos.exp().sum(dim=-1)\n"
+
 
 class FakeTask(Task):
     """Three joints that follow the command, and a root that moves with them: every state key is finite and smooth."""
@@ -163,3 +196,14 @@ class Groups:
         """The part of one group, without padding."""
         own, rows = self.shapings[group], self.layout.slice(group)
         return {key: x[rows, : own.obs_dim] if key == "observation" else x[rows] for key, x in made.items()}
+
+
+def same(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
+    """Whether two steps gave the same, to the bit."""
+    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
+
+
+def close(one: dict[str, Tensor], two: dict[str, Tensor], rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    assert one.keys() == two.keys()
+    for key in one:
+        torch.testing.assert_close(one[key], two[key], rtol=rtol, atol=atol)

@@ -1,7 +1,5 @@
 """Valid and misleading texts of candidates."""
 
-import ast
-
 import pytest
 
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
@@ -71,12 +69,3 @@ def test_characters_that_hide_code_are_found(character):
 @pytest.mark.parametrize("source", ["x = 1\r\ny = 2\r\n", "x = 1\n\x0c\ty = 'ω → ² é ἀρχή 日本 👩\u200d💻'\n"])
 def test_harmless_characters_pass(source):
     assert misleading(source) is None
-
-
-def test_python_ignores_encoding_declarations_in_text():
-    """Sources are given to the compiler as text, never as bytes."""
-    for name in ("rot13", "utf-7", "unicode_escape", "klingon"):
-        source = f"# coding: {name}\nx = '+AGE- \\\\x61'\n"
-        space = {}
-        exec(compile(source, "mine.py", "exec"), space)
-        assert space["x"] == "+AGE- \\x61" == ast.literal_eval(ast.parse(source).body[0].value)

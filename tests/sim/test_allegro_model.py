@@ -29,14 +29,6 @@ def flat(hand: mujoco.MjModel) -> mujoco.MjData:
     return data
 
 
-def test_joints_actuators_and_bodies_have_expected_names_and_order(hand: mujoco.MjModel) -> None:
-    joints = [f"{finger}_joint_{k}" for finger in FINGERS for k in range(4)]
-    links = [f"{finger}_link_{k}" for finger in FINGERS for k in range(4)]
-    assert [hand.joint(i).name for i in range(hand.njnt)] == [*joints, "object"]
-    assert [hand.actuator(i).name for i in range(hand.nu)] == joints
-    assert [hand.body(i).name for i in range(hand.nbody)] == ["world", "allegro_mount", *links, "object"]
-
-
 def test_masses_match_the_sources(hand: mujoco.MjModel) -> None:
     for finger in FINGERS:
         for link, mass in enumerate(THUMB if finger == "thumb" else FINGER):

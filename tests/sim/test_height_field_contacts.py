@@ -21,11 +21,6 @@ from isaacgym_mujoco.physics.contacts import narrowphase, surface
 pytestmark = pytest.mark.slow  # Warp compiles kernels
 XML = """<mujoco><worldbody><geom type="plane" size="0 0 1"/><body name="b"><freejoint/>
 <geom type="{kind}" size="{size}" mass="1"/></body></worldbody></mujoco>"""
-SLED = """<mujoco><option timestep="0.005"/><worldbody>
-<geom type="plane" size="0 0 1" euler="0 {angle} 0" friction="{friction} 0.005 0.0001" priority="1"/>
-<body pos="0 0 {height}" euler="0 {angle} 0"><freejoint/>
-<geom size="0.03" mass="1" pos="0.2 0.1 0"/><geom size="0.03" mass="1" pos="0.2 -0.1 0"/>
-<geom size="0.03" mass="1" pos="-0.2 0 0"/></body></worldbody></mujoco>"""
 SHAPES = {"sphere": "0.03", "capsule": "0.04 0.1"}
 UP = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)  # of ``slope``
 
@@ -197,15 +192,6 @@ def test_distant_and_nan_positions_have_no_contacts(kind, value):
     assert not any(len(x) for x in on_cpu(model, poses[:2] if value < 0 else poses))  # far below is in the ground
 
 
-def test_ceiling_is_the_highest_node_within_reach():
-    model = mjw.put_model(model_of("sphere", rough(0.1), 0.1))
-    surface.add_relief(model)
-    shape = (int(model.hfield_nrow.numpy()[0]), int(model.hfield_ncol.numpy()[0]))
-    nodes, ceiling = (a.numpy().reshape(shape) for a in (model.hfield_data, model.hfield_ceiling))
-    reach = surface.SPAN + 1
-    assert all(ceiling[i, j] == nodes[i : i + reach, j : j + reach].max() for i, j in np.ndindex(shape))
-
-
 @pytest.mark.parametrize(
     ("z", "bits"),  # of the middle node's edges: along x (columns), along y (rows), to the next node on both
     [
@@ -234,27 +220,6 @@ def test_robot_is_bitwise_independent_of_other_robots():
         runs.append(sim.get_state()["rows"][0])
         assert sim.contact_forces[0].norm() > 0
     assert torch.equal(*runs)
-
-
-@pytest.mark.parametrize("cell", [0.0, 0.05, 0.1])  # 0: a plane
-def test_sled_acceleration_matches_friction(cell):
-    """g (sin - friction cos); MuJoCo's own contacts give 0.75 instead of 0.94 m/s^2 on cells of 5 cm."""
-    friction, rise = 0.2, 0.3
-    angle = np.arctan(rise)
-    height = 0.03 / np.cos(angle) - 0.0005
-    spec = mujoco.MjSpec.from_string(SLED.format(angle=np.degrees(angle), friction=friction, height=height))
-    if cell:
-        x = cell * np.arange(round(10 / cell) + 1) - 5.0
-        heights = np.repeat(-rise * x[:, None], round(2 / cell) + 1, axis=1)
-        put_ground(spec, Ground((HeightField(heights, cell, (-5.0, -1.0), friction),)))
-    model = spec.compile()
-    data = mujoco.MjData(model)
-    speeds = []
-    for _ in range(400):
-        mujoco.mj_step(model, data)
-        speeds.append(np.hypot(data.qvel[0], data.qvel[2]))
-    expected = 9.81 * (np.sin(angle) - friction * np.cos(angle))
-    assert (speeds[-1] - speeds[99]) / (300 * 0.005) == pytest.approx(expected, rel=0.01)
 
 
 # what happens where the libraries are not as expected

@@ -38,12 +38,6 @@ def test_position_mode_is_bitwise_independent_of_effort_mode_environments() -> N
         assert torch.equal(getattr(mixed, name)[0::2], value[0::2]), name
 
 
-def test_rotation_matches_hand_computed_turn() -> None:
-    turn = np.array([[0.5**0.5, 0.0, 0.0, 0.5**0.5]])  # 90 degrees about z
-    np.testing.assert_allclose(rotate(turn, np.array([[1.0, 2.0, 3.0]])), [[-2.0, 1.0, 3.0]], atol=1e-15)
-    np.testing.assert_allclose(rotate(turn, np.array([[1.0, 2.0, 3.0]]), inverse=True), [[2.0, -1.0, 3.0]], atol=1e-15)
-
-
 def test_rotation_matches_mujoco() -> None:
     rng = np.random.default_rng(0)
     quat, vec = rng.normal(size=(50, 4)), rng.normal(size=(50, 3))

@@ -94,14 +94,6 @@ def test_contact_sensors_replace_those_of_the_file(tmp_path) -> None:
     assert robot.mj_model.nsensordata == 9 and robot.sensor_names == ["arm"]
 
 
-def test_time_step_and_addresses_match_the_model() -> None:
-    robot = load_robot(ANYMAL, 0.02, 4)
-    assert robot.mj_model.opt.timestep == pytest.approx(0.005) and robot.dt == pytest.approx(0.02)
-    assert (robot.first_qpos, robot.first_qvel, robot.actuated.tolist()) == (7, 6, list(range(12)))
-    fixed = load_robot(CARTPOLE, 0.0166, 2)
-    assert (fixed.first_qpos, fixed.first_qvel, fixed.actuated.tolist()) == (0, 0, [0])
-
-
 def test_capacities_count_possible_contacts(tmp_path) -> None:
     """Ground, a box (4 points on a plane), and a sphere on its child: parent and child do not touch."""
     body = (

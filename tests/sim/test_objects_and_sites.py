@@ -136,17 +136,6 @@ def assert_as_plain(sim, env: int, model, data, tolerance: float) -> None:
 
 @both
 @models
-def test_written_states_match_plain_mujoco(backend: Backend, tmp_path, xml: str) -> None:
-    sim = simulator(backend, tmp_path, xml)
-    assert sim.object_names == ["box", "ball"] and sim.site_names == ["elbow", "grip"]
-    state = start(sim)
-    for env in range(sim.num_envs):
-        assert_as_plain(sim, env, *plain(xml, state, env), 1e-5)
-    assert torch.equal(sim.object_states.cpu(), state["object_states"])
-
-
-@both
-@models
 def test_objects_and_sites_match_plain_mujoco(backend: Backend, tmp_path, xml: str) -> None:
     """In falls, rotations and floor contacts; sites belong to the state after the step."""
     sim = simulator(backend, tmp_path, xml)

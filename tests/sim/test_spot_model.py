@@ -18,12 +18,6 @@ def spot() -> mujoco.MjModel:
     return mujoco.MjModel.from_xml_path(str(SPOT))
 
 
-def test_joints_and_drives_are_in_the_order_of_the_legs(spot) -> None:
-    joints = [f"{leg}_{joint}" for leg in LEGS for joint in ("hx", "hy", "kn")]
-    assert [spot.joint(i).name for i in range(1, spot.njnt)] == joints
-    assert [spot.actuator(i).name for i in range(spot.nu)] == joints
-
-
 def test_masses_match_the_net_weight_and_the_legs(spot) -> None:
     assert spot.body_mass.sum() == pytest.approx(32.5)
     for leg in LEGS:

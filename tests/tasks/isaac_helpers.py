@@ -41,3 +41,25 @@ def played(env, steps, seed=0):
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         yield env.step(2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0)
+
+
+def human_env(task=PENDULUM, *overrides, count=1):
+    """Return an environment of groups of one seed with the human baseline."""
+    cfg = config(task, *overrides)
+    (human,), faults = groups(cfg)
+    assert not faults
+    return environment(cfg, [human] * count)
+
+
+def begun(task=PENDULUM, *overrides, count=1):
+    """Return a ``human_env`` whose episodes have begun."""
+    env = human_env(task, *overrides, count=count)
+    env.reset()
+    return env
+
+
+def stepped(env, steps, action=0.0):
+    """Return the result of the last of some steps with one action for all."""
+    for _ in range(steps):
+        step = env.step(torch.full(env.actions.shape, float(action)))
+    return step

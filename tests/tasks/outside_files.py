@@ -25,7 +25,7 @@ def forgotten(monkeypatch, tmp_path):
     yield
     for name in set(registry._found) - set(known):
         del registry._found[name]
-    outside.unmount("Pendulum")
+        outside.unmount(name)
     for module in [module for module in sys.modules if module.split(".")[0] == "pendulum"]:
         del sys.modules[module]
 

@@ -14,6 +14,11 @@ from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.registry import get_spec
 
 
+def candidate(task: str, stem: str) -> "Functions":
+    """A candidate that is shipped for a task."""
+    return Functions(project_folder("user_functions") / task / f"{stem}.py")
+
+
 def shipped(name: str) -> dict[str, Any]:
     """The shipped YAML of a task."""
     return yaml.safe_load((project_folder("cfg") / "task" / f"{name}.yaml").read_text(encoding="utf-8"))

@@ -4,9 +4,8 @@ import math
 
 import pytest
 import torch
-from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
 from envcoder_bench.torch_utils import quat_apply, quat_diff_rad
 
@@ -20,10 +19,6 @@ def turned(degrees: float, axis: int = 2):
     return torch.tensor(quat)
 
 
-def candidate(stem: str) -> Functions:
-    return Functions(project_folder("user_functions") / "AllegroHand" / f"{stem}.py")
-
-
 @pytest.fixture
 def hands():
     """Cubes 3 cm beside the goal, turned by 90, 5 and -180 degrees; the goals are unturned."""
@@ -32,21 +27,6 @@ def hands():
     task.state["object_pos"][:] = task.state["goal_pos"] + torch.tensor([0.03, 0.0, 0.0])
     task.state["object_rot"][:] = torch.stack([turned(90), turned(5), turned(-180)])
     return task
-
-
-def test_constants_match_isaacgymenvs():
-    task = fake("AllegroHand")
-    constants = {key: x.tolist() for key, x in task.constants.items() if x.dim() == 0}
-    want = {
-        "success_tolerance": 0.1, "fall_dist": 0.24, "act_moving_average": 1.0, "shadow_hand_dof_speed_scale": 20.0,
-        "dist_reward_scale": -10.0, "rot_reward_scale": 1.0, "rot_eps": 0.1, "action_penalty_scale": -0.0002,
-        "reach_goal_bonus": 250.0, "fall_penalty": 0.0, "reset_position_noise": 0.01, "reset_dof_pos_noise": 0.2,
-        "reset_dof_vel_noise": 0.0, "vel_obs_scale": 0.2, "force_torque_obs_scale": 10.0, "av_factor": 0.1,
-    }  # fmt: skip
-    assert {key: constants[key] for key in want} == pytest.approx(want)
-    assert task.max_episode_length == 600 and (task.clip_actions, task.clip_observations) == (1.0, 5.0)
-    assert task.state["object_init_state"][0].tolist() == pytest.approx([0, -0.2, 0.56, 0, 0, 0, 1, *[0] * 6])
-    assert task.state["goal_pose"][0].tolist() == pytest.approx([0, -0.2, 0.52, 0, 0, 0, 1])
 
 
 def test_isaacgymenvs_yaml_is_accepted_with_a_warning_about_unused_keys():
@@ -291,7 +271,7 @@ def random_cubes(n=64):
 
 def test_corner_distance_matches_eight_corner_points():
     task = random_cubes()
-    _, parts = candidate("000_corners")("compute_reward", whole_state(task))
+    _, parts = candidate("AllegroHand", "000_corners")("compute_reward", whole_state(task))
     corners = 0.0325 * torch.cartesian_prod(*3 * [torch.tensor([-1.0, 1.0])])
 
     def placed(which):
@@ -305,14 +285,14 @@ def test_corner_distance_matches_eight_corner_points():
 def test_turn_reward_is_proportional_to_the_angle_reduced(hands):
     """90 degrees about z turning back at 2 rad/s; 5 degrees turning away; half a turn about x."""
     hands.state["object_angvel"][:] = torch.tensor([[0.0, 0, -2], [0, 0, 2], [1, 0, 0]])
-    _, parts = candidate("001_turn_towards")("compute_reward", whole_state(hands))
+    _, parts = candidate("AllegroHand", "001_turn_towards")("compute_reward", whole_state(hands))
     step = hands.constants["dt"].item()
     assert parts["towards"][:2].tolist() == pytest.approx([40 * 2 * step, -40 * 2 * step], rel=1e-4)
     assert parts["goal"].tolist() == [0.0, 250.0, 0.0] and abs(parts["towards"][2].item()) < 1e-4
 
 
 def test_no_velocity_observation_ignores_velocities():
-    task, functions = random_cubes(), candidate("002_no_velocity")
+    task, functions = random_cubes(), candidate("AllegroHand", "002_no_velocity")
     before = functions("compute_observation", whole_state(task)).clone()
     task.state["object_state"][:, 7:] += 1.0
     task.state["dof_vel"] += 1.0
@@ -323,14 +303,14 @@ def test_no_velocity_observation_ignores_velocities():
 
 
 def test_cube_view_observation_ignores_the_quaternion_sign():
-    task, functions = random_cubes(), candidate("003_cube_view")
+    task, functions = random_cubes(), candidate("AllegroHand", "003_cube_view")
     before = functions("compute_observation", whole_state(task)).clone()
     task.state["object_rot"].neg_()
     torch.testing.assert_close(functions("compute_observation", whole_state(task)), before, atol=1e-4, rtol=0)
 
 
 def test_relative_targets_hold_at_zero_action_and_stay_in_range():
-    task, functions = fake("AllegroHand", 3), candidate("004_relative_targets")
+    task, functions = fake("AllegroHand", 3), candidate("AllegroHand", "004_relative_targets")
     task.state["prev_targets"][:] = torch.tensor([[0.5], [0.99], [-0.3]])
     action = torch.tensor([[0.0], [1.0], [-1.0]]).expand(3, 16)
     target = functions("compute_dof_target", whole_state(task), action)
@@ -342,7 +322,7 @@ def test_relative_targets_hold_at_zero_action_and_stay_in_range():
 def test_half_of_cupped_hand_episodes_begin_cupped_and_hold_the_cube_more_often():
     task = make_task(get_spec("AllegroHand"), shipped("AllegroHand"), 256, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
-    begin(task, candidate("005_cupped_hand"))
+    begin(task, candidate("AllegroHand", "005_cupped_hand"))
     bent = task.state["dof_pos"][:, 12] > 1.0  # the thumb, turned to the palm side
     assert 0.4 < bent.float().mean() < 0.6
     start = task.state["dof_pos"].clone()
@@ -356,7 +336,7 @@ def test_half_of_near_goals_are_near():
     task = fake("AllegroHand", 2000)
     torch.manual_seed(0)
     begin(task, baseline("AllegroHand", "human"))
-    goal = candidate("006_near_goals")("compute_goal", whole_state(task))["goal_rot"]
+    goal = candidate("AllegroHand", "006_near_goals")("compute_goal", whole_state(task))["goal_rot"]
     torch.testing.assert_close(goal.norm(dim=1), torch.ones(2000))
     angle = quat_diff_rad(task.state["object_rot"], goal)
     assert 0.5 < (angle < 1.06).float().mean() < 0.6 and angle.min() > 0.1 and angle.max() > 3.0
@@ -364,14 +344,14 @@ def test_half_of_near_goals_are_near():
 
 def test_drop_ends_terminates_and_penalizes_leaving_the_hand(hands):
     hands.state["object_pos"][1, 2] -= 0.11
-    functions, state = candidate("007_drop_ends"), whole_state(hands)
+    functions, state = candidate("AllegroHand", "007_drop_ends"), whole_state(hands)
     assert functions("compute_terminal", state).tolist() == [False, True, False]
     _, parts = functions("compute_reward", state)
     assert parts["leaving"].tolist() == [0.0, -50.0, 0.0] and parts["in_hand"][0].item() == pytest.approx(0.7, rel=1e-3)
 
 
 def test_bound_names_run_as_a_script():
-    functions = candidate("008_bound_names")
+    functions = candidate("AllegroHand", "008_bound_names")
     assert isinstance(functions.candidate.functions["compute_reward"].call, torch.jit.ScriptFunction)
     task = random_cubes()
     reward, parts = functions("compute_reward", whole_state(task))

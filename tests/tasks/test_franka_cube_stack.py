@@ -4,18 +4,13 @@ import math
 
 import pytest
 import torch
-from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
 
 TABLE, REST_A, REST_B = 1.025, 1.025 + 0.025, 1.025 + 0.035  # m, the table's surface and the cubes' centres on it
 ON_B = TABLE + 0.07 + 0.025
 WEIGHT_A, WEIGHT_B = 0.125 * 9.81, 0.343 * 9.81
-
-
-def candidate(stem: str) -> Functions:
-    return Functions(project_folder("user_functions") / "FrankaCubeStack" / f"{stem}.py")
 
 
 def scene(n=1, a=(0.1, -0.1, REST_A), b=(0.1, 0.1, REST_B), eef=(0.0, 0.0, 1.3)):
@@ -48,26 +43,13 @@ def idle(task, steps=1):
         task.step(torch.zeros(task.num_envs, task.num_dofs))
 
 
-def test_constants_match_isaacgymenvs():
+def test_gains_and_indices_match_isaacgymenvs():
     task = fake("FrankaCubeStack")
-    want = {
-        "action_scale": 1.0, "start_position_noise": 0.25, "start_rotation_noise": 0.785, "franka_dof_noise": 0.25,
-        "r_dist_scale": 0.1, "r_lift_scale": 1.5, "r_align_scale": 2.0, "r_stack_scale": 16.0, "table_height": 1.025,
-    }  # fmt: skip
-    assert {key: task.constants[key].item() for key in want} == pytest.approx(want)
     for key, x in {"kp": 150.0, "kd": 2 * math.sqrt(150), "kp_null": 10.0, "kd_null": 2 * math.sqrt(10)}.items():
         assert task.constants[key].tolist() == pytest.approx([x] * (7 if "null" in key else 6))
     assert task.constants["cmd_limit"].tolist() == pytest.approx([0.1] * 3 + [0.5] * 3)
-    default = [0, 0.1963, 0, -2.6180, 0, 2.9416, 0.7854, 0.035, 0.035]
-    assert task.constants["franka_default_dof_pos"].tolist() == pytest.approx(default)
-    assert task.max_episode_length == 300 and task.dt == pytest.approx(1 / 60, rel=1e-3)
-    assert (task.clip_actions, task.clip_observations, task.default_action_dim) == (1.0, 5.0, None)
-    assert task.state["cubeA_size"].tolist() == pytest.approx([0.05] * 6)
-    assert task.state["cubeB_size"].tolist() == pytest.approx([0.07] * 6)
     bodies = [task.body_names[k] for k in (*task.constants["finger_indices"], task.constants["hand_index"])]
     assert bodies == ["panda_leftfinger", "panda_rightfinger", "panda_link7"]
-    cubes = [task.body_names[task.constants[key]] for key in ("cubeA_index", "cubeB_index")]
-    assert cubes == ["cubeA", "cubeB"]
 
 
 def test_isaacgymenvs_yaml_is_accepted_with_a_warning_about_unused_keys():
@@ -246,14 +228,6 @@ def test_human_stack_reward_replaces_the_other_terms():
     assert reward == 16.0 and components["stack"] == 16.0 and components["lift"] == 1.5
 
 
-@pytest.mark.parametrize(("away", "pays"), [(0.03, 12.0), (0.02, 8.0), (0.05, 16.0)])
-def test_human_reward_after_release_grows_with_gripper_distance(away, pays):
-    task = stack(1)
-    task.sim.site_states[:, 0, 2] = ON_B + away
-    refresh(task)
-    assert reward_of(task)[0] == pytest.approx(pays, abs=1e-3)
-
-
 @pytest.mark.parametrize("away", [0.002, 0.008, 0.015, 0.039])
 def test_human_reward_does_not_decrease_on_release(away):
     """Release pays less the nearer the gripper is; holding the cube is then the maximum."""
@@ -284,7 +258,7 @@ def test_human_reward_pays_released_stacks_and_has_no_terminal(how):
 def test_ends_with_a_stack_candidate_uses_isaacgymenvs_stack_condition(how):
     task = stack(1)
     spoil(task, how)
-    original = candidate("007_ends_with_a_stack")
+    original = candidate("FrankaCubeStack", "007_ends_with_a_stack")
     reward, components = original("compute_reward", whole_state(task))
     stands = how in (*HELD, "A falls", "B slides", "nothing")
     assert original("compute_terminal", whole_state(task)).tolist() == [stands]
@@ -356,15 +330,6 @@ def test_initial_states_are_within_isaacgymenvs_ranges(name):
     assert 0.249 < clamped.max().item() <= 0.2501 and task.state["q"].min() >= -2.8 and task.state["q"].max() <= 3.1
 
 
-def test_overridden_ranges_apply_to_the_baselines():
-    cfg = shipped("FrankaCubeStack")
-    cfg["env"].update(startPositionNoise=0.2, startRotationNoise=0.0, frankaDofNoise=0.01)
-    task = type(fake("FrankaCubeStack"))(cfg, fake("FrankaCubeStack", 500).sim)
-    begin(task, baseline("FrankaCubeStack", "human"))
-    assert task.state["cubeB_pos"][:, :2].abs().max() <= 0.2
-    assert bool((task.state["cubeA_quat"][:, 2] == 0).all())
-
-
 # the unshaped baseline
 
 
@@ -398,13 +363,16 @@ def test_staged_reward_increases_from_stage_to_stage():
     put(stages, (0.1, 0.1, ON_B), table, (0.1, 0.1, ON_B + 0.1), row=5)
     stages.state["contact_forces"][2:5, 7:9, 1] = torch.tensor([-20.0, 20.0])
     idle(stages)
-    reward, _ = candidate("000_staged")("compute_reward", whole_state(stages))
+    reward, _ = candidate("FrankaCubeStack", "000_staged")("compute_reward", whole_state(stages))
     assert bool((reward[1:] > reward[:-1] + 0.05).all()), reward
 
 
 def test_hand_frame_observation_is_invariant_to_scene_rotation():
     """Except for height and the hand's own pose; a quarter turn of the cube does not change it either."""
-    functions, task = candidate("001_hand_frame"), scene(3, (0.1, -0.05, REST_A), (0.2, 0.1, REST_B), (0.05, 0.0, 1.2))
+    functions, task = (
+        candidate("FrankaCubeStack", "001_hand_frame"),
+        scene(3, (0.1, -0.05, REST_A), (0.2, 0.1, REST_B), (0.05, 0.0, 1.2)),
+    )
     half = math.sqrt(0.5)
     task.state["eef_quat"][:] = torch.tensor([1.0, 0.0, 0.0, 0.0])
     put(task, (0.05, 0.1, REST_A), (-0.1, 0.2, REST_B), (0.0, 0.05, 1.2), row=1)  # by a quarter turn about z
@@ -421,7 +389,7 @@ def test_joint_targets_are_near_and_within_the_ranges():
     task = scene(2)
     task.state["q"][:, :7] = torch.tensor([0.5, 0.95, -0.95, 0, 0, 0, 0])
     action = torch.tensor([[1.0, 1.0, -1.0, 0.5, 0, 0, 0, -1.0], [0.0] * 7 + [1.0]])
-    target = candidate("002_joint_targets")("compute_dof_target", whole_state(task, 8), action)
+    target = candidate("FrankaCubeStack", "002_joint_targets")("compute_dof_target", whole_state(task, 8), action)
     assert target[0].tolist() == pytest.approx([0.6, 1.0, -1.0, 0.05, 0, 0, 0, -1.0, -1.0])
     assert target[1, 7:].tolist() == [1.0, 1.0]  # the fake's ranges are -1 to 1
 
@@ -431,5 +399,5 @@ def test_out_of_reach_episodes_terminate():
     put(task, (0.36, 0.1, REST_A), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=1)
     put(task, (-0.31, 0.01, REST_A), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=2)
     put(task, (0.1, 0.1, ON_B), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=3)
-    ends = candidate("006_out_of_reach_ends")("compute_terminal", whole_state(task))
+    ends = candidate("FrankaCubeStack", "006_out_of_reach_ends")("compute_terminal", whole_state(task))
     assert ends.tolist() == [False, True, True, False]

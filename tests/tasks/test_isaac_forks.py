@@ -1,14 +1,12 @@
 """Tasks as other repositories write them: what differs from IsaacGymEnvs and legged_gym themselves."""
 
-import functools
 import shutil
 import sys
 
-import isaac_helpers
 import numpy as np
 import pytest
 import torch
-from isaac_helpers import FOLDER, config
+from isaac_helpers import FOLDER, begun, config, human_env, stepped
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.env.evaluation import run_episodes
@@ -34,15 +32,6 @@ def fork(monkeypatch):
     monkeypatch.setenv("LEGGED_GYM_PATH", str(CHECKOUT))
 
 
-def environment(task, groups=1):
-    """An environment of groups with the human baseline and the same seed."""
-    cfg = config(task)
-    made, faults = isaac_helpers.groups(cfg)
-    assert not faults
-    (human,) = made
-    return isaac_helpers.environment(cfg, [human] * groups)
-
-
 def test_legged_gym_fork_is_found_by_its_package_name(fork):
     task = get_spec(WALKER).task_class
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
@@ -50,24 +39,28 @@ def test_legged_gym_fork_is_found_by_its_package_name(fork):
         find_source("legged_gym:run")
 
 
-def renamed_fork(folder, monkeypatch, walker=lambda text: text):
-    """A copy of the fork whose ``utils`` has another name, as in TWIST and smooth-humanoid-locomotion."""
+def renamed_fork(folder, monkeypatch, changes):
+    """A copy of the fork, changed, whose ``utils`` has another name, as in TWIST and smooth-humanoid-locomotion."""
     shutil.copytree(CHECKOUT / "walker_gym", folder / "strider_gym")
     (folder / "strider_gym" / "utils").rename(folder / "strider_gym" / "gym_utils")
     shutil.copy(CHECKOUT.parent / "pendulum.urdf", folder)
+    names = {
+        "walker_gym.utils": "strider_gym.gym_utils",
+        "walker_gym": "strider_gym",
+        'parents[3] / "pendulum.urdf"': 'parents[2] / "pendulum.urdf"',
+    }
     for file in (folder / "strider_gym").rglob("*.py"):
-        text = (
-            file.read_text().replace("walker_gym.utils", "strider_gym.gym_utils").replace("walker_gym", "strider_gym")
-        )
-        text = text.replace('parents[3] / "pendulum.urdf"', 'parents[2] / "pendulum.urdf"')
-        file.write_text(walker(text))
+        text = file.read_text()
+        for old, new in {**names, **changes}.items():
+            text = text.replace(old, new)
+        file.write_text(text)
     monkeypatch.setenv("LEGGED_GYM_PATH", str(folder))
     for name in [name for name in importing._kept if name.startswith("strider_gym")]:
         del importing._kept[name]
 
 
 def test_registry_in_a_folder_of_another_name_and_a_config_without_clips(tmp_path, monkeypatch):
-    renamed_fork(tmp_path, monkeypatch, lambda text: text.replace("clip_actions=1.0, clip_observations=100.0", ""))
+    renamed_fork(tmp_path, monkeypatch, {"clip_actions=1.0, clip_observations=100.0": ""})
     source = find_source(WALKER)
     assert source.task_class.__module__ == "strider_gym.envs.walker"
     assert get_spec(WALKER).task_class.default_action_dim == 1
@@ -89,9 +82,9 @@ def test_yaml_adds_the_keys_that_a_script_of_the_fork_sets(tmp_path, fork, caplo
 
 def test_heights_at_places_that_the_task_chooses_are_left_to_it(tmp_path, monkeypatch):
     """As human2humanoid's, along a motion."""
-    scan = "def _get_heights(self, position=None, env_ids=None):\n        return position.clone()\n\n    def step("
-    renamed_fork(tmp_path, monkeypatch, lambda text: text.replace("def step(", scan, 1))
-    env = environment(WALKER)
+    scan = "def _get_heights(self, position=None, env_ids=None):\n        return position.clone()\n\n    "
+    renamed_fork(tmp_path, monkeypatch, {"def _compute_torques(": f"{scan}def _compute_torques("})
+    env = human_env(WALKER)
     assert env.task.isaac.cfg.terrain.measure_heights
     env.reset()
 
@@ -104,9 +97,7 @@ def test_width_of_actions_is_the_one_that_a_step_takes(tmp_path, monkeypatch, co
         "num_actions=1": f"num_actions={configured}",
         "delay = ": "actions = actions.view(self.num_envs, 1)\n        delay = ",
     }
-    renamed_fork(
-        tmp_path, monkeypatch, lambda text: functools.reduce(lambda t, c: t.replace(*c), changes.items(), text)
-    )
+    renamed_fork(tmp_path, monkeypatch, changes)
     source = find_source(WALKER)
     assert probe(source, source.config).default_action_dim == 1
 
@@ -123,18 +114,12 @@ def test_reward_with_a_column_for_each_critic_is_summed_by_its_weights(tmp_path,
         "self.rew_buf = torch.cos(self.dof_pos[:, 0])": "self.rew_buf = torch.cos(self.dof_pos.repeat(1, 2))",
     }
 
-    def two_columns(text):
-        for old, new in changes.items():
-            text = text.replace(old, new)
-        return text
-
-    renamed_fork(tmp_path, monkeypatch, two_columns)
+    renamed_fork(tmp_path, monkeypatch, changes)
     if not weights:
         with pytest.raises(ValueError, match=r"rew_buf has 2 columns.*reward_group_weights, and there are 0"):
             probe(source := find_source(WALKER), source.config)
         return
-    env = environment(WALKER)
-    env.reset()
+    env = begun(WALKER)
     reward = env.step(torch.zeros(env.actions.shape))[1]
     assert torch.allclose(reward.flatten(), 3.0 * torch.cos(env.task.state["dof_pos"][:, 0]), atol=1e-5)
 
@@ -175,10 +160,8 @@ def test_lists_of_a_config_can_get_another_length(fork):
 
 @pytest.mark.slow
 def test_reset_does_not_change_histories_of_other_environments(fork):
-    env = environment(WALKER)
-    env.reset()
-    for _ in range(5):
-        env.step(torch.zeros(env.actions.shape))
+    env = begun(WALKER)
+    stepped(env, 5)
     before = [frame.clone() for frame in env.task.isaac.history]
     mask = torch.tensor([True, False, False, True])
     env.begin_episodes(mask)
@@ -191,24 +174,22 @@ def test_reset_does_not_change_histories_of_other_environments(fork):
 
 @pytest.mark.slow
 def test_robot_with_a_custom_step_method_is_stepped_by_it(fork):
-    env = environment("legged_gym:courser")
-    env.reset()
+    env = begun("legged_gym:courser")
     before = env.task.state["dof_vel"].clone()
-    env.step(torch.ones(env.actions.shape))
+    stepped(env, 1, 1.0)
     assert bool((env.task.state["dof_vel"] > before).all()) and env.task.dt == np.float32(0.02)
     env.task.isaac.dof_pos.fill_(2.0)
     env.task.isaac.gym.set_dof_state_tensor(env.task.isaac.sim, env.task.isaac.dof_state)
-    env.step(torch.ones(env.actions.shape))
+    stepped(env, 1, 1.0)
     assert env.task.isaac.obs_buf.max() == 0.5  # step clips after it has observed
 
 
 @pytest.mark.slow
 def test_time_out_set_by_the_task_is_a_truncation_and_is_visible_to_its_reset(fork):
-    env = environment("legged_gym:courser")
-    env.reset()
+    env = begun("legged_gym:courser")
     env.task.isaac.levels.zero_()
     for k in range(1, 100):
-        step = env.step(torch.zeros(env.actions.shape))
+        step = stepped(env, 1)
         own, others = step.truncated[[0, 2]], step.truncated[[1, 3]]
         assert bool(own.all() if k % 6 == 0 else not own.any()) and not bool(step.terminated.any())
         assert bool(others.all() if k == 99 else not others.any())
@@ -217,44 +198,40 @@ def test_time_out_set_by_the_task_is_a_truncation_and_is_visible_to_its_reset(fo
 
 @pytest.mark.slow
 def test_time_out_that_the_task_never_clears_does_not_reach_the_next_episode(fork):
-    env = environment("legged_gym:keeper")
-    env.reset()
+    env = begun("legged_gym:keeper")
     for k in range(1, 101):
-        step = env.step(torch.zeros(env.actions.shape))
+        step = stepped(env, 1)
         expected = [k % 6 == 0, k == 99] * 2  # the end of the course, and the environment's own time-out
         assert step.truncated.tolist() == expected and not bool(step.terminated.any())
     env.task.isaac.dof_vel[:2] = 50.0
     env.task.isaac.gym.set_dof_state_tensor(env.task.isaac.sim, env.task.isaac.dof_state)
-    step = env.step(torch.zeros(env.actions.shape))
+    step = stepped(env, 1)
     assert step.terminated.tolist() == [True, True, False, False] and not bool(step.truncated.any())
 
 
 @pytest.mark.slow
 def test_evaluation_continues_after_time_outs_set_by_the_task(fork):
-    env = environment("legged_gym:courser")
+    env = human_env("legged_gym:courser")
     played = run_episodes(env, lambda obs: torch.zeros(env.actions.shape), 1, 0)
     assert played.length.flatten().tolist() == [99.0] * 4 and env.task.isaac.levels[0] - env.task.isaac.levels[1] == 16
 
 
 @pytest.mark.slow
 def test_properties_changed_by_resets_are_in_checkpoints(fork):
-    env = environment("legged_gym:courser")
-    env.reset()
+    env = begun("legged_gym:courser")
     first = env.task.get_state()
-    for _ in range(7):  # two environments have begun their second episode
-        env.step(torch.ones(env.actions.shape))
+    stepped(env, 7, 1.0)
     saved, counter = env.get_state(), env.step_count
-    other = environment("legged_gym:courser")
+    other = human_env("legged_gym:courser")
     other.set_state(saved)
     assert other.step_count == counter and _properties(other) == _properties(env)
     for _ in range(7):
-        expected, step = env.step(torch.ones(env.actions.shape)), other.step(torch.ones(env.actions.shape))
+        expected, step = stepped(env, 1, 1.0), other.step(torch.ones(env.actions.shape))
         assert torch.equal(step.obs, expected.obs) and torch.equal(step.reward, expected.reward)
     now = _properties(env)
     assert len({damping for damping, _ in now}) == 4
     env.task.set_state(first)
-    fresh = environment("legged_gym:courser")
-    fresh.reset()
+    fresh = begun("legged_gym:courser")
     assert _properties(env) == _properties(fresh) != now
 
 
@@ -267,10 +244,8 @@ def _properties(env):
 
 @pytest.mark.slow
 def test_simulating_reset_does_not_advance_other_environments(fork):
-    env = environment("legged_gym:settler")
-    env.reset()
-    for _ in range(5):
-        env.step(torch.ones(env.actions.shape))
+    env = begun("legged_gym:settler")
+    stepped(env, 5, 1.0)
     task = env.task.isaac
     before = task.dof_state.clone()
     mask = torch.tensor([True, False, False, True])
@@ -278,10 +253,9 @@ def test_simulating_reset_does_not_advance_other_environments(fork):
     task.gym.simulate(task.sim)
     task.gym.refresh_dof_state_tensor(task.sim)
     after = task.dof_state.clone()
-    other = environment("legged_gym:settler")  # the same, without a reset
+    other = human_env("legged_gym:settler")  # the same, without a reset
     other.reset()
-    for _ in range(5):
-        other.step(torch.ones(other.actions.shape))
+    stepped(other, 5, 1.0)
     task = other.task.isaac
     assert torch.equal(task.dof_state, before)
     task.gym.simulate(task.sim)
@@ -291,10 +265,8 @@ def test_simulating_reset_does_not_advance_other_environments(fork):
 
 @pytest.mark.slow
 def test_groups_of_one_seed_get_equal_delays_frictions_and_centres_of_mass(fork):
-    env = environment(WALKER, groups=2)
-    env.reset()
-    for _ in range(10):
-        env.step(torch.ones(env.actions.shape))
+    env = begun(WALKER, count=2)
+    stepped(env, 10, 1.0)
     first, second = env.layout.split(env.task.state["dof_pos"])
     assert torch.equal(first, second) and len(set(first.flatten().tolist())) == 4
     task = env.task.isaac
@@ -307,58 +279,55 @@ def test_groups_of_one_seed_get_equal_delays_frictions_and_centres_of_mass(fork)
 @pytest.mark.slow
 def test_candidates_with_different_initial_states_are_logged(fork, caplog, monkeypatch):
     monkeypatch.setattr(isaac_task, "_told", set())
-    environment(WALKER, groups=2).reset()
-    environment("legged_gym:sharer").reset()
+    begun(WALKER, count=2)
+    begun("legged_gym:sharer")
     assert "begin with different" not in caplog.text
-    environment("legged_gym:sharer", groups=2).reset()
+    begun("legged_gym:sharer", count=2)
     assert "legged_gym:sharer: candidates of one seed begin with different commands:" in caplog.text
     assert "--isolate process" in caplog.text
 
 
 @pytest.mark.slow
 def test_rows_drawn_after_an_environment_loop_are_independent_of_other_groups(fork):
-    alone, beside = environment("legged_gym:courser"), environment("legged_gym:courser", groups=3)
+    alone, beside = human_env("legged_gym:courser"), human_env("legged_gym:courser", count=3)
     strength = alone.task.state["strength"]
     assert torch.equal(beside.task.state["strength"], strength.repeat(3, 1)) and len(set(strength[:, 0].tolist())) == 4
 
 
 @pytest.mark.slow
 def test_tensor_that_the_first_step_replaces_by_one_of_another_shape_is_in_the_state(fork):
-    env = environment("legged_gym:stepper")
+    env = human_env("legged_gym:stepper")
     assert env.task.state["heights"].shape == (4, 2) and not bool(env.task.isaac.episode_length_buf.any())
     env.reset()
     for _ in range(3):
-        env.step(torch.ones(env.actions.shape))
+        stepped(env, 1, 1.0)
         angles = env.task.state["dof_pos"]
         assert torch.equal(env.task.state["heights"], torch.cat((angles, angles + 1.0), dim=1))
 
 
 @pytest.mark.slow
 def test_task_with_its_reward_in_step_is_stepped_by_its_own_step():
-    env = environment(f"{FOLDER}/flyer.py:Flyer")
+    env = human_env(f"{FOLDER}/flyer.py:Flyer")
     assert env.task.dt == pytest.approx(4 * 0.02) and env.task.num_dofs == 0
     env.reset()
-    for _ in range(3):
-        step = env.step(torch.full(env.actions.shape, 0.5))
+    step = stepped(env, 3, 0.5)
     time = 3 * env.task.dt
     torch.testing.assert_close(step.reward, torch.full((4,), 5.0 + 0.5 * 0.5 * 9.81 * time**2), rtol=0.02, atol=0.0)
-    for _ in range(56):
-        step = env.step(torch.zeros(env.actions.shape))
+    step = stepped(env, 56)
     assert bool(step.truncated.all()) and not bool(step.terminated.any())
 
 
 @pytest.mark.slow
 def test_simulating_reset_is_not_counted_in_the_control_step():
-    assert environment(f"{FOLDER}/flyer.py:Dropped@{FOLDER}/flyer.yaml").task.dt == pytest.approx(4 * 0.02)
+    assert human_env(f"{FOLDER}/flyer.py:Dropped@{FOLDER}/flyer.yaml").task.dt == pytest.approx(4 * 0.02)
 
 
 @pytest.mark.slow
 def test_controller_called_between_simulation_steps_is_applied():
-    env = environment(f"{FOLDER}/flyer.py:Controlled@{FOLDER}/pendulum.yaml")
+    env = human_env(f"{FOLDER}/flyer.py:Controlled@{FOLDER}/pendulum.yaml")
     assert env.task.dt == pytest.approx(3 * 0.02)
     env.reset()
-    for _ in range(20):
-        env.step(torch.full(env.actions.shape, 0.4))
+    stepped(env, 20, 0.4)
     assert (env.task.state["dof_pos"] - 0.4).abs().max() < 0.05
 
 
@@ -493,8 +462,7 @@ def test_task_from_before_isaacgymenvs_is_built_by_its_constructor(tmp_path):
     (tasks / "old.py").write_text(OLD)
     (tasks / "old.yaml").write_text("env:\n  numEnvs: 4\nsim:\n  substeps: 2\n  gravity: [0.0, 0.0, -9.81]\n")
     task = f"{tasks}/old.py:Old"
-    env = environment(task)
-    env.reset()
+    env = begun(task)
     for _ in range(3):
         reward = env.step(torch.zeros(env.actions.shape))[1]
     h, n = 1 / 120, 6  # two substeps of 1/120 s in each of three steps

@@ -161,13 +161,3 @@ def test_zeros_know_that_none_is_to_be_reset_until_they_are_written(monkeypatch)
     assert not asked and torch.equal(x, torch.zeros(4, dtype=torch.int64)) and type(x + 1) is torch.Tensor
     x[2] = 1
     assert x.nonzero(as_tuple=False).flatten().tolist() == [2] and asked
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 4])
-def test_the_norm_of_a_short_row_has_the_same_bits_in_any_tensor(width):
-    x = torch.randn(67, width, generator=torch.Generator().manual_seed(width))
-    whole = torch.norm(x, p=2, dim=-1)
-    for first in (0, 1, 13, 60):
-        for rows in (1, 2, 5, 16, 33):
-            part = slice(first, first + rows)
-            assert torch.equal(torch.norm(x[part].clone(), p=2, dim=-1), whole[part])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import EVAL_SHAPERS
-from isaac_helpers import FOLDER, PENDULUM, SETTINGS, config, environment, groups, played
+from isaac_helpers import FOLDER, PENDULUM, SETTINGS, begun, config, environment, groups, human_env, played
 
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
@@ -40,16 +40,13 @@ def test_state_has_the_named_tensors_of_the_task():
 
 @pytest.mark.slow
 def test_a_reward_that_requires_a_gradient_keeps_no_graph_of_all_steps():
-    cfg = config(f"{FOLDER}/pendulum.py:Differentiable")
-    env = environment(cfg, groups(cfg)[0])
-    env.reset()
+    env = begun(f"{FOLDER}/pendulum.py:Differentiable")
     assert all(torch.isfinite(step.reward).all() for step in played(env, 3))
     assert env.task.isaac.rew_buf.grad_fn is None
 
 
 def test_human_baseline_returns_observation_and_reward_of_the_task():
-    cfg = config()
-    env = environment(cfg, groups(cfg)[0])
+    env = human_env()
     obs = env.reset()
     angle, goal = env.task.state["dof_pos"][:, 0], env.task.state["commands"][:, 0]
     for step in played(env, 5):
@@ -61,9 +58,7 @@ def test_human_baseline_returns_observation_and_reward_of_the_task():
 
 
 def test_time_limit_truncates_and_the_tasks_reset_terminates():
-    cfg = config()
-    env = environment(cfg, groups(cfg)[0])
-    env.reset()
+    env = begun()
     steps = list(played(env, 59))
     assert not any(bool(step.terminated.any()) for step in steps)
     assert [k for k, step in enumerate(steps) if bool(step.truncated.all())] == [58]  # episodeLength - 1 steps
@@ -74,9 +69,7 @@ def test_time_limit_truncates_and_the_tasks_reset_terminates():
 
 
 def test_reassigned_tensors_keep_their_address_in_the_state():
-    cfg = config()
-    env = environment(cfg, groups(cfg)[0])
-    env.reset()
+    env = begun()
     place = env.state["obs_buf"].data_ptr()
     last = env.state["obs_buf"].clone()
     (step,) = played(env, 1)
@@ -86,9 +79,7 @@ def test_reassigned_tensors_keep_their_address_in_the_state():
 
 
 def test_reset_leaves_other_environments_unchanged():
-    cfg = config()
-    env = environment(cfg, groups(cfg)[0])
-    env.reset()
+    env = begun()
     list(played(env, 3))
     before = {key: x.clone() for key, x in env.task.state.items()}
     mask = torch.tensor([True, False, False, True])
@@ -117,17 +108,6 @@ def test_one_reset_for_all_groups_has_the_bits_of_a_reset_for_each(mixes, togeth
 
     (alone, calls), (batched, fewer) = results(10**9), results(1)
     assert torch.equal(alone, batched) and (fewer < calls) == together
-
-
-def test_groups_of_one_seed_draw_equal_random_numbers():
-    cfg = config()
-    (human,) = groups(cfg)[0]
-    env = environment(cfg, [human, human, human], [0, 0, 1])
-    env.reset()
-    for key in ("dof_pos", "commands"):  # torch.rand and np.random of the task
-        first, second, other = env.layout.split(env.task.state[key])
-        assert torch.equal(first, second) and not torch.equal(first, other)
-        assert len(set(first.flatten().tolist())) == 4
 
 
 @pytest.mark.slow
@@ -245,9 +225,7 @@ def test_process_isolation_makes_results_independent_of_other_candidates(tmp_pat
 
 
 def test_task_error_in_a_step_is_reported_in_one_line():
-    cfg = config()
-    env = environment(cfg, groups(cfg)[0])
-    env.reset()
+    env = begun()
     env.task.isaac.weights = [1.0]
     with pytest.raises(UserError, match=r"pendulum.py:\d+: IndexError: list index out of range"):
         list(played(env, 1))

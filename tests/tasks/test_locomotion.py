@@ -4,9 +4,8 @@ import math
 
 import pytest
 import torch
-from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+from task_helpers import baseline, begin, candidate, fake, shipped, whole_state
 
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
 
 BOTH = pytest.mark.parametrize("name", ["Ant", "Humanoid"])
@@ -22,29 +21,6 @@ def running(name, n=2):
     task.state["root_states"][:] = torch.tensor([0, 1, 1.2, 0, 0, S, S, 2, 3, 0.5, 0.1, 0.2, 0.3])
     task.reset(torch.ones(n, dtype=torch.bool), {}, {})
     return task
-
-
-@BOTH
-def test_constants_match_isaacgymenvs(name):
-    task = fake(name)
-    constants = {key: x.tolist() for key, x in task.constants.items() if x.dim() == 0}
-    ant = {
-        "termination_height": 0.31, "death_cost": -2.0, "heading_weight": 0.5, "up_weight": 0.1,
-        "actions_cost_scale": 0.005, "energy_cost_scale": 0.05, "joints_at_limit_cost_scale": 0.1, "power_scale": 1.0,
-        "dof_vel_scale": 0.2, "contact_force_scale": 0.1,
-    }  # fmt: skip
-    humanoid = {
-        **ant, "termination_height": 0.8, "death_cost": -1.0, "actions_cost_scale": 0.01,
-        "joints_at_limit_cost_scale": 0.25, "dof_vel_scale": 0.1, "contact_force_scale": 0.01,
-        "angular_velocity_scale": 0.25,
-    }  # fmt: skip
-    want = {"Ant": ant, "Humanoid": humanoid}[name]
-    assert {key: constants[key] for key in want} == pytest.approx(want)
-    assert task.max_episode_length == 1000 and task.dt == pytest.approx(0.0166)
-    assert (task.clip_actions, task.clip_observations) == (1.0, math.inf) and task.default_action_dim is None
-    assert task.state["targets"][0].tolist() == [1000.0, 0.0, 0.0]
-    start = task.state["initial_root_states"][0].tolist()
-    assert start == pytest.approx([0, 0, {"Ant": 0.44, "Humanoid": 1.34}[name], 0, 0, 0, 1, 0, 0, 0, 0, 0, 0])
 
 
 # what the task keeps
@@ -283,10 +259,6 @@ def test_tumbling_robot_does_not_gain_angular_velocity(name, spin):
 
 
 # the shipped candidates
-
-
-def candidate(task, stem):
-    return Functions(project_folder("user_functions") / task / f"{stem}.py")
 
 
 @pytest.mark.parametrize(

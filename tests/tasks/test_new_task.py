@@ -13,7 +13,7 @@ from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.sim.mujoco_model import load_robot
 from envcoder_bench.sim.robot_file import lacks_ground
-from envcoder_bench.tasks import check_task, outside, registry
+from envcoder_bench.tasks import check_task, registry
 from envcoder_bench.tools.new_task import new_task
 from envcoder_bench.tools.task_check import TaskFaults
 
@@ -78,15 +78,7 @@ URDF = """
 PLANE = '<geom type="plane" size="0 0 1"/>'
 
 
-@pytest.fixture(autouse=True)
-def working_folder(monkeypatch, tmp_path):
-    """Tasks that a test finds are forgotten at its end."""
-    before = dict(registry._found)
-    monkeypatch.chdir(tmp_path)
-    yield
-    for name in set(registry._found) - set(before):
-        del registry._found[name]
-        outside.unmount(name)
+pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 def write(name, text):

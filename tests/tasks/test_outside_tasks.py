@@ -248,15 +248,6 @@ def test_duplicate_task_names_are_refused(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_invalid_task_ends_the_command_with_one_line(folder, capsys):
-    change(folder / "task.py", '"sim.dof_vel"', '"sim.dof_velocity"')
-    assert main(["--task", "pendulum", "--describe"]) == 2
-    told = capsys.readouterr().err
-    assert "the source of 'dof_vel' is 'sim.dof_velocity': there is no such tensor or number" in told
-    assert told.count("\n") == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("untrusted", [False, True])
 def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     file = tmp_path / "mine.py"
@@ -276,18 +267,10 @@ def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     assert kind == "envcoder_bench" and policy.observes
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert record["software"][0]["task"] == registry.get_spec("pendulum").digest
-    moved = folder.rename(tmp_path / "moved")
-    registry._found.pop("Pendulum")
-    outside.unmount("Pendulum")
+    folder.rename(tmp_path / "moved")
+    forget()
     assert main(["--resume", str(run)]) == 0  # a complete run is shown without its task
     assert "height of the rod's tip" in capsys.readouterr().out
-    (run / "summary.json").unlink()
-    assert main(["--resume", str(run)]) == 2
-    told = capsys.readouterr().err
-    assert f"move the task back to {folder}, or set task_source in this file to its new place" in told
-    change(run / "config.yaml", f"task_source: {folder}", f"task_source: {moved}")
-    assert main(["--resume", str(run)]) == 0
-    assert "using the new values" in capsys.readouterr().err
 
 
 TETRA = "v 0 0 0\nv 0.1 0 0\nv 0 0.2 0\nv 0 0 0.5\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"

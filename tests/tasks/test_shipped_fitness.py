@@ -14,7 +14,6 @@ from envcoder_bench.run.prepare.environments import build_env
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.run_files import baseline_sources
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.state import bind
 from envcoder_bench.tasks.registry import get_spec
@@ -98,13 +97,6 @@ def test_fitness_is_compiled_and_averages_the_speed_over_the_episode(name):
     assert whole.any()
     torch.testing.assert_close(played.fitness.flatten()[whole], way[whole], rtol=0.0, atol=0.15)
     assert played.fitness.abs().max() > 1e-3
-
-
-def test_flat_candidate_search_excludes_fitness_files(tmp_path):
-    for path in ("user_functions/flat.py", "user_functions/fitness/speed.py"):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text("")
-    assert find_candidates([], "Anymal", tmp_path) == [tmp_path / "user_functions" / "flat.py"]
 
 
 def test_cartpole_counts_steps_upright_in_the_middle():

@@ -1,5 +1,6 @@
 """Common parts of all tasks, with a fake simulator."""
 
+import math
 from types import MappingProxyType
 from typing import Any
 
@@ -26,15 +27,6 @@ TASKS = pytest.mark.parametrize("name", task_names())
 def check(cfg):
     task_class = get_spec(cfg["name"]).task_class
     check_config(cfg, used_keys(task_class), ignored_keys(task_class))
-
-
-def test_drive_mode_and_unstable_are_those_of_the_simulator():
-    task = fake("Anymal")
-    effort = torch.tensor([True] * 3 + [False] * 3)
-    task.set_drive_mode(effort)
-    assert torch.equal(task.sim.effort, effort)
-    task.sim.unstable[4] = True
-    assert task.unstable.tolist() == [False] * 4 + [True, False]
 
 
 def test_unknown_goal_raises():
@@ -90,6 +82,27 @@ def test_objects_are_in_the_state_and_reset_by_their_keys():
 def test_shipped_yaml_has_no_unused_keys(name, recwarn):
     check(shipped(name))
     assert not recwarn.list
+
+
+# of IsaacGymEnvs: control steps of an episode and their length, limits of actions and observations, and constants on
+# which no formula of the baselines depends
+EPISODES = {
+    "Cartpole": (500, 0.0166, 1.0, 5.0, {}),
+    "Anymal": (1000, 0.02, 1.0, 5.0, {}),
+    "Ant": (1000, 0.0166, 1.0, math.inf, {"termination_height": 0.31}),
+    "Humanoid": (1000, 0.0166, 1.0, math.inf, {"termination_height": 0.8}),
+    "AllegroHand": (600, 1 / 60, 1.0, 5.0, {"fall_penalty": 0.0}),
+    "FrankaCubeStack": (300, 1 / 60, 1.0, 5.0, {"action_scale": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", EPISODES)
+def test_episodes_and_limits_match_isaacgymenvs(name):
+    steps, dt, actions, observations, constants = EPISODES[name]
+    task = fake(name)
+    assert (task.max_episode_length, task.clip_actions, task.clip_observations) == (steps, actions, observations)
+    assert task.dt == pytest.approx(dt, rel=1e-3)
+    assert {key: task.constants[key].item() for key in constants} == pytest.approx(constants)
 
 
 def test_missing_key_is_reported():

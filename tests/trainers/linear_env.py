@@ -1,16 +1,23 @@
-"""A toy environment with groups of different widths: push a point in a plane of obs_dim dimensions to the origin."""
+"""A toy environment with groups of different widths, and a trainer on it.
+
+A point in a plane of obs_dim dimensions is to be pushed to the origin.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from oracle import make_params
 from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
+from envcoder_bench.trainers.base import Stats, train_iteration
+from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 EPISODE_LENGTH, BOUND = 10, 4.0
+OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3, 4, 7, 2, 6, 8], [2, 5, 1, 2, 3, 1, 4, 6], [7, 8, 9, 7, 7, 8, 1, 2]
 
 
 class LinearEnv:
@@ -97,3 +104,45 @@ class LinearEnv:
     def set_state(self, state: Any) -> None:
         self.x, self.progress = ([t.clone() for t in state[key]] for key in ("x", "progress"))
         self.step_count, self.alive = state["step_count"], list(state["alive"])
+
+
+def make_env(groups: Sequence[int], envs_per_group: int = 6, **kwargs: Any) -> LinearEnv:
+    """Return an environment of some of the groups of ``OBS_DIMS``, ``ACTION_DIMS`` and ``SEEDS``."""
+    picked = [[values[g] for g in groups] for values in (OBS_DIMS, ACTION_DIMS, SEEDS)]
+    return kwargs.pop("env_class", LinearEnv)(*picked, envs_per_group, **kwargs)
+
+
+class Run:
+    """A trainer on its environment; keyword arguments as of ``make_params``."""
+
+    def __init__(self, env: LinearEnv, device: str = "cpu", **overrides: Any) -> None:
+        self.env, self.obs, self.params = env, env.reset(), make_params(**overrides)
+        self.stats: Stats = {}
+        critics: dict[str, Any] = {"critic_dims": env.critic_dims} if any(env.critic_dims) else {}
+        args = (env.layout, env.obs_dims, env.action_dims, env.group_seeds, self.params, torch.device(device))
+        self.trainer = GroupedPPO(*args, **critics)
+
+    def train(self, epochs: int) -> "Run":
+        """Train until so many iterations are done."""
+        while self.trainer.epoch < epochs:
+            self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
+        return self
+
+    def weights(self, group: int) -> dict[str, Tensor]:
+        """Return the parameters and statistics of a group's policy, and those of a critic of its own."""
+        exported = self.trainer.export(group)
+        return {**exported["model"], **exported.get("assymetric_vf_nets", {})}
+
+    def get_state(self) -> dict[str, Any]:
+        return {"trainer": self.trainer.get_state(), "env": self.env.get_state(), "obs": self.obs.cpu()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.trainer.set_state(state["trainer"])
+        self.env.set_state(state["env"])
+        self.obs = state["obs"].to(self.env.device)
+
+
+def assert_bitwise(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
+    assert a.keys() == b.keys()
+    for key in a:
+        assert torch.equal(a[key], b[key]), key

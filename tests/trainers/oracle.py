@@ -4,6 +4,7 @@ import contextlib
 import copy
 import io
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -14,6 +15,9 @@ from rl_games.common.algo_observer import AlgoObserver
 from rl_games.common.ivecenv import IVecEnv
 from rl_games.common.tr_helpers import DefaultRewardsShaper
 from torch import Tensor
+
+from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.ppo.rollout import Rollout
 
 
 def make_params(**overrides: Any) -> dict[str, Any]:
@@ -97,6 +101,44 @@ class Recording(IVecEnv):
     def step(self, actions: Tensor):
         t, self.t = self.t, self.t + 1
         return self.obs[t + 1], self.rewards[t], self.dones[t], {"time_outs": self.time_outs[t]}
+
+
+def pad(x: Tensor, width: int) -> Tensor:
+    return torch.nn.functional.pad(x, (0, width - x.shape[-1]))
+
+
+def stacked(learner: GroupedLearner, rows: Sequence[Tensor], width: int) -> Tensor:
+    """One step of all groups, padded to a width, where the learner computes."""
+    return torch.stack([pad(x, width) for x in rows]).to(learner.network.flat)
+
+
+def play(
+    learner: GroupedLearner, rollout: Rollout, recordings: Sequence[Any], first: int,
+    seen: Callable[[int], tuple[Tensor, Tensor | None]],
+) -> None:  # fmt: skip
+    """Fill a rollout with what is recorded from a step on, as the agent does.
+
+    ``seen`` gives a step's observations of the policies and of the critics, or None for these.
+    """
+    envs, steps = rollout.rewards.shape[1:]
+    for t in range(steps):
+        obs, critic_obs = seen(first + t)
+        if t and learner.hp.empirical_normalization:
+            learner.count(obs, critic_obs)
+        noise = stacked(learner, [recording.noise[first + t] for recording in recordings], learner.action_dim)
+        result = learner.act(obs, noise, critic_obs)
+        rollout.obs[:, :, t, : learner.obs_dim] = obs
+        if rollout.critic_obs is not None and critic_obs is not None:
+            rollout.critic_obs[:, :, t, : learner.critic_dim] = critic_obs
+        for name in ("actions", "mus", "values"):
+            getattr(rollout, name)[:, :, t] = result[name]
+        for name in ("rewards", "dones", "time_outs"):
+            rows = [getattr(recording, name)[first + t] for recording in recordings]
+            getattr(rollout, name)[:, :, t] = stacked(learner, rows, envs)
+    obs, critic_obs = seen(first + steps)
+    if learner.hp.empirical_normalization:
+        learner.count(obs, critic_obs)
+    rollout.last_values.copy_(learner.values(obs if critic_obs is None else critic_obs))
 
 
 class StockEnv(IVecEnv):

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from oracle import make_params
+from oracle import make_params, play, stacked
 from torch import Tensor
 
 from envcoder_bench.core import noise
@@ -101,33 +101,14 @@ def first_weights(shapes: dict[str, torch.Size], seed: int) -> Weights:
 def train_ours(learner: GroupedLearner, recordings: list[Recording]) -> Iterator[dict[str, Tensor]]:
     """Train on recordings, one of each group; yield the statistics of each iteration."""
     rollout = learner.new_rollout()
-    dtype, device = learner.network.flat.dtype, learner.network.flat.device
-
-    def stack(name: str, t: int, width: int) -> Tensor:
-        rows = [getattr(recording, name)[t] for recording in recordings]
-        return torch.stack([torch.nn.functional.pad(x, (0, width - x.shape[-1])) for x in rows]).to(device, dtype)
 
     def seen(t: int) -> tuple[Tensor, Tensor | None]:
-        own = stack("critic_obs", t, learner.critic_dim) if learner.critic_dim else None
-        return stack("obs", t, learner.obs_dim), own
+        obs = stacked(learner, [r.obs[t] for r in recordings], learner.obs_dim)
+        critics = [r.critic_obs[t] for r in recordings if r.critic_obs is not None]
+        return obs, stacked(learner, critics, learner.critic_dim) if critics else None
 
     for iteration in range(ITERATIONS):
-        for t in range(STEPS):
-            at = iteration * STEPS + t
-            obs, critic_obs = seen(at)
-            if t:
-                learner.count(obs, critic_obs)
-            result = learner.act(obs, stack("noise", at, learner.action_dim), critic_obs)
-            rollout.obs[:, :, t, : learner.obs_dim] = obs
-            if rollout.critic_obs is not None and critic_obs is not None:
-                rollout.critic_obs[:, :, t, : learner.critic_dim] = critic_obs
-            rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
-            rollout.values[:, :, t] = result["values"]
-            for name in ("rewards", "dones", "time_outs"):
-                getattr(rollout, name)[:, :, t] = stack(name, at, NUM_ENVS)
-        obs, critic_obs = seen((iteration + 1) * STEPS)
-        learner.count(obs, critic_obs)
-        rollout.last_values.copy_(learner.values(obs if critic_obs is None else critic_obs))
+        play(learner, rollout, recordings, iteration * STEPS, seen)
         yield learner.update(rollout, iteration + 1)
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from envcoder_bench.core import triton_import
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import Trainer, train_iteration
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
@@ -61,12 +60,6 @@ def test_iteration_acts_steps_and_records_over_the_horizon_then_learns(final: bo
     assert obs.item() == 20.0 and set(stats) == {"loss"}
 
 
-def test_step_is_done_if_terminated_or_truncated() -> None:
-    x = torch.zeros(3)
-    step = EnvStep(x, x, torch.tensor([True, False, False]), torch.tensor([False, True, False]))
-    assert step.done.tolist() == [True, True, False]
-
-
 @pytest.mark.parametrize("name", TRAINERS)
 def test_trainers_are_found_by_name(name: str) -> None:
     found = trainer_class({"algo": {"name": name}})
@@ -95,15 +88,6 @@ def test_short_trainer_names_are_resolved() -> None:
 def test_name_that_is_no_trainer_is_refused(name: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trainer_class({"algo": {"name": name}})
-
-
-def test_trainer_without_all_abstract_methods_cannot_be_instantiated() -> None:
-    class Half(Trainer):
-        def act(self, obs: torch.Tensor) -> torch.Tensor:
-            return obs
-
-    with pytest.raises(TypeError, match="abstract"):
-        Half(GroupLayout(1, 1), [1], [1], [0], {}, torch.device("cpu"))  # type: ignore[abstract]
 
 
 def test_files_of_kernels_can_be_imported_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:

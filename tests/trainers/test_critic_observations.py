@@ -7,75 +7,29 @@ from typing import Any
 import pytest
 import torch
 from kernel_device import DEVICE, compares_kernels
-from linear_env import LinearEnv
-from oracle import Recording, StockAgent, make_params
+from linear_env import LinearEnv, Run, assert_bitwise, make_env
+from oracle import Recording, StockAgent, make_params, stacked
+from oracle import play as play_recordings
 from rl_games.algos_torch.central_value import CentralValueTrain
 from rl_games.algos_torch.model_builder import ModelBuilder
-from test_learner import _assert_same, exported
-from test_oracle import own_weights, pad
-from test_trainer import assert_bitwise, flat
+from test_learner import ACTION_DIMS, CRITIC_DIMS, OBS_DIMS, SEEDS, exported, make_learner, play
+from test_oracle import own_weights
 
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import padded_widths, train_iteration, widest
+from envcoder_bench.trainers.base import padded_widths, widest
 from envcoder_bench.trainers.ppo import backend, trainer
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.network import CRITIC
-from envcoder_bench.trainers.ppo.rollout import Rollout
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
-OBS_DIMS, ACTION_DIMS, SEEDS, CRITIC_DIMS = [5, 9, 3], [2, 1, 4], [7, 8, 9], [4, 15, 7]
 
-
-def make_learner(critic_dims: list[int] = CRITIC_DIMS, **overrides: Any) -> GroupedLearner:
-    params = make_params(network__separate=True, **overrides)
-    return GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, 6, critic_dims=critic_dims)
-
-
-def play(learner: GroupedLearner, seed: int, padding: float = 0.0) -> Rollout:
-    """Fill a rollout with random data; the padding of the critics' observations may be dirty."""
-    rng = torch.Generator().manual_seed(seed)
-    rollout = learner.new_rollout()
-    assert rollout.critic_obs is not None
-    for obs, dims, dirt in ((rollout.obs, OBS_DIMS, 0.0), (rollout.critic_obs, CRITIC_DIMS, padding)):
-        obs.copy_(torch.randn(obs.shape, generator=rng) * 2 + 1)
-        for k, width in enumerate(dims):
-            obs[k, ..., width:] = dirt
-    rollout.rewards.copy_(torch.randn(rollout.rewards.shape, generator=rng))
-    rollout.dones.copy_(torch.rand(rollout.dones.shape, generator=rng) < 0.2)
-    for t in range(rollout.rewards.shape[2]):
-        noise = torch.randn(3, 6, learner.action_dim, generator=rng)
-        result = learner.act(rollout.obs[:, :, t], noise, rollout.critic_obs[:, :, t])
-        rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
-        rollout.values[:, :, t] = result["values"]
-    return rollout
-
-
-class Run:
-    """A trainer on a toy environment, some of whose groups have critic observations."""
-
-    def __init__(
-        self,
-        groups: list[int],
-        critic_dims: list[int],
-        device: str = "cpu",
-        make_env: Any = LinearEnv,
-        **overrides: Any,
-    ) -> None:
-        picked = [[values[g] for g in groups] for values in (OBS_DIMS, ACTION_DIMS, SEEDS)]
-        self.env = make_env(*picked, 6, device=device, critic_dims=critic_dims)
-        own = {"critic_dims": critic_dims} if any(critic_dims) else {}
-        params = make_params(network__separate=True, **overrides)
-        self.trainer = GroupedPPO(self.env.layout, *picked, params, torch.device(device), **own)
-        self.obs = self.env.reset()
-
-    def train(self, epochs: int) -> "Run":
-        while self.trainer.epoch < epochs:
-            self.obs, _ = train_iteration(self.trainer, self.env, self.obs)
-        return self
-
-    def weights(self, group: int) -> dict[str, torch.Tensor]:
-        return flat(self.trainer.export(group))
+def run(
+    groups: list[int], critic_dims: list[int], device: str = "cpu", env_class: Any = LinearEnv, **options: Any
+) -> Run:
+    """Return a run of separate networks, some of whose critics have observations of their own."""
+    env = make_env(groups, critic_dims=critic_dims, device=device, env_class=env_class)
+    return Run(env, device, network__separate=True, **options)
 
 
 def test_widths_of_groups_with_and_without_critic_observations() -> None:
@@ -96,7 +50,7 @@ class Alike(LinearEnv):
 
 
 def test_critic_that_sees_the_same_as_the_policy_learns_the_same_bits() -> None:
-    alone, same = (Run([0, 1, 2], dims, make_env=Alike).train(2) for dims in ([], OBS_DIMS))
+    alone, same = (run([0, 1, 2], dims, env_class=Alike).train(2) for dims in ([], OBS_DIMS))
     for group in range(3):
         model, twin = alone.trainer.export(group)["model"], same.trainer.export(group)
         actor = {key: x for key, x in model.items() if not key.startswith(CRITIC)}
@@ -117,20 +71,15 @@ def test_training_matches_stock_agents_whose_networks_see_parts_of_the_observati
     learner = GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, 6, "cpu", dtype, critic_dims=CRITIC_DIMS)
     for k, (agent, (o, _, _, _)) in enumerate(zip(agents, dims)):
         _restrict(agent, learner, k, o)
-    rollout, steps = learner.new_rollout(), 8
+    rollout = learner.new_rollout()
+
+    def seen(t: int) -> tuple[torch.Tensor, torch.Tensor]:
+        own = [r.obs[t][:, :o] for r, o in zip(recordings, OBS_DIMS)]
+        of_critics = [r.obs[t][:, o:] for r, o in zip(recordings, OBS_DIMS)]
+        return stacked(learner, own, learner.obs_dim), stacked(learner, of_critics, learner.critic_dim)
+
     for iteration in range(3):
-        at = [iteration * steps + t for t in range(steps + 1)]
-        seen = [_split(recordings, t, learner) for t in at]
-        for t in range(steps):
-            noise = torch.stack([pad(r.noise[at[t]], learner.action_dim) for r in recordings])
-            result = learner.act(seen[t][0], noise, seen[t][1])
-            assert rollout.critic_obs is not None
-            rollout.obs[:, :, t, : learner.obs_dim], rollout.critic_obs[:, :, t, : learner.critic_dim] = seen[t]
-            rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
-            rollout.values[:, :, t] = result["values"]
-            for name in ("rewards", "dones", "time_outs"):
-                getattr(rollout, name)[:, :, t] = torch.stack([getattr(r, name)[at[t]] for r in recordings])
-        rollout.last_values.copy_(learner.values(seen[steps][1]))
+        play_recordings(learner, rollout, recordings, 8 * iteration, seen)
         expected = [agent.iterate() for agent in agents]
         for name, values in learner.update(rollout, epoch=iteration + 1).items():
             stock = torch.tensor([stats[name] for stats in expected], dtype=torch.float64)
@@ -138,12 +87,6 @@ def test_training_matches_stock_agents_whose_networks_see_parts_of_the_observati
         for k, (agent, (o, _, _, _)) in enumerate(zip(agents, dims)):
             for key, value in agent.model.state_dict().items():
                 torch.testing.assert_close(_mine(learner, k, key, value), _visible(key, value, o), rtol=rtol, atol=atol)
-
-
-def _split(recordings: list[Recording], t: int, learner: GroupedLearner) -> tuple[torch.Tensor, torch.Tensor]:
-    pairs = [(r.obs[t][:, :o], r.obs[t][:, o:]) for r, o in zip(recordings, OBS_DIMS)]
-    obs, critic_obs = zip(*((pad(x, learner.obs_dim), pad(y, learner.critic_dim)) for x, y in pairs))
-    return torch.stack(obs), torch.stack(critic_obs)
 
 
 def _restrict(agent: StockAgent, learner: GroupedLearner, k: int, obs_dim: int) -> None:
@@ -176,7 +119,7 @@ def _mine(learner: GroupedLearner, k: int, key: str, like: torch.Tensor) -> torc
 
 
 def test_policy_does_not_depend_on_critic_observations() -> None:
-    learner = make_learner()
+    learner = make_learner(CRITIC_DIMS)
     learner.update(play(learner, 0), 1)
     rng = torch.Generator().manual_seed(5)
     obs, noise = torch.randn(3, 6, 9, generator=rng), torch.randn(3, 6, 4, generator=rng)
@@ -186,7 +129,7 @@ def test_policy_does_not_depend_on_critic_observations() -> None:
     assert not torch.equal(first["values"], second["values"])
     assert torch.equal(learner.policy(obs), first["mus"])
     # nor do the statistics of its observations, whatever the critics see
-    other = make_learner()
+    other = make_learner(CRITIC_DIMS)
     rollout = play(other, 0)
     assert rollout.critic_obs is not None
     rollout.critic_obs.mul_(3.0)
@@ -197,97 +140,25 @@ def test_policy_does_not_depend_on_critic_observations() -> None:
             assert torch.equal(other.export(k)[name], learner.export(k)[name])
 
 
-def test_padding_changes_nothing_and_stays_zero() -> None:
-    clean, dirty = make_learner(), make_learner()
-    for seed in range(2):
-        stats, dirty_stats = (x.update(play(x, seed, dirt), seed + 1) for x, dirt in ((clean, 0.0), (dirty, 1e3)))
-    assert torch.equal(clean.network.flat, dirty.network.flat)
-    _assert_same(dirty.get_state(), clean.get_state())
-    _assert_same(dirty_stats, stats)
-    first = clean.network.parameters["a2c_network.critic_mlp.0.weight"]
-    for k, dim in enumerate(CRITIC_DIMS):
-        assert (first[k, :dim] != 0).any() and (first[k, dim:] == 0).all()
-    normalizer = clean.critic_normalizer
-    assert normalizer is not None
-    for k, dim in enumerate(CRITIC_DIMS):
-        assert (normalizer.running_mean[k, dim:] == 0).all() and (normalizer.running_mean[k, :dim] != 0).all()
-
-
-def test_nan_in_one_critic_leaves_other_groups_bitwise_unchanged() -> None:
-    clean, broken = make_learner(), make_learner()
-    for learner in (clean, broken):
-        rollout = play(learner, 3)
-        assert rollout.critic_obs is not None
-        if learner is broken:
-            rollout.critic_obs[1] = float("nan")
-        learner.update(rollout, 1)
-    assert torch.isnan(broken.network.flat[1]).any()
-    assert torch.equal(broken.network.flat[[0, 2]], clean.network.flat[[0, 2]])
-
-
-@pytest.mark.slow
-def test_groups_train_bitwise_equal_alone_and_beside_groups_with_and_without_critic_observations() -> None:
-    among = Run([0, 1, 2, 0], [4, 0, 7, 0]).train(3)
-    for place, (group, dim) in enumerate([(0, 4), (1, 0), (2, 7), (0, 0)]):
-        assert_bitwise(Run([group], [dim]).train(3).weights(0), among.weights(place))
-    assert not torch.equal(among.trainer.export(0)["model"]["a2c_network.mu.weight"],
-                           among.trainer.export(3)["model"]["a2c_network.mu.weight"])  # fmt: skip
-    assert "assymetric_vf_nets" not in among.trainer.export(3)
-
-
 def test_block_has_groups_with_critic_observations_or_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """On CUDA a block has many groups."""
     sizes = trainer.cut_equal_blocks
     monkeypatch.setattr(trainer, "cut_equal_blocks", lambda keys, _: sizes(keys, 9))
-    run = Run([0, 1, 2, 0], [4, 7, 0, 0])
-    assert [block.groups for block in run.trainer.blocks] == [slice(0, 2), slice(2, 4)]
-    run.train(2)
+    among = run([0, 1, 2, 0], [4, 7, 0, 0])
+    assert [block.groups for block in among.trainer.blocks] == [slice(0, 2), slice(2, 4)]
+    among.train(2)
+    assert "assymetric_vf_nets" in among.trainer.export(0) and "assymetric_vf_nets" not in among.trainer.export(3)
     for place, (group, dim) in enumerate([(0, 4), (1, 7), (2, 0), (0, 0)]):
-        mine, alone = run.weights(place), Run([group], [dim]).train(2).weights(0)
+        mine, alone = among.weights(place), run([group], [dim]).train(2).weights(0)
         for key, value in alone.items():
             torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-5)
 
 
-def test_statistics_of_actor_and_critic_are_each_group_s_own() -> None:
-    run = Run([0, 1], [6, 10]).train(1)
-    obs = [block.learner.obs_normalizer for block in run.trainer.blocks]
-    critic = [block.learner.critic_normalizer for block in run.trainer.blocks]
-    for k, (mine, its) in enumerate(zip(obs, critic)):
-        assert mine is not None and its is not None and mine is not its
-        assert mine.dims == [OBS_DIMS[k]] and its.dims == [[6, 10][k]]
-        assert its.running_mean[0, 0] != 0 and not torch.allclose(mine.running_mean[0, :3], its.running_mean[0, :3])
-
-
-# states and files
-
-
-def test_resumed_training_is_bitwise_equal() -> None:
-    straight, first, second = (Run([0, 1, 2], [4, 0, 7]) for _ in range(3))
-    straight.train(4)
-    first.train(2)
-    second.trainer.set_state(first.trainer.get_state())
-    second.env.set_state(first.env.get_state())
-    second.obs = first.obs
-    second.train(4)
-    for group in range(3):
-        assert_bitwise(straight.weights(group), second.weights(group))
-
-
-def test_states_are_split_and_joined_independently_of_other_groups() -> None:
-    first = Run([0, 1, 2], [4, 0, 7]).train(2)
-    parts = first.trainer.split_state(first.trainer.get_state())
-    second = Run([2, 0, 1], [7, 4, 0])
-    second.trainer.set_state(second.trainer.join_states([parts[g] for g in (2, 0, 1)]))
-    for place, g in enumerate((2, 0, 1)):
-        assert_bitwise(second.weights(place), first.weights(g))
-    stack = make_learner()
-    stack.update(play(stack, 0), 1)
-    state = stack.get_state()
-    _assert_same(stack.join_states(stack.split_state(state)), state)
+# files
 
 
 def test_exported_critic_is_rl_games_central_value() -> None:
-    learner = make_learner()
+    learner = make_learner(CRITIC_DIMS)
     learner.update(play(learner, 0), 1)
     obs = torch.randn(3, 10, 15, generator=torch.Generator().manual_seed(1)) * 3
     network = make_params()["network"]
@@ -339,8 +210,8 @@ def test_trainer_with_kernels_matches_torch(own_keys: dict[str, Any], monkeypatc
     }  # fmt: skip
     with monkeypatch.context() as patch:
         patch.setattr(backend, "usable_on", lambda device, dtype: False)
-        expected = Run([0, 1, 2], [4, 0, 7], **options).train(iterations)
-    own = Run([0, 1, 2], [4, 0, 7], device=DEVICE.type, **options)
+        expected = run([0, 1, 2], [4, 0, 7], **options).train(iterations)
+    own = run([0, 1, 2], [4, 0, 7], device=DEVICE.type, **options)
     own.trainer._threads = None  # Triton's interpreter is for one thread
     own.train(iterations)
     for group in range(3):
@@ -352,10 +223,10 @@ def test_trainer_with_kernels_matches_torch(own_keys: dict[str, Any], monkeypatc
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_deterministic_groups_on_cuda_train_bitwise_equal_alone_and_among_others() -> None:
     def trained(groups: list[int], critic_dims: list[int]) -> list[dict[str, torch.Tensor]]:
-        run = Run(groups, critic_dims, device="cuda", make_env=OnCPU, matmul_precision="highest")
-        run.obs = run.obs.to("cuda")
-        run.train(4)
-        return [run.weights(g) for g in range(len(groups))]
+        among = run(groups, critic_dims, device="cuda", env_class=OnCPU, matmul_precision="highest")
+        among.obs = among.obs.to("cuda")
+        among.train(4)
+        return [among.weights(g) for g in range(len(groups))]
 
     with settings_kept():
         use_deterministic_algorithms()
@@ -384,12 +255,10 @@ class OnCPU(LinearEnv):
 @pytest.mark.parametrize("own_keys", [{}, AS_RSL_RL], ids=["rl_games", "rsl_rl"])
 def test_resumed_run_on_cuda_matches_the_uninterrupted_one(own_keys: dict[str, Any]) -> None:
     options: dict[str, Any] = {"device": "cuda", "matmul_precision": "highest", **own_keys}
-    straight, first, second = (Run([0, 1, 2], [4, 0, 7], **options) for _ in range(3))
+    straight, first, second = (run([0, 1, 2], [4, 0, 7], **options) for _ in range(3))
     straight.train(6)
     first.train(3)
-    second.trainer.set_state(first.trainer.get_state())
-    second.env.set_state(first.env.get_state())
-    second.obs = first.obs
+    second.restore(first.get_state())
     second.train(6)
     for group in range(3):
         for key, value in straight.weights(group).items():

@@ -3,10 +3,8 @@ from typing import Any
 import pytest
 import torch
 from oracle import make_params
-from rl_games.algos_torch import torch_ext
-from rl_games.common import common_losses, schedulers
+from rl_games.common import schedulers
 
-from envcoder_bench.trainers.ppo import objective
 from envcoder_bench.trainers.ppo.adam import next_entropy_coef, next_learning_rate
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
@@ -67,62 +65,3 @@ def test_linear_learning_rate_and_entropy_match_rl_games(limit: Any) -> None:
         rate, entropy = stock.update(3e-4, 0.01, epoch, 0, None)
         assert next_learning_rate(ppo, torch.zeros(1, dtype=torch.float64), torch.zeros(1), epoch).item() == rate
         assert next_entropy_coef(ppo, epoch) == entropy
-
-
-def test_kl_matches_rl_games_and_ignores_padding() -> None:
-    rng = torch.Generator().manual_seed(0)
-    mu, old_mu = torch.randn(2, 2, 30, 3, generator=rng, dtype=torch.float64)
-    sigma, old_sigma = torch.rand(2, 2, 1, 3, generator=rng, dtype=torch.float64) + 0.1
-    mask = torch.tensor([[[1.0, 1.0, 1.0]], [[1.0, 1.0, 0.0]]])
-    mu, old_mu = mu * mask, old_mu * mask
-    kl = objective.policy_kl(TORCH, mu, sigma, old_mu, old_sigma, mask)
-    for k, width in enumerate((3, 2)):
-        arguments = [x[k, ..., :width].expand(30, width) for x in (mu, sigma, old_mu, old_sigma)]
-        torch.testing.assert_close(kl[k], torch_ext.policy_kl(*arguments))
-
-
-def test_neglogp_and_entropy_match_torch_and_ignore_padding() -> None:
-    rng = torch.Generator().manual_seed(0)
-    mask = torch.tensor([[[1.0, 1.0, 1.0]], [[1.0, 1.0, 0.0]]])
-    mu, actions = torch.randn(2, 2, 30, 3, generator=rng) * mask
-    log_sigma = torch.randn(2, 1, 3, generator=rng) * mask
-    widths = torch.tensor([[3.0], [2.0]])
-    for k, width in enumerate((3, 2)):
-        normal = torch.distributions.Normal(mu[k, :, :width], log_sigma[k, :, :width].exp().expand(30, width))
-        expected = -normal.log_prob(actions[k, :, :width]).sum(-1)
-        torch.testing.assert_close(objective.neglogp(actions, mu, log_sigma, widths)[k], expected)
-        torch.testing.assert_close(objective.entropy(log_sigma, widths)[k], normal.entropy().sum(-1).mean())
-
-
-@pytest.mark.parametrize(
-    "kind, expected", [("bound", [0.0, 0.25 + 1.0]), ("regularisation", [2.42, 2.56 + 4.41]), ("none", [0.0, 0.0])]
-)
-def test_bound_loss_penalizes_means_beyond_1_1_and_its_gradient_matches_autograd(kind: str, expected: Any) -> None:
-    mu = torch.tensor([[[1.1, -1.1, 0.0], [1.6, 0.0, -2.1]]], requires_grad=kind != "none")
-    loss, gradient = objective.bound_loss(mu, kind)
-    torch.testing.assert_close(loss.detach(), torch.tensor([expected]))
-    want = torch.zeros_like(mu) if kind == "none" else torch.autograd.grad(loss.sum(), mu)[0]
-    torch.testing.assert_close(gradient, want)
-
-
-@pytest.mark.parametrize("options", [{}, {"use_smooth_clamp": True}, {"ppo": False}])
-def test_policy_loss_and_gradient_match_rl_games(options: Any) -> None:
-    ppo, rng = hyperparameters(**options), torch.Generator().manual_seed(0)
-    old, new, advantages = torch.randn(3, 2, 500, generator=rng, dtype=torch.float64)
-    new = (old + 0.3 * new).requires_grad_()  # on both sides of the clip
-    function = common_losses.smoothed_actor_loss if ppo.use_smooth_clamp else common_losses.actor_loss
-    expected = function(old, new, advantages, ppo.ppo, ppo.e_clip)
-    loss, gradient = objective.policy_loss(ppo, old, new.detach(), advantages)
-    torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), new)[0])
-
-
-@pytest.mark.parametrize("clip", [False, True])
-def test_value_loss_and_gradient_match_rl_games(clip: bool) -> None:
-    ppo, rng = hyperparameters(clip_value=clip), torch.Generator().manual_seed(0)
-    old, new, returns = torch.randn(3, 2, 500, generator=rng, dtype=torch.float64)
-    new = (old + 0.3 * new).requires_grad_()
-    expected = common_losses.default_critic_loss(old, new, ppo.e_clip, returns, clip)
-    loss, gradient = objective.value_loss(ppo, old, new.detach(), returns)
-    torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), new)[0])

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 from kernel_device import DEVICE, INTERPRETED, compares_kernels
+from linear_env import Run, assert_bitwise, make_env
 from oracle import make_params
-from test_trainer import Run, assert_bitwise, make_env
 from torch import Tensor
 
 from envcoder_bench.trainers.ppo.adam import GroupedAdam, clip_norm, update_learning_rates

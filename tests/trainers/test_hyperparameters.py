@@ -74,6 +74,7 @@ REFUSED = [
     ({"normalize_rms_advantage": True}, "params.config.normalize_rms_advantage: True"),
     ({"epochs_between_resets": 5}, "params.config.epochs_between_resets: 5 .* set it to 0"),
     ({"schedule_type": "standard_epoch"}, "params.config.schedule_type: standard_epoch .* use legacy, standard or"),
+    ({"model": "discrete_a2c"}, "params.model.name: discrete_a2c .* use continuous_a2c_logstd"),
     ({"network__name": "resnet_actor_critic"}, "params.network.name: resnet_actor_critic .* use actor_critic"),
     ({"network__rnn": {"name": "lstm"}}, "params.network.rnn: .* delete it"),
     ({"network__cnn": {"type": "conv2d"}}, "params.network.cnn: .* delete it"),
@@ -93,14 +94,9 @@ REFUSED = [
 
 @pytest.mark.parametrize("overrides, message", REFUSED, ids=[message[:30] for _, message in REFUSED])
 def test_unsupported_features_are_refused_with_a_remedy(overrides: dict[str, Any], message: str) -> None:
+    params = make_params(**overrides)
+    params["model"]["name"] = overrides.get("model", params["model"]["name"])
     with pytest.raises(ValueError, match=message):
-        check_supported(make_params(**overrides))
-
-
-def test_other_models_are_refused() -> None:
-    params = make_params()
-    params["model"]["name"] = "discrete_a2c"
-    with pytest.raises(ValueError, match=r"params.model.name: discrete_a2c .* use continuous_a2c_logstd"):
         check_supported(params)
 
 

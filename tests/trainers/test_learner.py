@@ -1,5 +1,6 @@
 """Properties across the groups of one stack."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,38 +13,47 @@ from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.mlp import ELU, NONE
 from envcoder_bench.trainers.ppo.rollout import Rollout
 
-OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
+OBS_DIMS, ACTION_DIMS, SEEDS, CRITIC_DIMS = [5, 9, 3], [2, 1, 4], [7, 8, 9], [4, 15, 7]
+CRITICS = pytest.mark.parametrize("critic_dims", [[], CRITIC_DIMS], ids=["alike", "asymmetric"])
 
 
-def make_learner(**overrides: Any) -> GroupedLearner:
-    return GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, make_params(**overrides), 6)
+def make_learner(critic_dims: Sequence[int] = (), **overrides: Any) -> GroupedLearner:
+    params = make_params(**{"network__separate": bool(critic_dims), **overrides})
+    return GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, 6, critic_dims=list(critic_dims))
 
 
 def play(learner: GroupedLearner, seed: int, broken: int | None = None, padding: float = 0.0) -> Rollout:
     """Fill a rollout with random data; one group may be NaN, and the padding of observations may be dirty."""
     rng = torch.Generator().manual_seed(seed)
     rollout = learner.new_rollout()
-    rollout.obs.copy_(torch.randn(rollout.obs.shape, generator=rng) * 2 + 1)
-    for k, width in enumerate(OBS_DIMS):
-        rollout.obs[k, ..., width:] = padding
+    critic_obs = rollout.critic_obs
+    for obs, dims in ((rollout.obs, OBS_DIMS), (critic_obs, CRITIC_DIMS)):
+        if obs is not None:
+            obs.copy_(torch.randn(obs.shape, generator=rng) * 2 + 1)
+            for k, width in enumerate(dims):
+                obs[k, ..., width:] = padding
     rollout.rewards.copy_(torch.randn(rollout.rewards.shape, generator=rng))
     rollout.dones.copy_(torch.rand(rollout.dones.shape, generator=rng) < 0.2)
     if broken is not None:
-        rollout.obs[broken], rollout.rewards[broken] = float("nan"), float("nan")
+        for x in (rollout.obs, rollout.rewards, critic_obs):
+            if x is not None:
+                x[broken] = float("nan")
     for t in range(rollout.rewards.shape[2]):
         noise = torch.randn(3, 6, learner.action_dim, generator=rng)
-        result = learner.act(rollout.obs[:, :, t], noise)
+        result = learner.act(rollout.obs[:, :, t], noise, None if critic_obs is None else critic_obs[:, :, t])
         rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
         rollout.values[:, :, t] = result["values"]
     return rollout
 
 
 def exported(learner: GroupedLearner) -> dict[str, torch.Tensor]:
-    return {f"{k}.{key}": value for k in range(3) for key, value in learner.export(k).items()}
+    parts = [{**learner.export(k), **(learner.export_central_value(k) or {})} for k in range(3)]
+    return {f"{k}.{key}": value for k, part in enumerate(parts) for key, value in part.items()}
 
 
-def test_nan_in_one_group_leaves_the_others_bitwise_unchanged() -> None:
-    clean, broken = make_learner(), make_learner()
+@CRITICS
+def test_nan_in_one_group_leaves_the_others_bitwise_unchanged(critic_dims: list[int]) -> None:
+    clean, broken = make_learner(critic_dims), make_learner(critic_dims)
     for seed in range(2):
         stats = clean.update(play(clean, seed), seed + 1)
         broken_stats = broken.update(play(broken, seed, broken=1), seed + 1)
@@ -66,9 +76,11 @@ def test_failed_group_keeps_its_state() -> None:
         assert torch.equal(value, before[key] if key.startswith("1.") else exported(clean)[key]), key
 
 
+@CRITICS
 @pytest.mark.parametrize("normalize", [False, True])
-def test_padding_stays_zero_and_inert(normalize: bool) -> None:
-    clean, dirty = (make_learner(normalize_input=normalize, weight_decay=0.01, entropy_coef=0.1) for _ in range(2))
+def test_padding_stays_zero_and_inert(normalize: bool, critic_dims: list[int]) -> None:
+    options: dict[str, Any] = {"normalize_input": normalize, "weight_decay": 0.01, "entropy_coef": 0.1}
+    clean, dirty = (make_learner(critic_dims, **options) for _ in range(2))
     for seed in range(2):
         clean_rollout, dirty_rollout = play(clean, seed), play(dirty, seed, padding=1e3)
         for k, width in enumerate(ACTION_DIMS):
@@ -76,26 +88,19 @@ def test_padding_stays_zero_and_inert(normalize: bool) -> None:
             assert (dirty_rollout.mus[k, ..., width:] == 0).all()
         clean.update(clean_rollout, seed + 1)
         dirty.update(dirty_rollout, seed + 1)
-    assert torch.equal(clean.network.flat, dirty.network.flat)
+    _assert_same(dirty.get_state(), clean.get_state())
+    parameters = dirty.network.parameters
     for k, (o, a) in enumerate(zip(OBS_DIMS, ACTION_DIMS)):
-        parameters = dirty.network.parameters
         assert (parameters["a2c_network.actor_mlp.0.weight"][k, o:] == 0).all()
         assert (parameters["a2c_network.mu.weight"][k, :, a:] == 0).all()
         assert (parameters["a2c_network.mu.bias"][k, :, a:] == 0).all()
         assert (parameters["a2c_network.sigma"][k, :, a:] == 0).all()
         assert (parameters["a2c_network.actor_mlp.0.weight"][k, :o] != 0).all()
+    for k, width in enumerate(critic_dims):
+        first = parameters["a2c_network.critic_mlp.0.weight"][k]
+        assert (first[:width] != 0).all() and (first[width:] == 0).all()
     used = sum(value.numel() for key, value in exported(dirty).items() if "a2c_network" in key)
     assert (dirty.adam.exp_avg != 0).sum() <= used
-
-
-def test_state_restores_bitwise() -> None:
-    first, second = make_learner(), make_learner()
-    first.update(play(first, 0), 1)
-    second.set_state(first.get_state())
-    for learner in (first, second):
-        learner.update(play(learner, 1), 2)
-    assert torch.equal(first.network.flat, second.network.flat)
-    assert torch.equal(first.adam.learning_rate, second.adam.learning_rate)
 
 
 @pytest.mark.parametrize("separate", [False, True])

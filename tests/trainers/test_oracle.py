@@ -8,37 +8,12 @@ from typing import Any
 import pytest
 import torch
 from kernel_device import DEVICE, compares_kernels, sizes
-from oracle import Recording, StockAgent, make_params
+from oracle import Recording, StockAgent, make_params, play, stacked
 
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
 ITERATIONS = 4
-
-
-def pad(x: torch.Tensor, width: int) -> torch.Tensor:
-    return torch.nn.functional.pad(x, (0, width - x.shape[-1]))
-
-
-def play(learner: GroupedLearner, rollout: Any, recordings: list[Recording], iteration: int) -> None:
-    """Fill a rollout as the agent does."""
-    steps = learner.hp.horizon_length
-    dtype, device = learner.network.flat.dtype, learner.network.flat.device
-
-    def stack(name: str, t: int, width: int = 0) -> torch.Tensor:
-        rows = [getattr(r, name)[t] for r in recordings]
-        return torch.stack([pad(x, width) if width else x for x in rows]).to(device, dtype)
-
-    for t in range(steps):
-        at = iteration * steps + t
-        obs = stack("obs", at, learner.obs_dim)
-        result = learner.act(obs, stack("noise", at, learner.action_dim))
-        rollout.obs[:, :, t, : learner.obs_dim] = obs
-        rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
-        rollout.values[:, :, t] = result["values"]
-        rollout.rewards[:, :, t] = stack("rewards", at)
-        rollout.dones[:, :, t], rollout.time_outs[:, :, t] = stack("dones", at), stack("time_outs", at)
-    rollout.last_values.copy_(learner.values(stack("obs", (iteration + 1) * steps, learner.obs_dim)))
 
 
 def compare(
@@ -59,9 +34,13 @@ def compare(
     stock = [StockAgent(params, r, s, folder, dtype) for r, s in zip(recordings, SEEDS)]
     learner = GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, num_envs, device, dtype)
     rollout = learner.new_rollout()
+
+    def seen(t: int) -> tuple[torch.Tensor, None]:
+        return stacked(learner, [r.obs[t] for r in recordings], learner.obs_dim), None
+
     history: dict[str, list[torch.Tensor]] = {}
     for iteration in range(ITERATIONS):
-        play(learner, rollout, recordings, iteration)
+        play(learner, rollout, recordings, iteration * steps, seen)
         expected = [agent.iterate() for agent in stock]
         for name, values in learner.update(rollout, epoch=iteration + 1).items():
             stock_values = torch.tensor([stats[name] for stats in expected], dtype=torch.float64)

@@ -19,7 +19,6 @@ from rsl_rl_oracle import (
     small_learner,
     train_ours,
 )
-from torch.distributions import Normal, kl_divergence
 
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import train_iteration
@@ -27,10 +26,7 @@ from envcoder_bench.trainers.ppo.adam import next_learning_rate
 from envcoder_bench.trainers.ppo.backend import Backend
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
-from envcoder_bench.trainers.ppo.network import ActorCriticOutput
 from envcoder_bench.trainers.ppo.normalizer import GroupedRunningMeanStd
-from envcoder_bench.trainers.ppo.objective import differentiate
-from envcoder_bench.trainers.ppo.rollout import Batch
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 RECORDED = json.loads(FILE.read_text(encoding="utf-8"))
@@ -120,34 +116,6 @@ def test_trainer_counts_every_observation_after_the_first_once() -> None:
     # the exported policy acts with the same statistics, and no clip
     exported = GroupedPPO.load_policy(own, trainer.export(0))
     torch.testing.assert_close(exported(100.0 * obs), trainer.policy(env.layout)(100.0 * obs), rtol=1e-4, atol=1e-5)
-
-
-def test_statistics_are_each_groups_own() -> None:
-    learner = GroupedLearner([3, 2], [2, 1], [7, 8], params([16, 8]), NUM_ENVS, critic_dims=[4, 5])
-    drawn = torch.randn(2, NUM_ENVS, 8, generator=torch.Generator().manual_seed(0))
-    learner.count(drawn[..., :3], drawn[..., 3:])
-    for normalizer, x, dims in (
-        (learner.obs_normalizer, drawn[..., :3], [3, 2]), (learner.critic_normalizer, drawn[..., 3:], [4, 5])
-    ):  # fmt: skip
-        assert normalizer is not None
-        for k, dim in enumerate(dims):
-            expected = x[k, :, :dim].double().mean(dim=0)
-            torch.testing.assert_close(normalizer.running_mean[k, :dim], expected, rtol=1e-5, atol=1e-6)
-            assert (normalizer.running_mean[k, dim:] == 0).all()
-
-
-def test_divergence_is_that_of_the_rollouts_policy_from_the_new_one() -> None:
-    rng = torch.Generator().manual_seed(0)
-    mu, old_mu, actions, d_mu = torch.randn(4, 3, 50, 4, generator=rng)
-    log_sigma, old_sigma = torch.randn(3, 1, 4, generator=rng), torch.rand(3, 1, 4, generator=rng) + 0.5
-    value, d_value, *samples = torch.randn(6, 3, 50, generator=rng)
-    batch = Batch(actions, actions, *samples, mus=old_mu.clone(), sigmas=[old_sigma.clone()])
-    hp = Hyperparameters.from_params(params([16, 8]), NUM_ENVS)
-    output, dims = ActorCriticOutput(mu, value, d_mu, d_value, None, None), torch.full((3, 1), 4.0)
-    terms = differentiate(Backend(False, False), hp, batch, 0, output, log_sigma, dims, None)
-    old, new = Normal(old_mu, old_sigma), Normal(mu, log_sigma.exp())
-    torch.testing.assert_close(terms.kl, kl_divergence(old, new).sum(dim=-1).mean(dim=1))
-    assert torch.equal(batch.mus, old_mu) and torch.equal(batch.sigmas[0], old_sigma)
 
 
 def test_rates_have_rsl_rls_limits() -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 from kernel_device import DEVICE, compares_kernels
-from linear_env import LinearEnv
+from linear_env import ACTION_DIMS, OBS_DIMS, SEEDS, LinearEnv, Run, assert_bitwise, make_env
 from oracle import StockAgent, StockEnv, make_params
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import Stats, padded_widths, train_iteration
+from envcoder_bench.trainers.base import padded_widths
 from envcoder_bench.trainers.ppo import architecture, trainer
 from envcoder_bench.trainers.ppo.architecture import learner_bytes
 from envcoder_bench.trainers.ppo.backend import Backend
@@ -24,51 +25,24 @@ from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equa
 from envcoder_bench.trainers.ppo.linear import product
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
-OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3, 4, 7, 2, 6, 8], [2, 5, 1, 2, 3, 1, 4, 6], [7, 8, 9, 7, 7, 8, 1, 2]
 CUDA = torch.device("cuda")
+# columns of the critics' observations, 0 for a group without any; only separate networks can have them
+CRITICS = pytest.mark.parametrize(
+    "critics", [[], pytest.param([4, 0, 7, 0, 3, 0, 0, 2], marks=pytest.mark.slow)], ids=["alike", "asymmetric"]
+)
 
 
-class Run:
-    """A trainer on its environment."""
-
-    def __init__(self, env: LinearEnv, device: str = "cpu", **overrides: Any) -> None:
-        self.env, self.obs, self.stats = env, env.reset(), {}
-        args = (env.layout, env.obs_dims, env.action_dims, env.group_seeds)
-        self.trainer = GroupedPPO(*args, make_params(**overrides), torch.device(device))
-
-    def train(self, epochs: int) -> Stats:
-        """Train until so many iterations are done."""
-        while self.trainer.epoch < epochs:
-            self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
-        return self.stats
-
-    def weights(self, group: int) -> dict[str, torch.Tensor]:
-        return self.trainer.export(group)["model"]
-
-    def get_state(self) -> dict[str, Any]:
-        return {"trainer": self.trainer.get_state(), "env": self.env.get_state(), "obs": self.obs.cpu()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.trainer.set_state(state["trainer"])
-        self.env.set_state(state["env"])
-        self.obs = state["obs"].to(self.env.device)
+def make_run(critics: list[int], groups: list[int], fails_at: Mapping[int, int] = {}, **options: Any) -> Run:
+    """Return a run of some groups, with critics where they have observations of their own."""
+    env = make_env(groups, fails_at=fails_at, critic_dims=[critics[g] for g in groups] if critics else ())
+    return Run(env, network__separate=bool(critics), **options)
 
 
-def make_env(groups: list[int], envs_per_group: int = 6, **kwargs: Any) -> LinearEnv:
-    picked = [[values[g] for g in groups] for values in (OBS_DIMS, ACTION_DIMS, SEEDS)]
-    return LinearEnv(*picked, envs_per_group, **kwargs)
-
-
-def assert_bitwise(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
-    assert a.keys() == b.keys()
-    for key in a:
-        assert torch.equal(a[key], b[key]), key
-
-
-def test_group_trains_bitwise_equal_alone_and_in_runs_of_3_and_8_with_failures() -> None:
-    alone = Run(make_env([0]))
-    among_3 = Run(make_env([2, 0, 1]))
-    among_8 = Run(make_env(list(range(7, -1, -1)), fails_at={3: 13, 6: 9}))
+@CRITICS
+def test_group_trains_bitwise_equal_alone_and_in_runs_of_3_and_8_with_failures(critics: list[int]) -> None:
+    alone = make_run(critics, [0])
+    among_3 = make_run(critics, [2, 0, 1])
+    among_8 = make_run(critics, list(range(7, -1, -1)), fails_at={3: 13, 6: 9})
     assert_bitwise(alone.weights(0), among_3.weights(1))
     for each in (alone, among_3, among_8):
         each.train(4)
@@ -89,9 +63,9 @@ def test_groups_are_isolated_with_a_network_of_common_size() -> None:
 def test_failed_group_does_not_learn_and_takes_zero_actions() -> None:
     env = make_env([0, 1], fails_at={1: 10})
     own = Run(env)
-    assert all(torch.isfinite(values).all() for values in own.train(1).values())
+    assert all(torch.isfinite(values).all() for values in own.train(1).stats.values())
     before = own.weights(1)
-    stats = own.train(3)
+    stats = own.train(3).stats
     assert_bitwise(before, own.weights(1))
     assert (env.layout.split(env.actions)[1] == 0).all()
     assert (env.layout.split(env.actions)[0] != 0).any()
@@ -120,9 +94,10 @@ def test_failed_group_in_a_larger_block_takes_zero_actions() -> None:
     assert (actions[1] == 0).all() and (actions[0, :, :2] != 0).all() and (actions[0, :, 2:] == 0).all()
 
 
-def test_resumed_training_is_bitwise_equal_to_uninterrupted_training(tmp_path: Path) -> None:
+@CRITICS
+def test_resumed_training_is_bitwise_equal_to_uninterrupted_training(critics: list[int], tmp_path: Path) -> None:
     options: dict[str, Any] = {"lr_schedule": "linear", "schedule_entropy": True, "max_epochs": 6}
-    straight, first, second = (Run(make_env([0, 1, 2], fails_at={1: 30}), **options) for _ in range(3))
+    straight, first, second = (make_run(critics, [0, 1, 2], {1: 30}, **options) for _ in range(3))
     straight.train(6)
     first.train(3)
     torch.save(first.get_state(), tmp_path / "checkpoint.pth")
@@ -207,7 +182,7 @@ class LinearStockAgent(StockAgent):
 
 def test_training_matches_stock_agents_on_separate_environments(tmp_path: Path) -> None:
     own = Run(make_env([0, 1, 2]))
-    mine = own.train(3)
+    mine = own.train(3).stats
     for group in range(3):
         env = StockEnv(make_env([group]))
         stock = LinearStockAgent(make_params(), env, SEEDS[group], tmp_path, torch.float32)
@@ -241,7 +216,7 @@ def test_every_group_learns_the_task() -> None:
 
 def test_statistics_have_one_value_per_group_and_nothing_is_printed(capsys: pytest.CaptureFixture) -> None:
     own = Run(make_env([0, 1]))
-    stats = own.train(1)
+    stats = own.train(1).stats
     assert set(stats) == {"kl", "learning_rate", "entropy", "policy_loss", "value_loss", "bounds_loss"}
     assert all(values.shape == (2,) for values in stats.values())
     captured = capsys.readouterr()
@@ -454,20 +429,22 @@ class Still(LinearEnv):
         return EnvStep(self.obs, self.zeros, self.never, self.never)
 
 
-@pytest.mark.parametrize("before, after", [(3, 1), (1, 4), (3, 3)])
-def test_states_are_split_and_joined_across_blocks_of_any_size(monkeypatch, before: int, after: int) -> None:
+@CRITICS
+@pytest.mark.parametrize("before, after", [(3, 1), (1, 4)])
+def test_states_are_split_and_joined_across_blocks_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, before: int, after: int, critics: list[int]
+) -> None:
     """On CUDA a block has many groups, and a wave of other groups has other blocks."""
 
     def blocks_of(size: int) -> None:
         monkeypatch.setattr("envcoder_bench.trainers.ppo.block.cut_blocks", lambda groups, _: cut_blocks(groups, size))
 
     blocks_of(before)
-    first = Run(make_env(list(range(8))))
-    first.train(2)
+    first = make_run(critics, list(range(8))).train(2)
     parts = first.trainer.split_state(first.trainer.get_state())
     kept = [6, 1, 5, 0, 3]
     blocks_of(after)
-    second = Run(make_env(kept))
+    second = make_run(critics, kept)
     second.trainer.set_state(second.trainer.join_states([parts[g] for g in kept]))
     assert second.trainer.epoch == 2
     for place, g in enumerate(kept):

@@ -244,29 +244,8 @@ def test_prompts_and_evolution_are_in_the_words_of_the_task():
     assert any("term(state_dict)" in p.source for p in proposals)
 
 
-def test_a_fault_of_a_term_stops_its_group_alone():
-    calls = []
-
-    def late(env):
-        calls.append(1)
-        if len(calls) > 4:
-            raise RuntimeError("too late")
-        return torch.zeros(env.num_envs)
-
-    late.__module__ = "envcoder_candidate_0_late"
-    driven = Driven(CARTPOLE, 3, 3, patches=[{}, {"rewards": {"late": late}}, {}])
-    alone = Driven(CARTPOLE, 3)
-    for action in actions(3, 1, 8):
-        results, expected = driven.step(action), alone.step(action)
-    assert list(driven.task.faults) == [1] and "the term 'late' raised RuntimeError: too late" in str(
-        driven.task.faults[1]
-    )
-    for group in (0, 2):
-        assert torch.equal(driven.of_group(results, group)["reward_buf"], expected["reward_buf"])
-
-
-@pytest.mark.parametrize("section", ["events", "observations"])
-def test_a_fault_of_an_event_or_observation_stops_its_group_alone(section):
+@pytest.mark.parametrize("section", ["rewards", "events", "observations"])
+def test_a_fault_of_a_term_stops_its_group_alone(section):
     from mjlab.managers.event_manager import EventTermCfg
     from mjlab.managers.observation_manager import ObservationTermCfg
 
@@ -276,9 +255,14 @@ def test_a_fault_of_an_event_or_observation_stops_its_group_alone(section):
         calls.append(1)
         if len(calls) > 5:
             raise RuntimeError("too late")
-        return torch.zeros(env.num_envs, 1)
+        return torch.zeros(env.num_envs) if section == "rewards" else torch.zeros(env.num_envs, 1)
 
-    terms = {"events": EventTermCfg(func=late, mode="step"), "observations": ObservationTermCfg(func=late)}
+    late.__module__ = "envcoder_candidate_0_late"
+    terms = {
+        "rewards": late,
+        "events": EventTermCfg(func=late, mode="step"),
+        "observations": ObservationTermCfg(func=late),
+    }
     driven = Driven(CARTPOLE, 3, 3, patches=[{}, {section: {"late": terms[section]}}, {}])
     alone = Driven(CARTPOLE, 3)
     for action in actions(3, 1, 9):
