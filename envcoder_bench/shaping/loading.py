@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise, stream
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, shared_settings
@@ -120,7 +121,7 @@ def load_candidate(
             module=module,
         )
     if functions or not patches:  # the functions beside the dicts of an untrusted file are not loaded here
-        _refuse_bad_sets(functions, action_dim, scan, file, types)
+        _refuse_bad_sets(functions, action_dim, scan, file, types, () if complete is None else tuple(SECTION_TYPES))
     _unload_after(functions.values(), str(module["__name__"]))
     return Candidate(name, file, source, functions, action_dim, patches)
 
@@ -251,16 +252,18 @@ def _refuse_bad_sets(
     scan: Scan,
     file: str,
     types: Sequence[str],
+    dicts: Sequence[str],
 ) -> None:
     # no function: name what the file defines, and near matches
     if not functions:
-        defined = [name for name, nodes in scan.definitions.items() if isinstance(nodes[-1], ast.FunctionDef)]
-        hints = [f"{name} (line {scan.line(name)}){near_type(name, types)}" for name in defined]
+        near = {name: near_type(name, types) or near_matches(name, dicts) for name in scan.definitions}
+        defined = [name for name, x in scan.definitions.items() if near[name] or isinstance(x[-1], ast.FunctionDef)]
+        hints = [f"{name} (line {scan.line(name)}){near[name]}" for name in defined]
         has = f"; it has {', '.join(hints)}" if hints else ""
         sections = [name for name in SECTION_TYPES if name in scan.definitions]
-        if sections:
+        if sections and not dicts:
             has += f"; the dict {sections[0]} is for tasks of mjlab"
-        wanted = ", ".join(kind for kind in types if kind not in ALIASES)
+        wanted = ", ".join([*(kind for kind in types if kind not in ALIASES), *dicts])
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
     # two functions of one kind
     by_stage: dict[str, CandidateFunction] = {}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from isaacgym_mujoco.physics.live_tensors import PoseSource
 
 SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
+TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
 REFUSALS = {
     "compute_torque": "actions go to mjlab's action terms",
     "compute_dof_target": "actions go to mjlab's action terms",
@@ -129,13 +130,13 @@ class MjlabTask(Task):
     @classmethod
     def _tried(cls, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
-        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
 
         if "trial" not in vars(cls):
-            cls.trial = cls({}, 2, "cpu")
+            cls.trial = cls({}, TRIAL_ENVS, "cpu")
         task: MjlabTask = cls.trial
-        groups = EnvGroups.alone(2, torch.zeros(2, task.num_dofs, device=task.device))
-        everyone = torch.ones(2, dtype=torch.bool)
+        groups = EnvGroups.alone(TRIAL_ENVS, torch.zeros(TRIAL_ENVS, task.num_dofs, device=task.device))
+        everyone = torch.ones(TRIAL_ENVS, dtype=torch.bool)
         try:
             task.attach(replace(groups, patches=[patches]))
             task.prepare_reset(everyone)
@@ -145,7 +146,7 @@ class MjlabTask(Task):
         except PatchError:
             raise
         except Exception as error:
-            raise PatchError(next(iter(patches)), "", str(error)) from error
+            raise raised_in(", ".join(patches), "", error) from error
         for error in task.faults.values():
             raise error
         block = task.blocks[0]

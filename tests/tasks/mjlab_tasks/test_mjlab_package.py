@@ -164,13 +164,17 @@ HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
     [
         ('rewards = {\n    "smoth_reward": 1.0,\n}\n', 2, "rewards has no term 'smoth_reward'"),
         (HEAD.format("env.x") + 'rewards = {"mine": mine}\n', 5, "the term 'mine' raised AttributeError"),
-        (HEAD.format("env.action_manager.action") + 'rewards = {"mine": mine}\n', 8, r"'mine' returns shape \(2, 1\)"),
+        (HEAD.format("env.action_manager.action") + 'rewards = {"mine": mine}\n', 8, r"'mine' returns shape \(11, 1\)"),
         (HEAD.format("1") + 'terminations = {"mine": mine}\n', 8, "the term 'mine' returns int"),
         (
             "rewards = {}\n\n\ndef compute_reward(score):\n    return score\n",
             1,
             "compute_reward replaces the terms of rewards: read reward_buf",
         ),
+        (HEAD.format("torch.zeros(2)") + 'rewards = {"mine": mine}\n', 8, r"'mine' returns shape \(2,\)"),
+        (HEAD.format("torch.zeros(3)") + 'observations = {"mine": mine}\n', 8, r"'mine' returns shape \(3,\)"),
+        ('rewards = {"smooth_reward": {"params": {"x": 1}}}\n', 1, "the term 'smooth_reward' raised TypeError"),
+        ('reward = {"smooth_reward": 1.0}\n', None, r"it has reward \(line 1\) \(did you mean rewards\?\)"),
         ("def compute_goal(score):\n    return {}\n\n\nrewards = 3\n", 5, "rewards must be a dict"),
     ],
 )
