@@ -17,15 +17,15 @@ from envcoder_bench.cli.command_line import (
     add_training,
     add_where,
     as_words,
+    check_task,
     command,
     flag_words,
     refuse_others,
 )
-from envcoder_bench.core.errors import Stopped, UserError, user_input
+from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.isaacgym_tasks import with_task_config
-from envcoder_bench.tasks.registry import check_task_name
 
 if TYPE_CHECKING:
     from envcoder_bench.run.result import RunResult
@@ -140,8 +140,7 @@ def _main(words: list[str]) -> int:
         raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
     if not args.resume:
         args.task, args.task_config = with_task_config(args.task, args.task_config)
-        with user_input():
-            check_task_name(args.task)
+        check_task(args)
     try:
         return _search(args)
     except Stopped as stop:  # its message says how to resume

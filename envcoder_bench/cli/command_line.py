@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from envcoder_bench import __version__
 from envcoder_bench.core import SIMULATORS
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.overrides import split_overrides
@@ -23,7 +23,7 @@ from envcoder_bench.core.shell import invocation
 from envcoder_bench.run.spec import RunConfig
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.tasks.registry import check_task_name, task_names
 
 VERSION = f"EnvCoderBench {__version__}"
 
@@ -256,6 +256,25 @@ def shaper_types(words: Sequence[str]) -> list[str]:
     if not names:
         raise UserError(f"--shaper_types is empty; there are {', '.join(SHAPER_TYPES)}")
     return known_types(names)
+
+
+def check_task(args: argparse.Namespace) -> None:
+    """Raise UserError if there is no such task, or for other flags that are wrong without regard to it.
+
+    Those are first: tasks of other packages take a while to import.
+    """
+    if args.shaper_types is not None:
+        shaper_types(args.shaper_types)
+    with user_input():
+        if ":" in args.task:
+            from envcoder_bench.run.fitness import read_file
+            from envcoder_bench.run.inputs import read_candidates
+
+            if args.candidates:
+                read_candidates(args.task, args.candidates, getattr(args, "candidate_idx", None))
+            if args.fitness is not None:
+                read_file(args.fitness)
+        check_task_name(args.task)
 
 
 # output that never fails

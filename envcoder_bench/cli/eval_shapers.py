@@ -14,6 +14,7 @@ from envcoder_bench.cli.command_line import (
     add_key,
     add_training,
     add_where,
+    check_task,
     command,
     flag_words,
     flags_in,
@@ -24,7 +25,6 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.isaacgym_tasks import with_task_config
-from envcoder_bench.tasks.registry import check_task_name
 from envcoder_bench.video import VIDEO_VARIABLE
 
 # flags that continue a run, and those that may be given with them
@@ -219,8 +219,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         if not args.task:
             raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
         args.task, args.task_config = with_task_config(args.task, args.task_config)
-        with user_input():
-            check_task_name(args.task)
+        check_task(args)
     return args
 
 

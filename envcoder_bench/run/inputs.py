@@ -13,7 +13,15 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import compose_config, find_task
-from envcoder_bench.run.config_checks import check_deterministic, check_half_step, check_task, check_values, share_out
+from envcoder_bench.run.config_checks import (
+    check_deterministic,
+    check_half_step,
+    check_race,
+    check_task,
+    check_training,
+    check_values,
+    share_out,
+)
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -27,6 +35,7 @@ from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, se
 from envcoder_bench.shaping.functions import source_of
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.registry import full_name
 
@@ -93,7 +102,14 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
 
 
 def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:
-    """Return the description of a run without candidates, with simulator and device resolved.
+    """Return the result of ``described`` with its task built. Raises UserError, too, if that fails."""
+    spec = described(task, overrides, ranks)
+    with user_input():  # an Isaac Gym task may refuse the overrides
+        return spec.built()
+
+
+def described(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:
+    """Return the description of a run without candidates, with simulator and device resolved; no task is built.
 
     Args:
         task: a task, or its name, its folder or ``module:Class``.
@@ -109,24 +125,27 @@ def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = T
         refuse_in_race(cfg, overrides)
         check_task(task, cfg.task)
         check_tracking(cfg)
-        cfg = pick_device(cfg)
-        spec = RunSpec.of(cfg)  # an Isaac Gym task may refuse the overrides
+        spec = RunSpec(task, pick_device(cfg))
         check_deterministic(spec)
         check_half_step(spec)
-    fitness = read_fitness(spec.task, cfg) if ranks or cfg.fitness is not None else None
+    fitness = read_fitness(task, cfg) if ranks or cfg.fitness is not None else None
     return replace(spec, fitness=fitness)
 
 
 def with_candidates(spec: RunSpec, candidates: Sequence[CandidateSource], num_envs: int | None = None) -> RunSpec:
-    """Return the run with these candidates, after the task's baselines if they are evaluated.
+    """Return the run with these candidates, after the task's baselines if they are evaluated, and build its task.
 
-    ``num_envs`` is the total number of environments, instead of ``num_envs_per_candidate``.
+    ``num_envs`` is the total number of environments, instead of ``num_envs_per_candidate``. Raises UserError.
     """
     cfg = spec.config
-    sources = [*baseline_sources(spec.task), *candidates] if cfg.baselines else list(candidates)
     if num_envs is not None:
-        spec = spec.changed(num_envs_per_candidate=share_out(num_envs, len(sources) * seed_count(cfg)))
-    return replace(spec, sources=tuple(sources))
+        count = len(candidates) + len(BASELINE_FILES) * cfg.baselines
+        spec = spec.changed(num_envs_per_candidate=share_out(num_envs, count * seed_count(cfg)))
+    check_training(spec)
+    check_race(spec)
+    with user_input():
+        spec = spec.built()
+    return replace(spec, sources=(*(baseline_sources(spec.task) if cfg.baselines else ()), *candidates))
 
 
 def pick_device(cfg: RunConfig) -> RunConfig:

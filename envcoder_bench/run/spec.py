@@ -205,6 +205,10 @@ class RunSpec:
         """Find the task of a config. Raises ValueError as ``get_spec``."""
         return cls(get_spec(config.address, config.task), config, tuple(sources), fitness)
 
+    def built(self) -> "RunSpec":
+        """Return the run with its task's state; an Isaac Gym task is simulated for it. Raises ValueError."""
+        return replace(self, task=get_spec(self.config.address, self.config.task))
+
     def changed(self, **keys: Any) -> "RunSpec":
         """Return the run with other values of keys of its config."""
         return replace(self, config=self.config.model_copy(update=keys))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.files import stamped_folder, write_atomic
+from envcoder_bench.core.files import refuse_taken, stamped_folder, write_atomic
 from envcoder_bench.core.settings import Settings, merged
 from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.core.yaml_files import to_yaml
@@ -68,6 +68,8 @@ def start(
     # inputs
     view = view or View()
     with user_input():
+        if output_dir is not None:
+            refuse_taken(output_dir)
         task_spec = find_spec(task)
     task, address = task_spec.name, task_spec.address
     if task_description is not None and not task_description.strip():
@@ -84,11 +86,13 @@ def start(
         _read_starts(task, candidates),
     )
     try:
-        spec.run()
+        spec.described()
     except UserError as error:
         raise explain_unknown(error) from error
     # the model, the number of seeds, and what the search may cost
     provider = spec.provider(view)
+    if provider is not None:
+        spec.budget().check_price(provider)
     seeds_line = spec.settle_seeds()
     run = spec.run()
     if task_description is None and isinstance(provider, ReplayProvider):

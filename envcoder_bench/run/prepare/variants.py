@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.settings import Settings, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
@@ -106,6 +106,8 @@ class _Original:
 def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
     """Return candidates, each followed by its variants; without any candidates, variants of the human baseline.
 
+    The task is built when what is asked for has been checked.
+
     Raises UserError if nothing can be varied as it was asked, or there would be too many variants.
     """
     originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
@@ -120,6 +122,8 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
     numbers = _trainer_numbers(spec) if asked.sweep else {}
     settings = _settings(spec, asked, numbers)
     divides = asked.terms or len(settings) < len(asked.sweep)
+    with user_input():
+        spec = spec.built()
     examined = _examined(spec, originals, divides)
     for source in originals:
         sources += [] if source.name == HUMAN else [source]
