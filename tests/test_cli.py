@@ -15,13 +15,7 @@ from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.run import spec as spec_module
 from envcoder_bench.run.train import session as session_module
 
-NEEDS_THE_TASK = (
-    "environments fit; lower",
-    "needs about",
-    "raise --max_memory",
-    "defines none of",
-    "cannot be written",
-)
+NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defines none of", "cannot be written")
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
 
