@@ -183,7 +183,7 @@ class MjlabTask(Task):
         base = self.world.cfg
         configs = patched(base, patches)
         self._restore_model()
-        self.world.steps = 0
+        self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)
         self.blocks: list[Block] = []
         with quiet():
@@ -281,6 +281,8 @@ class MjlabTask(Task):
     def prepare_reset(self, mask: Tensor) -> None:
         """Begin episodes as mjlab does where ``mask`` is True."""
         if self._first is None:
+            if self.step_count < EVALUATION_STEP:  # training goes on after a rung of a race
+                self.world.count(self.step_count)
             self._first = self.get_state()
         with torch.no_grad():
             self._mask.copy_(mask)
@@ -315,12 +317,12 @@ class MjlabTask(Task):
         self.world.scene.write_data_to_sim()
 
     def _spread_first_episodes(self) -> None:
-        """Begin the first episodes of a training at random lengths, as mjlab's training does."""
+        """Begin the first episodes of a training, or after a rung, at random lengths, as mjlab's training does."""
         from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
 
         self._first_progress.zero_()
-        if self._spread and self.step_count == 0:
-            with TermStream("episode_length", self._groups.seeds, self._groups.lanes, 0), drawing():
+        if self._spread and self.step_count < EVALUATION_STEP:
+            with TermStream("episode_length", self._groups.seeds, self._groups.lanes, self.step_count), drawing():
                 lengths = torch.randint(0, self.max_episode_length - 1, (self.num_envs,), device=self.device)
             self._first_progress.copy_(lengths)
             self.world.episode_length_buf.copy_(lengths)

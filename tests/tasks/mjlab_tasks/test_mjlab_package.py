@@ -202,11 +202,12 @@ def test_first_episodes_of_a_training_begin_at_random_lengths_and_of_an_evaluati
     lengths = task.first_progress.clone()
     assert len(set(lengths.tolist())) > 4 and torch.equal(lengths[:8], lengths[8:])
     assert torch.equal(task.world.episode_length_buf, lengths)
-    for step_count in (5, 1 << 40):
+    for step_count, begins in ((5, True), (EVALUATION_STEP, False)):  # after a rung of a race, and in an evaluation
         task.attach(task._groups)
         task.step_count = step_count
         task.prepare_reset(torch.ones(16, dtype=torch.bool))
-        assert not task.first_progress.any() and not task.world.episode_length_buf.any()
+        assert bool(task.first_progress.any()) == begins == bool(task.world.episode_length_buf.any())
+        assert task.world.steps == (step_count if begins else 0) and not torch.equal(task.first_progress, lengths)
 
 
 def test_a_candidates_functions_read_its_own_terms(tmp_path):
