@@ -57,6 +57,11 @@ class Variant:
     points: int = 0
     unseen: bool = False
 
+    @property
+    def trainer_numbers(self) -> dict[str, float]:
+        """The numbers of the trainer that are not the original's: its text does not have them."""
+        return {name: x for name, x in self.values.items() if name.startswith(TRAIN) and x != self.usual.get(name)}
+
 
 def variant_of(text: str) -> Variant | None:
     """Return what a file's text says that it is a variant of; None if it says nothing."""
@@ -71,7 +76,14 @@ def marked(text: str, variant: Variant) -> str:
     """Return a text with the comment that ``variant_of`` reads."""
     usual = asdict(Variant("", ""))
     content = {key: value for key, value in asdict(variant).items() if value != usual[key]}
-    return f"{text.rstrip()}\n\n# variant: {json.dumps(content)}\n"
+    words = setting_words(variant.trainer_numbers)
+    note = f"# trained with {words}, by its run's config.yaml: a copy of this file does not set that\n" if words else ""
+    return f"{text.rstrip()}\n\n{note}# variant: {json.dumps(content)}\n"
+
+
+def setting_words(numbers: Mapping[str, float]) -> str:
+    """Return numbers of a config as words of a command line."""
+    return " ".join(f"{name}={short(value)}" for name, value in numbers.items())
 
 
 def asking_words(variants: Mapping[str, Variant]) -> list[str]:

@@ -325,14 +325,13 @@ def _of_sweep(
             continue  # it is the original
         factors = {full: values[name] for name, (full, is_term) in names.items() if is_term}
         edits = {full: point[name] for name, (full, is_term) in names.items() if not is_term}
-        overrides = {name: values[name] for name, value in settings.items() if values[name] != value}
         text = _text(source, texts.with_numbers, edits) if edits else source.source
         if factors:
             assert how is not None
             text = _text(source._replace(source=text), texts.with_factors, how, factors)
         title = "+".join(f"{texts.label(name)}={texts.short(value)}" for name, value in values.items())
         what = Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0)
-        variants.append(_variant(what, text, title, taken)._replace(overrides=Settings(overrides)))
+        variants.append(_variant(what, text, title, taken)._replace(overrides=Settings(what.trainer_numbers)))
     return variants
 
 
