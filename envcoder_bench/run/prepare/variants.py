@@ -145,7 +145,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
         why = ": all values are those of the candidate" if asked.sweep and len(examined) == len(originals) else why
         raise UserError(f"{asked.flag}: there is nothing to vary{why}")
-    of = ", ".join(one.name for one in originals)
+    of = ", ".join(examined)
     log.info("%s: %s of %s", asked.flag, counted(len(variants), "variant"), of)
     return sources
 
