@@ -110,20 +110,20 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
 
     Raises UserError if nothing can be varied as it was asked, or there would be too many variants.
     """
-    originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
     if not candidates and not spec.config.baselines:
         raise UserError(
             f"{asked.flag} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
         )
-    taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
-    variants: list[CandidateSource] = []
-    sources: list[CandidateSource] = []
-    reasons: list[str] = []
     numbers = _trainer_numbers(spec) if asked.sweep else {}
     settings = _settings(spec, asked, numbers)
     divides = asked.terms or len(settings) < len(asked.sweep)
     with user_input():
         spec = spec.built()
+    originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
+    taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
+    variants: list[CandidateSource] = []
+    sources: list[CandidateSource] = []
+    reasons: list[str] = []
     examined = _examined(spec, originals, divides)
     for source in originals:
         sources += [] if source.name == HUMAN else [source]
