@@ -90,10 +90,11 @@ def load_candidate(
         raise CandidateError(message, file, setter[0])
     # a task's dicts become functions
     patches: Mapping[str, Any] = {}
+    completed = ""
     last_line = source.count("\n") + 1
     if complete is not None:
-        whole, patches = _completed(complete, module, source, scan, file)
-        scan = Scan(parse(whole, file), helper_names(), sys.modules)
+        completed, patches = _completed(complete, module, source, scan, file)
+        scan = Scan(parse(source + completed, file), helper_names(), sys.modules)
     action_dim = _action_dim(module, scan, file)
     functions: dict[str, CandidateFunction] = {}
     for name_in_file in types:
@@ -123,13 +124,13 @@ def load_candidate(
     if functions or not patches:  # the functions beside the dicts of an untrusted file are not loaded here
         _refuse_bad_sets(functions, action_dim, scan, file, types, () if complete is None else tuple(SECTION_TYPES))
     _unload_after(functions.values(), str(module["__name__"]))
-    return Candidate(name, file, source, functions, action_dim, patches)
+    return Candidate(name, file, source, functions, action_dim, patches, completed)
 
 
 def _completed(
     complete: Complete, module: dict[str, object], source: str, scan: Scan, file: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """Add the functions that a task makes of the module's other values; return the longer text, and these values."""
+    """Add the functions that a task makes of the module's other values; return their text, and these values."""
     try:
         text, patches = complete(module, source)
     except ValueError as error:
@@ -138,8 +139,8 @@ def _completed(
         raise CandidateError(str(error), file, line) from error
     if text:  # not as code of the file, so that faults do not point behind its end
         exec(compile(text, f"<terms of {file}>", "exec", dont_inherit=True), module)
-        source = f"{source}\n\n\n{text}"
-    return source, patches
+        text = f"\n\n\n{text}"
+    return text, patches
 
 
 def parse(source: str, file: str) -> ast.Module:

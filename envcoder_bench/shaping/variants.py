@@ -236,9 +236,7 @@ def _nodes(source: Source) -> dict[str, ast.expr]:
         if counts[name] > 1:
             continue
         if isinstance(value, ast.Dict):
-            for key, one in zip(value.keys, value.values):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    nodes[f"{name}.{key.value}"] = one
+            nodes.update(_keys(name, value))
         elif alone:
             nodes[name] = value
     for function in source.body:
@@ -249,6 +247,15 @@ def _nodes(source: Source) -> dict[str, ast.expr]:
                 if counts[name] == 1 and _number(value) is not None:
                     nodes[f"{function.name}.{name}"] = value
     return nodes
+
+
+def _keys(name: str, value: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the values of a dict, and of dicts in it, by dotted keys."""
+    for key, one in zip(value.keys, value.values):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield f"{name}.{key.value}", one
+            if isinstance(one, ast.Dict):
+                yield from _keys(f"{name}.{key.value}", one)
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr, bool]]:

@@ -10,8 +10,11 @@ from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.run.folder.ranked import variants_in
 from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
+from envcoder_bench.run.prepare import variants as variants_module
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
+from envcoder_bench.run.spec import CandidateSource
+from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.variants import variant_of
 from envcoder_bench.tasks.base import BASELINES
 
@@ -109,6 +112,15 @@ def test_terms_of_human_baselines_are_those_of_their_rewards():
     terms = {variant_of(one.source).term for one in sources} - {""}
     assert terms == {"lin_vel_xy", "ang_vel_z", "torque"} and not set(names(sources)) & set(BASELINES)
     assert "torch.clamp(" in sources[0].source.partition("TERM_FACTORS")[2], "the sum is never below 0"
+
+
+def test_a_dict_of_reward_terms_becomes_a_function_that_variants_wrap():
+    """As of a task of mjlab; what a task adds for other dicts stays the task's."""
+    text = 'rewards = {"up": 2.0}\n'
+    added = "def compute_reward(reward_buf, reward_terms):\n    return reward_buf, {'up': reward_terms[:, 0]}\n"
+    for patches, expected in (({"rewards": {}}, f"{text}\n\n\n{added}"), ({"events": {}}, text)):
+        candidate = load_candidate("mine", text, "mine.py", complete=lambda *_, p=patches: (added, p))
+        assert variants_module._explicit(CandidateSource("mine", "mine.py", text), candidate).source == expected
 
 
 @pytest.mark.slow

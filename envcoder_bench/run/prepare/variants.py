@@ -28,12 +28,12 @@ from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.plan import MemoryPlanner
-from envcoder_bench.run.prepare.run_files import SlowFiles
+from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
 from envcoder_bench.shaping.combination import Combination, NotDivisible, find_combination
-from envcoder_bench.shaping.contract import CandidateError, Shaping
-from envcoder_bench.shaping.kinds import ALIASES, REWARD
+from envcoder_bench.shaping.contract import Candidate, CandidateError, Shaping
+from envcoder_bench.shaping.kinds import ALIASES, REWARD, SECTION_TYPES
 from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
@@ -92,7 +92,7 @@ class Asked:
 class _Original:
     """A candidate, checked, with what is known of its reward's terms."""
 
-    source: CandidateSource
+    source: CandidateSource  # with a function for its dict of reward terms
     shaping: Shaping
     functions: Sequence[str]  # that are taken from it, by their names in the file
     how: Combination | None
@@ -169,16 +169,25 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
                 log.warning("candidate %s has no variants, because it cannot be evaluated: %s", source.name, error)
                 continue
             how, why = None, ""
-            names = _functions(spec, source)
+            explicit = _explicit(source, load(source, context.files, spec.config.seed))
             try:
-                if REWARD in names and divides:
+                if REWARD in _functions(spec, explicit) and divides:
                     how = find_combination(*rollout(spec, context, source, shaping))
                 elif divides:
-                    why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
+                    why = "is not used" if REWARD in definitions(explicit.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
-            examined[source.name] = _Original(source, shaping, names, how, why)
+            examined[source.name] = _Original(explicit, shaping, _functions(spec, source), how, why)
     return examined
+
+
+def _explicit(source: CandidateSource, candidate: Candidate) -> CandidateSource:
+    """Return a candidate with the function that a task has added for its dict of reward terms, if it has one."""
+    if REWARD not in {SECTION_TYPES[section] for section in candidate.patches}:
+        return source
+    added = Source(candidate.completed)
+    function = added.function(REWARD)
+    return source if function is None else source._replace(source=f"{source.source}\n\n\n{added.code(function)}\n")
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:

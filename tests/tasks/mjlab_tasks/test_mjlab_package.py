@@ -15,6 +15,8 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.prepare.variants import Asked, with_variants
+from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
@@ -232,6 +234,17 @@ def test_untrusted_dicts_are_loaded_without_running_the_file():
     assert load_dicts("mine", both, "mine.py", 0, complete).patches == {"rewards": {"smooth_reward": 0.5}}
     for wrong, message in ((both.replace("buf", "sum"), "read reward_buf"), (text.replace("0.5", "f"), "a number")):
         assert message in str(load_dicts("mine", wrong, "mine.py", 0, complete))
+
+
+def test_terms_of_a_dict_are_varied(tmp_path):
+    spec, text = resolve(f"mjlab:{CARTPOLE}"), 'rewards = {"smooth_reward": 2.0, "mine": mine}\n'
+    text = HEAD.format("env.action_manager.action[:, 0].abs()") + text
+    variants = with_variants(spec, [CandidateSource("mine", "mine.py", text)], Asked(terms=True))[1:]
+    names = [f"mine.{term}_x{factor}" for term in ("smooth_reward", "mine") for factor in ("0", "0.5", "2")]
+    assert [one.name for one in variants] == names
+    reward = load(tmp_path, variants[3].source).functions["compute_reward"].call
+    total, terms = reward(torch.full((2,), 5.0), torch.tensor([[3.0, 2.0], [3.0, 2.0]]))
+    assert total.tolist() == [3.0, 3.0] and terms["mine"].tolist() == [0.0, 0.0]
 
 
 def test_prompts_and_evolution_are_in_the_words_of_the_task():
