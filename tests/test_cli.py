@@ -12,8 +12,10 @@ from helpers import CARTPOLE_QUICK, results, run, write_candidates
 from envcoder_bench.cli.eval_shapers import build_parser, main
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
+from envcoder_bench.run import spec as spec_module
 from envcoder_bench.run.train import session as session_module
 
+NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defines none of", "cannot be written")
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
 
@@ -102,6 +104,19 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
             "unknown key 'foo.bar' (keys are such as learning_iterations=100 or train.params",
         ),
         ("--task Cartpole task.name=Anymal", "choose the task with --task"),
+        (
+            "--task Cartpole --candidates {folder} --sweep train.params.config.gama=0.9",
+            "unknown key 'train.params.config.gama' (did you mean",
+        ),
+        (
+            "--task Cartpole --candidates {folder} --sweep_points 3",
+            "--sweep_points 3 is for --sweep, which is not given",
+        ),
+        ("--task Cartpole --candidates {folder} --race race.rungs=[5,3]", "race.rungs must be increasing iterations"),
+        ("--task Cartpole --fitness nowhere.py", "--fitness nowhere.py does not exist"),
+        ("--task Cartpole --candidates nowhere.py --check", "nowhere.py does not exist"),
+        ("--task no_such_module:Robot --candidates nowhere.py", "nowhere.py does not exist"),
+        ("--task no_such_module:Robot --fitness nowhere.py", "--fitness nowhere.py does not exist"),
         ("--task Cartpole --num_envs -6", "--num_envs must be at least 1, got -6"),
         ("--task Cartpole --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
         ("--resume {damaged}", "the run is damaged"),
@@ -110,6 +125,9 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
     ],
 )
 def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path, capsys, monkeypatch):
+    """What can be known without the task, which may take minutes to build, is said before it is built."""
+    if not any(text in message for text in NEEDS_THE_TASK):
+        monkeypatch.setattr(spec_module, "get_spec", lambda *_: pytest.fail("the task was built"))
     folder, empty, work = tmp_path / "folder", tmp_path / "empty", tmp_path / "work"
     empty.mkdir()
     work.mkdir()

@@ -20,7 +20,7 @@ from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.run_log import RepeatHandler, listening
 from envcoder_bench.core.settings import Keys, fields
 from envcoder_bench.core.shell import invocation
-from envcoder_bench.run.spec import RunConfig
+from envcoder_bench.run.spec import RunConfig, without_aliases
 from envcoder_bench.tasks.isaacgym_tasks import with_task_config
 from envcoder_bench.tasks.registry import check_task_name, task_names
 
@@ -211,11 +211,24 @@ def add_files(group: Any) -> None:
 
 
 def settle_task(args: argparse.Namespace) -> None:
-    """Check the task of a new run or search, before the imports, which take seconds."""
+    """Check the task of a new run or search, before the imports, which take seconds.
+
+    Other flags are checked before a task of another package, which takes a while to import.
+    """
     if not args.task:
         raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
     args.task, args.task_config = with_task_config(args.task, args.task_config)
     with user_input():
+        if args.shaper_types is not None:
+            without_aliases(listed(args.shaper_types))
+        if ":" in args.task:
+            from envcoder_bench.run.fitness import read_file
+            from envcoder_bench.run.inputs import read_candidates
+
+            if args.candidates:
+                read_candidates(args.task, args.candidates, getattr(args, "candidate_idx", None))
+            if args.fitness is not None:
+                read_file(args.fitness)
         check_task_name(args.task)
 
 

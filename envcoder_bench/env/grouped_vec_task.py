@@ -240,35 +240,38 @@ class GroupedVecTask:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore what ``get_state`` returned."""
-        self.task.set_state(state["task"])
+        """Restore what ``get_state`` returned; ``reset`` must follow if it is that of episodes that begin anew."""
         self.dispatch.set_state(state["dispatch"])
         self.stats.set_state(state["stats"])
+        self.step_count = state["step_count"]
+        if "task" not in state:
+            return
+        self.task.set_state(state["task"])
         self.actions.copy_(state["actions"])
         self.progress_buf.copy_(state["progress_buf"])
-        self.step_count = state["step_count"]
         if self.critic_obs is not None:
             self.critic_obs.copy_(state["critic_obs"])
 
     def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a state for each group, as that of an environment of this group alone.
 
+        Where the task does not regroup, it has no episodes: they begin anew.
+
         Raises:
             ValueError: the task's state is not a set of ``(num_envs, ...)`` tensors.
         """
+        stats, dispatch = self.stats.split_state(state["stats"]), self.dispatch.split_state(state["dispatch"])
+        common_parts = {"step_count": state["step_count"]}
+        parts: list[dict[str, Any]] = [{**common_parts, "stats": x, "dispatch": y} for x, y in zip(stats, dispatch)]
+        if not self.task.regroups:
+            for part in parts:
+                part["stats"]["_return"].zero_()
+            return parts
         buffers = {key: state[key] for key in ("actions", "progress_buf", "critic_obs") if key in state}
-        parts: list[dict[str, Any]] = [dict(rows) for rows in self.layout.split_state(buffers)]
-        for key, states in (
-            ("task", self.layout.split_state(state["task"])),
-            ("dispatch", self.dispatch.split_state(state["dispatch"])),
-            ("stats", self.stats.split_state(state["stats"])),
-        ):
-            for part, x in zip(parts, states):
-                part[key] = x
-        # without the columns that only wider groups have
+        for part, rows, task in zip(parts, self.layout.split_state(buffers), self.layout.split_state(state["task"])):
+            part.update(rows, task=task)
         for part, width, critic_width in zip(parts, self.action_dims, self.critic_dims):
             part["actions"] = part["actions"][:, :width].clone()
-            part["step_count"] = state["step_count"]
             if self.critic_obs is not None:
                 part["critic_obs"] = part["critic_obs"][:, :critic_width].clone()
         return parts
@@ -279,18 +282,23 @@ class GroupedVecTask:
         Raises:
             ValueError: they are not at the same iteration.
         """
+        joined: dict[str, Any] = {
+            "dispatch": self.dispatch.join_states([part["dispatch"] for part in parts]),
+            "stats": self.stats.join_states([part["stats"] for part in parts]),
+            "step_count": common(parts, "step_count"),
+        }
+        if not self.task.regroups:
+            return joined
         critics: dict[str, Tensor] = {}
         if self.critic_obs is not None:  # groups without them come from an environment with or without a buffer
             rows = [part.get("critic_obs", part["actions"][:, :0]) for part in parts]
             critics["critic_obs"] = padded(rows, max(self.critic_dims))
         return {
+            **joined,
             **critics,
             "task": join_states([part["task"] for part in parts]),
-            "dispatch": self.dispatch.join_states([part["dispatch"] for part in parts]),
-            "stats": self.stats.join_states([part["stats"] for part in parts]),
             "actions": padded([part["actions"] for part in parts], max(self.action_dims)),
             "progress_buf": torch.cat([part["progress_buf"] for part in parts]),
-            "step_count": common(parts, "step_count"),
         }
 
 

@@ -140,8 +140,6 @@ def check_race(spec: RunSpec) -> None:
     trainer = trainer_class(cfg.params)
     if trainer.split_state is Trainer.split_state or trainer.join_states is Trainer.join_states:
         raise UserError(f"--race needs a trainer that can split its state by candidate, and {trainer.__name__} cannot")
-    if not spec.task.task_class.regroups:
-        raise UserError(f"--race regroups environments, and the state of {cfg.task.name} cannot be split by candidate")
 
 
 def check_params(train: Any, num_envs: int) -> None:

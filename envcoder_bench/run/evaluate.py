@@ -21,9 +21,9 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import (
     Candidates,
     checked_arguments,
+    described,
     pick_device,
     read_candidates,
-    resolve,
     with_candidates,
 )
 from envcoder_bench.run.prepare.plan import Plan
@@ -123,6 +123,7 @@ def go_on(
     """Resume a run; closing ``workers`` kills its workers.
 
     Args:
+        spec: its description, whose task is not built yet.
         saved: the state to resume from; None for the run's checkpoint.
         begin: called before the first file is written, when everything has been checked.
     """
@@ -141,6 +142,7 @@ def go_on(
                 check_training(spec)
                 check_race(spec)
                 check_tracking(cfg)
+                spec = spec.built()
                 left = max(1, len(spec.sources) * seed_count(cfg) - sum(name != UNTRAINED for name, _ in saved.done))
                 head = workers.enter_context(start.workers(spec, left))
         except UserError as error:
@@ -161,7 +163,7 @@ def _asked(
     variants: Asked | None,
 ) -> RunSpec:
     """Read and check the inputs of a run, before anything is written."""
-    spec = resolve(task, overrides)
+    spec = described(task, overrides)
     of_baseline = variants is not None and candidates is None and candidate_idx is None
     sources = [] if of_baseline else read_candidates(task.name, candidates, candidate_idx)
     if variants is not None:
@@ -169,8 +171,6 @@ def _asked(
         with user_input():
             refuse_clashes([Path(f"{source.name}.py") for source in sources])
     spec = with_candidates(spec, sources, num_envs)
-    check_training(spec)
-    check_race(spec)
     configure_torch(spec.config)
     return spec
 

@@ -22,7 +22,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, checked_arguments, read_candidates
 from envcoder_bench.run.result import RunResult
 from envcoder_bench.run.seeds import seed_count
-from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
+from envcoder_bench.run.spec import CandidateSource, RunConfig
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.tasks.base import BASELINES, UNTRAINED
 from envcoder_bench.trainers.registry import trainer_class
@@ -60,12 +60,13 @@ def extend(
         raise UserError(f"{FLAG} {folder}: the run is not complete; first {resume_command(run.path)}")
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), run.locked(), contextlib.ExitStack() as workers:
-        spec = run.resolve(*run.read(trains=True))
+        cfg, sources = run.read(trains=True)
         if run.provenance is None:
             raise UserError(f"{FLAG} {run.path}: run.json is missing or damaged: restore a copy of it")
         # everything is checked before anything is changed
-        new = _new_sources(spec, candidates, candidate_idx)
-        extension = _plan(run, spec, new, seeds, learning_iterations)
+        new = _new_sources(sources, candidates, candidate_idx)
+        extension = _plan(run, cfg, sources, new, seeds, learning_iterations)
+        spec = run.resolve(cfg, sources)
         spec = replace(spec.changed(**extension.more), sources=tuple(extension.sources))
         if devices is not None or ray is not None:
             spec = spec.changed(devices=devices, ray=ray)
@@ -113,7 +114,7 @@ class Extension:
 
 
 def _new_sources(
-    spec: RunSpec,
+    sources: Sequence[CandidateSource],
     candidates: Candidates,
     candidate_idx: str | Sequence[int] | None,
 ) -> list[CandidateSource]:
@@ -122,8 +123,8 @@ def _new_sources(
         if candidate_idx is not None:
             raise UserError(f"{FLAG}: --candidate_idx selects from --candidates: give both")
         return []
-    before = {source.name: source for source in spec.sources}
-    asked = read_candidates(spec.task.name, candidates, candidate_idx)
+    before = {source.name: source for source in sources}
+    asked = read_candidates("", candidates, candidate_idx)
     new = [source for source in asked if source.name not in before]
     for source in asked:
         if source.name in before and source.source != before[source.name].source:
@@ -136,14 +137,14 @@ def _new_sources(
 
 def _plan(
     run: RunFolder,
-    spec: RunSpec,
+    cfg: RunConfig,
+    sources: Sequence[CandidateSource],
     new: list[CandidateSource],
     seeds: int | None,
     iterations: int | None,
 ) -> Extension:
     """Check what is to be added, and return the state from which the extended run continues."""
     # what is asked for must be more than the run has
-    cfg, sources = spec.config, spec.sources
     if cfg.race.enabled:
         raise UserError(
             f"{FLAG} {run.path}: the run is a race, in which other candidates decide who is stopped: begin a new run"

@@ -26,7 +26,12 @@ def read_fitness(task: TaskSpec, cfg: RunConfig) -> CandidateSource | None:
                 " with --fitness FILE (docs/candidates.md#a-fitness-of-your-own)"
             )
         return None
-    path = Path(cfg.fitness)
+    return read_file(cfg.fitness)
+
+
+def read_file(name: str | Path) -> CandidateSource:
+    """Read a fitness file and load it once to check it. Raises UserError as ``read_fitness``."""
+    path = Path(name)
     if not path.is_file():
         siblings = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         what = "is a folder: give a file" if path.is_dir() else f"does not exist{near_matches(path.name, siblings)}"

@@ -1,6 +1,7 @@
 """The inputs of a run, its config and its candidates, read and checked before anything is written."""
 
 import inspect
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +12,18 @@ from typing import Any, ParamSpec, TypeVar
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.settings import select as select_key
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import compose_config, find_task
-from envcoder_bench.run.config_checks import check_deterministic, check_half_step, check_task, check_values, share_out
+from envcoder_bench.run.config_checks import (
+    check_deterministic,
+    check_half_step,
+    check_race,
+    check_task,
+    check_training,
+    check_values,
+    share_out,
+)
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder.tracking import check_tracking
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -25,10 +35,13 @@ from envcoder_bench.run.workers.devices import requested_devices
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.functions import source_of
 from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.shaping.variants import TRAIN, setting_words, variant_of
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.base import BASELINE_FILES
 from envcoder_bench.tasks.spec import TaskSpec
 from envcoder_bench.trainers.registry import full_name
 
+log = logging.getLogger(__name__)
 Source = str | Callable[..., Any] | Sequence[Callable[..., Any]]  # a text, or functions
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,7 +105,14 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
 
 
 def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:
-    """Return the description of a run without candidates, with simulator and device resolved.
+    """Return the result of ``described`` with its task built. Raises UserError, too, if that fails."""
+    spec = described(task, overrides, ranks)
+    with user_input():  # an Isaac Gym task may refuse the overrides
+        return spec.built()
+
+
+def described(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = True) -> RunSpec:
+    """Return the description of a run without candidates, with simulator and device resolved; no task is built.
 
     Args:
         task: a task, or its name, its folder or ``module:Class``.
@@ -108,24 +128,38 @@ def resolve(task: str | TaskSpec, overrides: Sequence[str] = (), ranks: bool = T
         refuse_in_race(cfg, overrides)
         check_task(task, cfg.task)
         check_tracking(cfg)
-        cfg = pick_device(cfg)
-        spec = RunSpec.of(cfg)  # an Isaac Gym task may refuse the overrides
+        spec = RunSpec(task, pick_device(cfg))
         check_deterministic(spec)
         check_half_step(spec)
-    fitness = read_fitness(spec.task, cfg) if ranks or cfg.fitness is not None else None
+    fitness = read_fitness(task, cfg) if ranks or cfg.fitness is not None else None
     return replace(spec, fitness=fitness)
 
 
 def with_candidates(spec: RunSpec, candidates: Sequence[CandidateSource], num_envs: int | None = None) -> RunSpec:
-    """Return the run with these candidates, after the task's baselines if they are evaluated.
+    """Return the run with these candidates, after the task's baselines if they are evaluated, and build its task.
 
-    ``num_envs`` is the total number of environments, instead of ``num_envs_per_candidate``.
+    ``num_envs`` is the total number of environments, instead of ``num_envs_per_candidate``. Raises UserError.
     """
     cfg = spec.config
-    sources = [*baseline_sources(spec.task), *candidates] if cfg.baselines else list(candidates)
     if num_envs is not None:
-        spec = spec.changed(num_envs_per_candidate=share_out(num_envs, len(sources) * seed_count(cfg)))
-    return replace(spec, sources=tuple(sources))
+        count = len(candidates) + len(BASELINE_FILES) * cfg.baselines
+        spec = spec.changed(num_envs_per_candidate=share_out(num_envs, count * seed_count(cfg)))
+    check_training(spec)
+    check_race(spec)
+    for source in candidates:
+        _warn_of_lost_numbers(source, cfg)
+    with user_input():
+        spec = spec.built()
+    return replace(spec, sources=(*(baseline_sources(spec.task) if cfg.baselines else ()), *candidates))
+
+
+def _warn_of_lost_numbers(source: CandidateSource, cfg: RunConfig) -> None:
+    """Warn if a candidate is a copy from a sweep of the trainer's numbers, which have other values in this run."""
+    what = variant_of(source.source)
+    for key, value in ({} if what is None else what.trainer_numbers).items():
+        if source.overrides.get(key, select_key(cfg.train, key.removeprefix(TRAIN))) != value:
+            words = setting_words({key: value})
+            log.warning("%s: in its sweep it trained with %s; give that to this run, too", source.file, words)
 
 
 def pick_device(cfg: RunConfig) -> RunConfig:

@@ -85,6 +85,18 @@ class Race(Keys):
     )
 
 
+def without_aliases(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the shaper types of these names. Raises ValueError with near matches if there is no such type."""
+    there_are = f"there are {', '.join(SHAPER_TYPES)}"
+    if not names:
+        raise ValueError(f"shaper_types is empty; {there_are}")
+    for name in names:
+        if ALIASES.get(name, name) not in SHAPER_TYPES:
+            hint = near_matches(name, [*SHAPER_TYPES, *ALIASES])
+            raise ValueError(f"unknown shaper type '{name}'{hint}; {there_are}")
+    return tuple(ALIASES.get(name, name) for name in names)
+
+
 class RunConfig(Keys):
     """The config of a run: cfg/config.yaml with overrides, and the YAML files of its task."""
 
@@ -159,14 +171,7 @@ class RunConfig(Keys):
     @field_validator("shaper_types")
     @classmethod
     def _without_aliases(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        there_are = f"there are {', '.join(SHAPER_TYPES)}"
-        if names == ():
-            raise ValueError(f"shaper_types is empty; {there_are}")
-        for name in names or ():
-            if ALIASES.get(name, name) not in SHAPER_TYPES:
-                hint = near_matches(name, [*SHAPER_TYPES, *ALIASES])
-                raise ValueError(f"unknown shaper type '{name}'{hint}; {there_are}")
-        return None if names is None else tuple(ALIASES.get(name, name) for name in names)
+        return None if names is None else without_aliases(names)
 
     @field_validator("fitness_bounds")
     @classmethod
@@ -207,6 +212,10 @@ class RunSpec:
     ) -> "RunSpec":
         """Find the task of a config. Raises ValueError as ``get_spec``."""
         return cls(get_spec(config.address, config.task), config, tuple(sources), fitness)
+
+    def built(self) -> "RunSpec":
+        """Return the run with its task's state; an Isaac Gym task is simulated for it. Raises ValueError."""
+        return replace(self, task=get_spec(self.config.address, self.config.task))
 
     def changed(self, **keys: Any) -> "RunSpec":
         """Return the run with other values of keys of its config."""

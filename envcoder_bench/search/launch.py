@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.files import stamped_folder, write_atomic
+from envcoder_bench.core.files import refuse_taken, stamped_folder, write_atomic
 from envcoder_bench.core.settings import Settings, merged
 from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.core.yaml_files import to_yaml
@@ -67,6 +67,9 @@ def start(
     """
     # inputs
     view = view or View()
+    with user_input():
+        if output_dir is not None:
+            refuse_taken(output_dir)
     task_spec = find_task(task)
     if task_description is not None and not task_description.strip():
         raise UserError("--task_description is empty: say what the policy should do, or leave it out")
@@ -83,11 +86,13 @@ def start(
     )
     # the rounds' runs are checked as any run, before a model is asked
     try:
-        spec.run()
+        spec.described()
     except UserError as error:
         raise explain_unknown(error) from error
     # the model, the number of seeds, and what the search may cost
     provider = spec.provider(view)
+    if provider is not None:
+        spec.budget().check_price(provider)
     seeds_line = spec.settle_seeds()
     run = spec.run()
     # a replay finds replies by the prompt, which has the description

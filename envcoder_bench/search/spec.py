@@ -11,7 +11,7 @@ from envcoder_bench.jail.probing import confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
 from envcoder_bench.run.fitness import fitness_meaning
-from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.inputs import described, resolve
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.plan import MemoryPlanner, multiprocessors
 from envcoder_bench.run.prepare.run_files import baseline_sources
@@ -55,16 +55,28 @@ class SearchSpec:
     templates: Mapping[str, str]
     starts: Mapping[str, str]
 
-    def run(self) -> RunSpec:
-        """Return the description of its runs, without candidates. Raises UserError if it is invalid."""
-        spec = resolve(self.task, self.overrides)
+    def described(self) -> RunSpec:
+        """Return the description of its runs, without candidates; no task is built. Raises UserError for bad input."""
+        if len(self.starts) > self.settings.shapers_per_iter:
+            limit = self.settings.shapers_per_iter
+            files = counted(len(self.starts), "file")
+            raise UserError(f"--candidates gives {files}, and a round has {limit} (--shapers_per_iter)")
+        if self.llm == RANDOM and self.settings.term_variants:
+            raise UserError("term_variants vary the best candidate, and --llm random does not select: leave them out")
+        spec = described(self.task, self.overrides)
         cfg = spec.config
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
         first = cfg.seed + self.settings.num_iters * seed_count(cfg)
         check_values(cfg.model_copy(update={"seed": first, "seeds": self.settings.final_seeds}))
+        check_training(spec)
         # candidates are checked in this process, wherever they train
         return replace(spec, config=use_this_machine(cfg))
+
+    def run(self) -> RunSpec:
+        """Return ``described`` with the task built. Raises UserError, too, if that fails."""
+        with user_input():
+            return self.described().built()
 
     def settle_seeds(self) -> str:
         """Replace ``seeds=auto`` by a number for all rounds, in ``overrides``; return the sentence for the user.
@@ -138,13 +150,6 @@ class SearchSpec:
             What it will cost and how long it will take, by name.
         """
         expected: dict[str, str] = {}
-        # settings that contradict each other
-        if len(self.starts) > self.settings.shapers_per_iter:
-            limit = self.settings.shapers_per_iter
-            files = counted(len(self.starts), "file")
-            raise UserError(f"--candidates gives {files}, and a round has {limit} (--shapers_per_iter)")
-        if self.llm == RANDOM and self.settings.term_variants:
-            raise UserError("term_variants vary the best candidate, and --llm random does not select: leave them out")
         prompts = self.prompts(spec)  # also with evolve, so that errors in templates are reported
         if isinstance(provider, ReplayProvider):
             provider.check(self.meta(spec), prompts.system)
@@ -158,8 +163,6 @@ class SearchSpec:
                 request = self.first_request(spec, prompts)
                 budget.check_amount(provider, request)
                 expected["cost"] = cost_line(self.settings, provider, request, budget.price(provider))
-        # the training: keys of the trainer, fitness, and memory
-        check_training(spec)
         with user_input():
             planner = MemoryPlanner(spec)
         with contextlib.closing(planner):

@@ -86,6 +86,7 @@ class Candidate:
     Attributes:
         action_dim: its ``ACTION_DIM``, if it has one.
         patches: its changes of the task's config, by section, for tasks that have such.
+        completed: the text of the functions that such a task has added.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Candidate:
     functions: dict[str, CandidateFunction]
     action_dim: int | None = None
     patches: Mapping[str, Any] = field(default_factory=dict)
+    completed: str = ""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,8 @@ def from_exception(
 def of_patch(error: BaseException, file: str, step: int | None = None) -> CandidateError:
     """Tell what a function of a file did wrong that the task calls, such as a reward term."""
     cause = error.__cause__ or error
-    return CandidateError(f"{error}{at_step(step)}{_device_hint(cause)}", file, line_in(cause, file))
+    line = line_in(cause, file) or getattr(error, "line", None)
+    return CandidateError(f"{error}{at_step(step)}{_device_hint(cause)}", file, line)
 
 
 def return_line(function: CandidateFunction) -> int:

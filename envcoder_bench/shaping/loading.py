@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise, stream
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.run_log import printer
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, line_in, shared_settings
@@ -89,10 +90,11 @@ def load_candidate(
         raise CandidateError(message, file, setter[0])
     # a task's dicts become functions
     patches: Mapping[str, Any] = {}
+    completed = ""
     last_line = source.count("\n") + 1
     if complete is not None:
-        whole, patches = _completed(complete, module, source, scan, file)
-        scan = Scan(parse(whole, file), helper_names(), sys.modules)
+        completed, patches = _completed(complete, module, source, scan, file)
+        scan = Scan(parse(source + completed, file), helper_names(), sys.modules)
     action_dim = _action_dim(module, scan, file)
     functions: dict[str, CandidateFunction] = {}
     for name_in_file in types:
@@ -120,15 +122,15 @@ def load_candidate(
             module=module,
         )
     if functions or not patches:  # the functions beside the dicts of an untrusted file are not loaded here
-        _refuse_bad_sets(functions, action_dim, scan, file, types)
+        _refuse_bad_sets(functions, action_dim, scan, file, types, () if complete is None else tuple(SECTION_TYPES))
     _unload_after(functions.values(), str(module["__name__"]))
-    return Candidate(name, file, source, functions, action_dim, patches)
+    return Candidate(name, file, source, functions, action_dim, patches, completed)
 
 
 def _completed(
     complete: Complete, module: dict[str, object], source: str, scan: Scan, file: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """Add the functions that a task makes of the module's other values; return the longer text, and these values."""
+    """Add the functions that a task makes of the module's other values; return their text, and these values."""
     try:
         text, patches = complete(module, source)
     except ValueError as error:
@@ -137,8 +139,8 @@ def _completed(
         raise CandidateError(str(error), file, line) from error
     if text:  # not as code of the file, so that faults do not point behind its end
         exec(compile(text, f"<terms of {file}>", "exec", dont_inherit=True), module)
-        source = f"{source}\n\n\n{text}"
-    return source, patches
+        text = f"\n\n\n{text}"
+    return text, patches
 
 
 def parse(source: str, file: str) -> ast.Module:
@@ -251,16 +253,18 @@ def _refuse_bad_sets(
     scan: Scan,
     file: str,
     types: Sequence[str],
+    dicts: Sequence[str],
 ) -> None:
     # no function: name what the file defines, and near matches
     if not functions:
-        defined = [name for name, nodes in scan.definitions.items() if isinstance(nodes[-1], ast.FunctionDef)]
-        hints = [f"{name} (line {scan.line(name)}){near_type(name, types)}" for name in defined]
+        near = {name: near_type(name, types) or near_matches(name, dicts) for name in scan.definitions}
+        defined = [name for name, x in scan.definitions.items() if near[name] or isinstance(x[-1], ast.FunctionDef)]
+        hints = [f"{name} (line {scan.line(name)}){near[name]}" for name in defined]
         has = f"; it has {', '.join(hints)}" if hints else ""
         sections = [name for name in SECTION_TYPES if name in scan.definitions]
-        if sections:
+        if sections and not dicts:
             has += f"; the dict {sections[0]} is for tasks of mjlab"
-        wanted = ", ".join(kind for kind in types if kind not in ALIASES)
+        wanted = ", ".join([*(kind for kind in types if kind not in ALIASES), *dicts])
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
     # two functions of one kind
     by_stage: dict[str, CandidateFunction] = {}

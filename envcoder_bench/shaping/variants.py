@@ -12,7 +12,8 @@ import ast
 import json
 import math
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -57,6 +58,11 @@ class Variant:
     points: int = 0
     unseen: bool = False
 
+    @property
+    def trainer_numbers(self) -> dict[str, float]:
+        """The numbers of the trainer that are not the original's: its text does not have them."""
+        return {name: x for name, x in self.values.items() if name.startswith(TRAIN) and x != self.usual.get(name)}
+
 
 def variant_of(text: str) -> Variant | None:
     """Return what a file's text says that it is a variant of; None if it says nothing."""
@@ -71,7 +77,14 @@ def marked(text: str, variant: Variant) -> str:
     """Return a text with the comment that ``variant_of`` reads."""
     usual = asdict(Variant("", ""))
     content = {key: value for key, value in asdict(variant).items() if value != usual[key]}
-    return f"{text.rstrip()}\n\n# variant: {json.dumps(content)}\n"
+    words = setting_words(variant.trainer_numbers)
+    note = f"# trained with {words}, by its run's config.yaml: a copy of this file does not set that\n" if words else ""
+    return f"{text.rstrip()}\n\n{note}# variant: {json.dumps(content)}\n"
+
+
+def setting_words(numbers: Mapping[str, float]) -> str:
+    """Return numbers of a config as words of a command line."""
+    return " ".join(f"{name}={short(value)}" for name, value in numbers.items())
 
 
 def asking_words(variants: Mapping[str, Variant]) -> list[str]:
@@ -189,12 +202,14 @@ def with_numbers(text: str, values: Mapping[str, str]) -> str:
     nodes = _nodes(source)
     edits = []
     for name, value in values.items():
+        if source.function(name.partition(".")[0]) and value.lstrip("-").isdigit() and "." in source.code(nodes[name]):
+            value += ".0"  # TorchScript tells int from float
         edits.append((*source.span(nodes[name]), f"({value})" if value.startswith("-") else value))
     return source.edited(*edits).text
 
 
 def numbers(text: str) -> dict[str, float]:
-    """Return the numbers that a file declares: module constants by name, and values of dicts as ``DICT.key``."""
+    """Return the numbers that a file declares: module constants by name, ``DICT.key``, and ``FUNCTION.NAME``."""
     by_name = {}
     for name, node in _nodes(_parsed(text)).items():
         value = _number(node)
@@ -210,26 +225,52 @@ def declared(text: str) -> dict[str, tuple[int, str]]:
 
 
 def _nodes(source: Source) -> dict[str, ast.expr]:
-    """Return the values of module constants that are assigned once, and those of the keys of dicts."""
+    """Return the values of module constants that are assigned once, and those of the keys of dicts.
+
+    Numbers that a function assigns once are ``FUNCTION.NAME``.
+    """
     nodes: dict[str, ast.expr] = {}
-    counts: dict[str, int] = {}
-    for statement in source.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        value = getattr(statement, "value", None)
-        if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or value is None:
+    bindings = [*_bindings(source.body)]
+    counts = Counter(name for name, _, _ in bindings)
+    for name, value, alone in bindings:
+        if counts[name] > 1:
             continue
-        for target in targets:
-            if not isinstance(target, ast.Name):
-                continue
-            counts[target.id] = counts.get(target.id, 0) + 1
-            if isinstance(value, ast.Dict):
-                for key, one in zip(value.keys, value.values):
-                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                        nodes[f"{target.id}.{key.value}"] = one
-            elif len(targets) == 1:
-                nodes[target.id] = value
-    # a name that is assigned again has no one value
-    return {name: node for name, node in nodes.items() if counts[name.partition(".")[0]] == 1}
+        if isinstance(value, ast.Dict):
+            nodes.update(_keys(name, value))
+        elif alone:
+            nodes[name] = value
+    for function in source.body:
+        if isinstance(function, ast.FunctionDef):
+            stores = (x.id for x in ast.walk(function) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store))
+            counts = Counter(stores)
+            for name, value, _ in _bindings(function.body):
+                if counts[name] == 1 and _number(value) is not None:
+                    nodes[f"{function.name}.{name}"] = value
+    return nodes
+
+
+def _keys(name: str, value: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the values of a dict, and of dicts in it, by dotted keys."""
+    for key, one in zip(value.keys, value.values):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield f"{name}.{key.value}", one
+            if isinstance(one, ast.Dict):
+                yield from _keys(f"{name}.{key.value}", one)
+
+
+def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr, bool]]:
+    """Yield the names that statements assign, the value of each, and whether the statement assigns no other.
+
+    The value of ``torch.tensor(0.5)`` is its number.
+    """
+    for statement in body:
+        value = getattr(statement, "value", None)
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and value is not None:
+            if isinstance(value, ast.Call) and value.args and ast.unparse(value.func) == "torch.tensor":
+                value = value.args[0] if _number(value.args[0]) is not None else value
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            yield from ((name, value, len(targets) == 1) for name in names)
 
 
 def _number(node: ast.expr) -> float | None:
@@ -296,8 +337,8 @@ def label(name: str) -> str:
 def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str] = ()) -> tuple[str, bool]:
     """Return the declared number or the term that a sweep's name means, and whether it is a term.
 
-    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself. ``keys`` are other names
-    that may have been meant.
+    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself; one that a single
+    function assigns comes last. ``keys`` are other names that may have been meant.
 
     Raises:
         UserError: there is none, and the message names near matches; or it is no number that is written out.
@@ -313,6 +354,10 @@ def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str]
     if name in terms:
         return name, True
     # neither: near matches are among all names that it could have been
+    functions = {one.name for one in _parsed(text).body if isinstance(one, ast.FunctionDef)}
+    local = [full for full in plain if full.partition(".")[0] in functions and full.endswith(f".{name}")]
+    if len(local) == 1:
+        return local[0], False
     every = dict.fromkeys([*terms, *plain, *keys])
     every.update(dict.fromkeys(full.partition(".")[2] for full in plain if full.startswith("WEIGHTS.")))
     listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(plain)}"] * bool(plain)

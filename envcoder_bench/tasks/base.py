@@ -111,7 +111,8 @@ class Task(ABC):
         quaternions: the order of their numbers in ``state``, for prompts.
         notes: a list in Markdown of what else a prompt and ``--describe`` say of the task, such as its config's terms;
             empty if names of joints, bodies and drives do.
-        regroups: whether every tensor of ``get_state`` has a row for each environment, so that races can regroup them.
+        regroups: whether every tensor of ``get_state`` has a row for each environment, so that a race can regroup
+            them; otherwise episodes begin anew at its rungs.
         randomizes: whether the task changes policies' actions and observations, by ``randomize_actions`` and
             ``randomize_observations``.
         first_progress: ``(num_envs,)`` int64, refreshed by ``prepare_reset``: the value of ``progress_buf`` with which

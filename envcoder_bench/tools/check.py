@@ -13,7 +13,7 @@ from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
 from envcoder_bench.report.words import number
 from envcoder_bench.run import lint
-from envcoder_bench.run.inputs import Candidates, read_candidates, resolve, with_candidates
+from envcoder_bench.run.inputs import Candidates, described, read_candidates, with_candidates
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group, stateful_note
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
@@ -110,7 +110,7 @@ def check_candidates(
     Raises:
         UserError: bad input, or no candidate defines a requested function.
     """
-    spec = resolve(task, overrides)
+    spec = described(task, overrides)
     candidates_read = read_candidates(spec.task.name, candidates, candidate_idx)
     names = [source.name for source in candidates_read]
     spec = with_candidates(spec, candidates_read, num_envs)

@@ -10,6 +10,7 @@ from helpers import CANDIDATES, CARTPOLE_QUICK, TABLES, assert_same_policies, ru
 from envcoder_bench import UserError, extend, resume
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.run import extend as module
+from envcoder_bench.run import spec as spec_module
 from envcoder_bench.run.folder.provenance import Provenance
 from envcoder_bench.run.folder.run_folder import RunFolder
 from envcoder_bench.run.train.executor import Executor
@@ -173,7 +174,8 @@ def test_killed_extension_leaves_the_old_or_the_larger_run(files, tmp_path, monk
         (["--seeds", "2", "--devices", "7:x"], "devices"),
     ],
 )
-def test_bad_input_is_refused_and_changes_no_file(copy, tmp_path, words, message, capsys):
+def test_bad_input_is_refused_and_changes_no_file(copy, tmp_path, words, message, capsys, monkeypatch):
+    monkeypatch.setattr(spec_module, "get_spec", lambda *_: pytest.fail("the task was built"))
     write_candidates(tmp_path / "FILES", {name: "def compute_reward(pole_angle): ..." for name in ("cosine", "COSINE")})
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     assert main(["--extend", str(copy), *(word.replace("FILES", str(tmp_path / "FILES")) for word in words)]) == 2

@@ -13,6 +13,7 @@ from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train.rows import trained
 from envcoder_bench.run.train.session import Session, Shared, Wave
+from envcoder_bench.tasks.registry import get_spec
 
 SPLIT_AT, ITERATIONS = 3, 6
 CARTPOLE = {
@@ -36,10 +37,6 @@ def compute_reward(root_states, torques):
     return height - 1e-5 * torques.square().sum(dim=1), {"height": height}
 """,
     "human_like": "def compute_goal(commands):\n    return {'commands': torch.rand_like(commands)}\n",
-    "short": """
-def compute_observation(dof_pos, dof_vel):
-    return torch.cat([dof_pos, 0.1 * dof_vel], dim=1)
-""",
     "torque": """
 ACTION_DIM = 12
 def compute_torque(action):
@@ -100,22 +97,32 @@ def _rows(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "task, files, more",
+    "task, files, more, regroups",
     [
-        ("Cartpole", CARTPOLE, ["task.env.episodeLength=40", "compile_shapers=false"]),
+        ("Cartpole", CARTPOLE, ["task.env.episodeLength=40", "compile_shapers=false"], True),
+        ("Cartpole", dict(list(CARTPOLE.items())[:3]), ["task.env.episodeLength=40", "compile_shapers=false"], False),
         (
             "Anymal",
             ANYMAL,
             ["task.env.learn.episodeLength_s=0.4", "train.params.network.mlp.units=[16,16]", "compile_shapers=false"],
+            True,
         ),
     ],
 )
-def test_survivors_in_a_new_wave_are_bitwise_equal_to_an_uninterrupted_run(tmp_path, task, files, more):
+def test_survivors_in_a_new_wave_are_bitwise_equal_to_an_uninterrupted_run(
+    tmp_path, task, files, more, regroups, monkeypatch
+):
+    """Of a task whose state is not divided, to a run in which all episodes begin anew at this iteration."""
     cfg = _config(task, *more)
+    monkeypatch.setattr(get_spec(task).task_class, "regroups", regroups)
     names, dropped = list(files), list(files)[1::2]
     (tmp_path / "whole").mkdir()
     (tmp_path / "parts").mkdir()
     whole = _session(cfg, list(_groups(cfg, files, tmp_path).values()), RunLogs.begin(tmp_path / "whole"))
+    if not regroups:
+        _train(whole, SPLIT_AT)
+        whole.env.stats._return.zero_()
+        whole.obs = whole.env.reset()
     _train(whole, ITERATIONS)
     expected = _outcome(whole)
 
@@ -134,7 +141,7 @@ def test_survivors_in_a_new_wave_are_bitwise_equal_to_an_uninterrupted_run(tmp_p
     _train(session, ITERATIONS)
 
     found = _outcome(session)
-    assert set(found) == set(left) and len(left) == 6
+    assert set(found) == set(left) and len(left) == 2 * len(names[::2])
     for key, (row, fitness, model) in found.items():
         assert row == expected[key][0]
         assert torch.equal(fitness, expected[key][1])

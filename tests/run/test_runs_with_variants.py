@@ -6,11 +6,15 @@ import pytest
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.run.folder.ranked import variants_in
 from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
+from envcoder_bench.run.prepare import variants as variants_module
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
+from envcoder_bench.run.spec import CandidateSource
+from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.variants import variant_of
 from envcoder_bench.tasks.base import BASELINES
 
@@ -110,6 +114,15 @@ def test_terms_of_human_baselines_are_those_of_their_rewards():
     assert "torch.clamp(" in sources[0].source.partition("TERM_FACTORS")[2], "the sum is never below 0"
 
 
+def test_a_dict_of_reward_terms_becomes_a_function_that_variants_wrap():
+    """As of a task of mjlab; what a task adds for other dicts stays the task's."""
+    text = 'rewards = {"up": 2.0}\n'
+    added = "def compute_reward(reward_buf, reward_terms):\n    return reward_buf, {'up': reward_terms[:, 0]}\n"
+    for patches, expected in (({"rewards": {}}, f"{text}\n\n\n{added}"), ({"events": {}}, text)):
+        candidate = load_candidate("mine", text, "mine.py", complete=lambda *_, p=patches: (added, p))
+        assert variants_module._explicit(CandidateSource("mine", "mine.py", text), candidate).source == expected
+
+
 @pytest.mark.slow
 def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
     sources = made(cartpole, {"mine": MINE}, sweep=["swing=0,0.1,1", "upright=1,2"])
@@ -123,7 +136,7 @@ def test_grid_of_a_sweep_leaves_out_the_original(cartpole):
     assert not prepare(with_candidates(cartpole, sources))[1]
 
 
-def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole):
+def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(cartpole, caplog):
     original, *variants = made(cartpole, {"mine": PLAIN}, sweep=[f"{RATE}=1e-4,3e-4", f"{DECAY}=0,0.1"])
     names_of_variants = ["0.0001+weight_decay=0", "0.0001+weight_decay=0.1", "0.0003+weight_decay=0.1"]
     assert names(variants) == [f"mine.learning_rate={name}" for name in names_of_variants]
@@ -131,6 +144,16 @@ def test_sweep_of_a_key_of_the_trainer_leaves_the_text_and_overrides_the_config(
     tracked = hyperparameters(cartpole.config, [original, *variants])
     assert [one["weight_decay"] for one in tracked.values()] == [0.0, 0.0, 0.1, 0.1]
     assert all(one.source.startswith(original.source) for one in variants) and not original.overrides
+    # copies in another run train with its numbers, and are no variants there
+    copies = [one._replace(overrides={}) for one in variants]
+    assert variants_in([original, *variants]).keys() == {one.name for one in variants}
+    assert not variants_in([original, *copies]) and f"with {RATE}=0.0001 {DECAY}=0.1, by" in variants[1].source
+    with_candidates(cartpole, [original, *variants])
+    assert not caplog.messages
+    same_rate = cartpole.changed(train=merged(cartpole.config.train, nested({RATE.removeprefix("train."): 1e-4})))
+    with_candidates(same_rate, copies[:2])
+    lost = "mine.learning_rate=0.0001+weight_decay=0.1.py: in its sweep it trained with"
+    assert caplog.messages == [f"{lost} {DECAY}=0.1; give that to this run, too"]
     groups, _ = prepare(with_candidates(cartpole, made(cartpole, {}, sweep=f"{RATE}=1e-4")))
     by_name = {group.name: group for group in groups}
     assert by_name["human.learning_rate=0.0001"].overrides == {RATE: 1e-4} and not by_name["human"].overrides

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from envcoder_bench.cli.auto_shape import build_parser, main, overrides
+from envcoder_bench.run import spec as spec_module
 from envcoder_bench.search.settings import compose_settings
 
 EVOLVE = "--task Cartpole --llm evolve --sim mujoco_cpu --num_envs_per_candidate 2"
 MODEL = "--task Cartpole --llm gpt-4-turbo-preview --sim mujoco_cpu --num_envs_per_candidate 2"
+NEEDS_THE_TASK = ("no $rond", "for --task_description", "raises.py:5", "there and", "shaper_types is")  # the prompt
 NO_KEY = "OPENAI_API_KEY"
 
 
@@ -80,6 +82,8 @@ NO_KEY = "OPENAI_API_KEY"
 def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path, capsys, monkeypatch):
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
+    if not any(text in message for text in NEEDS_THE_TASK):
+        monkeypatch.setattr(spec_module, "get_spec", lambda *_: pytest.fail("the task was built"))
     places = {name: tmp_path / name for name in ("folder", "empty", "broken", "starts", "run", "work")}
     for path in places.values():
         path.mkdir()

@@ -161,26 +161,46 @@ def test_names_are_valid_and_unique():
 DECLARED = '''A = 1.0
 B: float = -2
 WEIGHTS = {"x": 0.5, "y": -1e-3, "z": 2 * 3, 4: 1.0}
+NESTED = {"x": {"params": {"std": 0.25}}}
 C = A * 2
 D = True
 TWICE = 1
 TWICE = 2
 """é"""; E = 3  # a comment
 FIRST, SECOND = 1, 2
+
+
+def f(x, p=1.0):
+    temp, other, power = 0.5, 2.0, 1.0
+    scale: float = 0.5
+    shared = -1
+    twice = 1.0
+    twice += x
+    return scale * x
+
+
+def g(x):
+    shared = torch.tensor(2.0, device=x.device)
+    return shared * x
 '''
 
 
 def test_declared_numbers_are_found_and_changed_in_place():
-    assert numbers(DECLARED) == {"A": 1.0, "B": -2.0, "WEIGHTS.x": 0.5, "WEIGHTS.y": -0.001, "E": 3.0}
-    changed = with_numbers(DECLARED, {"A": "3", "B": "-4.5", "WEIGHTS.y": "7e2", "E": "9"})
-    assert changed == (
-        DECLARED.replace("A = 1.0", "A = 3").replace("-2", "(-4.5)").replace("-1e-3", "7e2").replace("E = 3", "E = 9")
-    )
+    nested = {"WEIGHTS.x": 0.5, "WEIGHTS.y": -0.001, "NESTED.x.params.std": 0.25}
+    local = {"f.scale": 0.5, "f.shared": -1.0, "g.shared": 2.0}
+    assert numbers(DECLARED) == {"A": 1.0, "B": -2.0, **nested, "E": 3.0, **local}
+    values = {"A": "3", "B": "-4.5", "WEIGHTS.y": "7e2", "E": "9", "f.scale": "-3", "f.shared": "4", "g.shared": "1e2"}
+    expected = DECLARED.replace("A = 1.0", "A = 3").replace("-2", "(-4.5)").replace("-1e-3", "7e2")
+    expected = expected.replace("E = 3", "E = 9").replace("float = 0.5", "float = (-3.0)")
+    assert with_numbers(DECLARED, values) == expected.replace("d = -1", "d = 4").replace("r(2.0", "r(1e2")
 
 
 @pytest.mark.parametrize(
     ("name", "answer"),
-    [("A", ("A", False)), ("x", ("WEIGHTS.x", False)), ("WEIGHTS.x", ("WEIGHTS.x", False)), ("power", ("power", True))],
+    [
+        *(("A", ("A", False)), ("x", ("WEIGHTS.x", False)), ("WEIGHTS.x", ("WEIGHTS.x", False))),
+        *(("power", ("power", True)), ("scale", ("f.scale", False)), ("g.shared", ("g.shared", False))),
+    ],
 )
 def test_names_of_a_sweep(name, answer):
     assert resolve_name(name, DECLARED, ["x", "power"]) == answer
@@ -190,10 +210,11 @@ def test_names_of_a_sweep(name, answer):
     ("name", "message"),
     [
         ("powr", r"no term or number 'powr' \(did you mean power\?\); there are the terms x, power and the numbers A"),
-        ("C", r"line 4: C is A \* 2, not a number that is written out"),
-        ("D", "line 5: D is True, not a number"),
+        ("C", r"line 5: C is A \* 2, not a number that is written out"),
+        ("D", "line 6: D is True, not a number"),
         ("z", r"line 3: WEIGHTS.z is 2 \* 3, not a number"),
         ("TWICE", "no term or number 'TWICE'"),
+        ("shared", r"no term or number 'shared' \(did you mean f.shared or g.shared\?\)"),
     ],
 )
 def test_names_of_a_sweep_that_cannot_be_used(name, message):

@@ -74,10 +74,14 @@ TERMS = "terms.csv"
 
 
 def variants_in(sources: Sequence[CandidateSource]) -> dict[str, Variant]:
-    """Return what the variants among candidates are, by name."""
+    """Return what the variants among candidates are, by name; not files of another run with numbers of the trainer."""
     names = {source.name for source in sources}
-    by_name = {source.name: variant_of(source.source) for source in sources}
-    return {name: what for name, what in by_name.items() if what is not None and what.original in names - {name}}
+    found = [(one, variant_of(one.source)) for one in sources]
+    return {
+        one.name: what
+        for one, what in found
+        if what is not None and what.original in names - {one.name} and what.trainer_numbers == dict(one.overrides)
+    }
 
 
 def run_studies(

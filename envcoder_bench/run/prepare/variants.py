@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from envcoder_bench.core import noise
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.settings import Settings, dotted_keys, merged, nested
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.report.words import counted
@@ -28,12 +28,12 @@ from envcoder_bench.run.inputs import baseline_sources
 from envcoder_bench.run.prepare.environments import build_env, in_small_simulation
 from envcoder_bench.run.prepare.groups import PrepareContext, check_and_trace, make_context, make_group
 from envcoder_bench.run.prepare.plan import MemoryPlanner
-from envcoder_bench.run.prepare.run_files import SlowFiles
+from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
 from envcoder_bench.shaping.combination import Combination, NotDivisible, find_combination
-from envcoder_bench.shaping.contract import CandidateError, Shaping
-from envcoder_bench.shaping.kinds import ALIASES, REWARD
+from envcoder_bench.shaping.contract import Candidate, CandidateError, Shaping
+from envcoder_bench.shaping.kinds import ALIASES, REWARD, SECTION_TYPES
 from envcoder_bench.shaping.source import Source, UnsupportedCode
 from envcoder_bench.shaping.text import definitions
 from envcoder_bench.shaping.variants import SWEEP, TERMS, Variant
@@ -94,7 +94,7 @@ class Asked:
 class _Original:
     """A candidate, checked, with what is known of its reward's terms."""
 
-    source: CandidateSource
+    source: CandidateSource  # with a function for its dict of reward terms
     shaping: Shaping
     functions: Sequence[str]  # that are taken from it, by their names in the file
     how: Combination | None
@@ -108,21 +108,25 @@ class _Original:
 def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: Asked) -> list[CandidateSource]:
     """Return candidates, each followed by its variants; without any candidates, variants of the human baseline.
 
+    The task is built when what is asked for has been checked.
+
     Raises UserError if nothing can be varied as it was asked, or there would be too many variants.
     """
-    originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
     if not candidates and not spec.config.baselines:
         raise UserError(
             f"{asked.flag} without --candidates is for the {HUMAN} baseline, which --no_baselines leaves out"
         )
+    numbers = _trainer_numbers(spec) if asked.sweep else {}
+    settings = _settings(spec, asked, numbers)
+    divides = asked.terms or len(settings) < len(asked.sweep)
+    with user_input():
+        spec = spec.built()
+    originals = candidates or [source for source in baseline_sources(spec.task) if source.name == HUMAN]
     # names of files, which some file systems do not tell apart by capital letters
     taken = {name.casefold() for name in (*BASELINES, *(source.name for source in candidates))}
     variants: list[CandidateSource] = []
     sources: list[CandidateSource] = []
     reasons: list[str] = []
-    numbers = _trainer_numbers(spec) if asked.sweep else {}
-    settings = _settings(spec, asked, numbers)
-    divides = asked.terms or len(settings) < len(asked.sweep)
     # terms must be told apart, unless only the trainer's numbers are swept
     examined = _examined(spec, originals, divides)
     for source in originals:
@@ -146,7 +150,7 @@ def with_variants(spec: RunSpec, candidates: Sequence[CandidateSource], asked: A
         why = f": {reasons[0]}, and there is no other function to leave out" if len(reasons) == 1 else ", see above"
         why = ": all values are those of the candidate" if asked.sweep and len(examined) == len(originals) else why
         raise UserError(f"{asked.flag}: there is nothing to vary{why}")
-    of = ", ".join(one.name for one in originals)
+    of = ", ".join(examined)
     log.info("%s: %s of %s", asked.flag, counted(len(variants), "variant"), of)
     return sources
 
@@ -171,16 +175,25 @@ def _examined(spec: RunSpec, originals: Sequence[CandidateSource], divides: bool
                 continue
             # also of a candidate whose reward cannot be divided, other functions can be left out
             how, why = None, ""
-            names = _functions(spec, source)
+            explicit = _explicit(source, load(source, context.files, spec.config.seed))
             try:
-                if REWARD in names and divides:
+                if REWARD in _functions(spec, explicit) and divides:
                     how = find_combination(*rollout(spec, context, source, shaping))
                 elif divides:
-                    why = "is not used" if REWARD in definitions(source.source).names else "is the baseline's"
+                    why = "is not used" if REWARD in definitions(explicit.source).names else "is the baseline's"
             except (NotDivisible, CandidateError) as error:
                 why = str(error)
-            examined[source.name] = _Original(source, shaping, names, how, why)
+            examined[source.name] = _Original(explicit, shaping, _functions(spec, source), how, why)
     return examined
+
+
+def _explicit(source: CandidateSource, candidate: Candidate) -> CandidateSource:
+    """Return a candidate with the function that a task has added for its dict of reward terms, if it has one."""
+    if REWARD not in {SECTION_TYPES[section] for section in candidate.patches}:
+        return source
+    added = Source(candidate.completed)
+    function = added.function(REWARD)
+    return source if function is None else source._replace(source=f"{source.source}\n\n\n{added.code(function)}\n")
 
 
 def _functions(spec: RunSpec, source: CandidateSource) -> list[str]:
@@ -333,14 +346,13 @@ def _of_sweep(
         # a term is scaled, a number replaced, and the trainer's number is an override
         factors = {full: values[name] for name, (full, is_term) in names.items() if is_term}
         edits = {full: point[name] for name, (full, is_term) in names.items() if not is_term}
-        overrides = {name: values[name] for name, value in settings.items() if values[name] != value}
         text = _text(source, texts.with_numbers, edits) if edits else source.source
         if factors:
             assert how is not None
             text = _text(source._replace(source=text), texts.with_factors, how, factors)
         title = "+".join(f"{texts.label(name)}={texts.short(value)}" for name, value in values.items())
         what = Variant(source.name, SWEEP, values=values, usual=usual, points=asked.points or 0)
-        variants.append(_variant(what, text, title, taken)._replace(overrides=Settings(overrides)))
+        variants.append(_variant(what, text, title, taken)._replace(overrides=Settings(what.trainer_numbers)))
     return variants
 
 

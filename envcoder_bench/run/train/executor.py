@@ -161,6 +161,11 @@ class Executor(JobHandler):
             message = "a race needs at least %s candidates, and there are %s: all are trained to the end"
             log.warning(message, LEAST, count)
             return []
+        if rungs and not self._spec.task.task_class.regroups:
+            log.info(
+                "the state of %s cannot be divided by candidate: after each rung episodes and curricula begin anew",
+                self._spec.task.name,
+            )
         if not rungs:
             log.warning("the training is too short for a rung, or has too few evaluation.points: nobody is stopped")
         return rungs

@@ -441,7 +441,8 @@ class Session:
         """Return the state of each group, for ``join`` in any wave. Raises ValueError if it cannot be split."""
         state = self.state()
         # groups are padded to the widest; what is kept of a group does not depend on the others
-        obs = self.env.layout.split_state({"obs": state["obs"]})
+        goes_on = self.env.task.regroups  # otherwise episodes begin anew
+        obs = self.env.layout.split_state({"obs": state["obs"]}) if goes_on else []
         played = state["episodes"]
         episodes = None if played is None else GroupLayout(len(self.groups), 1).split_state(played)
         parts = zip(
@@ -453,7 +454,7 @@ class Session:
             {
                 "iteration": self.iteration,
                 "trainer": trainer,
-                "obs": obs[g]["obs"][:, : self.env.obs_dims[g]].clone(),
+                "obs": obs[g]["obs"][:, : self.env.obs_dims[g]].clone() if goes_on else None,
                 "env": env,
                 "episodes": None if episodes is None else episodes[g],
                 "evaluation": evaluation,
@@ -468,11 +469,11 @@ class Session:
         Raises UserError if they belong to other groups, or not to the same iteration.
         """
         with _fits(file):
-            missing = any(part["episodes"] is None for part in parts)
+            missing, goes_on = any(part["episodes"] is None for part in parts), self.env.task.regroups
             state = {
                 "iteration": common(parts, "iteration"),
                 "trainer": self.trainer.join_states([part["trainer"] for part in parts]),
-                "obs": padded([part["obs"] for part in parts], max(self.env.obs_dims)),
+                "obs": padded([part["obs"] for part in parts], max(self.env.obs_dims)) if goes_on else None,
                 "env": self.env.join_states([part["env"] for part in parts]),
                 "episodes": None if missing else join_states([part["episodes"] for part in parts]),
                 "evaluation": self.evaluation.dispatch.join_states([part["evaluation"] for part in parts]),

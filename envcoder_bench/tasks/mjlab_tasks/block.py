@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,10 +26,10 @@ from torch import Tensor
 
 from envcoder_bench.tasks.mjlab_tasks.draws import Draws, TermStream, drawing, rename_stream
 from envcoder_bench.tasks.mjlab_tasks.env_ids import EnvIds, FixedShapes
-from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
+from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, misshapen, raised_in
 from envcoder_bench.tasks.mjlab_tasks.parts import in_capture, side_by_side
 from envcoder_bench.tasks.mjlab_tasks.patches import changes_terms
-from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen
+from envcoder_bench.tasks.mjlab_tasks.terms import Term, TermTable, frozen, key_of
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, ManagerView, device_of
 from envcoder_bench.tasks.mjlab_tasks.world import World
 
@@ -165,7 +166,10 @@ class Block(EnvView):
         with self._drawing("observations", -1):
             for first, last in runs([frozen(own.observations) for own in self.configs]):
                 env = self.part(slice(first * self.size, last * self.size))
-                manager = ObservationManager(self.configs[first].observations, env)
+                try:
+                    manager = ObservationManager(self.configs[first].observations, env)
+                except Exception as error:
+                    raise self._of_observation(first, env, error) from error
                 for group, terms in manager._group_obs_term_names.items():
                     for name, term in zip(terms, manager._group_obs_term_cfgs[group]):
                         term.func = Named(term.func, f"observations/{group}/{name}")
@@ -316,12 +320,29 @@ class Block(EnvView):
                     if self.configs[groups[0]].observations is self.world.cfg.observations:
                         raise
                     self._observations.remove((manager, rows))
-                    self._faults([self.groups.start + g for g in groups], raised_in("observations", "", error))
+                    fault = self._of_observation(groups[0], self.part(rows), error)
+                    self._faults([self.groups.start + g for g in groups], fault)
                     continue
                 for group, x in observed.items():
                     buffer = self._buffers.get(group)
                     if buffer is not None and isinstance(x, Tensor):
                         buffer[rows, : x.shape[1]].copy_(x)
+
+    def _of_observation(self, group: int, env: EnvView, error: Exception) -> PatchError:
+        """Return the fault of a group's observations: of the term that has not one row for each environment, if any."""
+        n = env.num_envs
+        for kind in self.configs[group].observations.values():
+            for name, term in kind.terms.items():
+                if term is None or inspect.isclass(term.func):
+                    continue
+                try:
+                    value = term.func(env, **term.params)
+                except Exception as own:
+                    return raised_in("observations", name, own)
+                shape = tuple(getattr(value, "shape", ()))
+                if not isinstance(value, Tensor) or len(shape) < 2 or shape[0] != n:
+                    return misshapen("observations", name, value, n, f"({n}, k)")
+        return raised_in("observations", "", error)
 
     # parts
 
@@ -379,15 +400,23 @@ class Block(EnvView):
             with self.world.parts.noting(term):
                 return term()
         except Exception as error:
-            if not term.foreign or self.world.parts.capturing:
+            if self.world.parts.capturing or not (term.foreign or self._is_changed(term)):
                 raise
             fault = error if isinstance(error, PatchError) else raised_in(term.section, term.name, error)
             self._fail(term, fault)
             return None
 
+    def _is_changed(self, term: Term) -> bool:
+        """Return whether a term has another function or other parameters than the registered one."""
+        cfgs = (getattr(own, term.section).get(term.name) for own in (self.world.cfg, self.configs[min(term.groups)]))
+        registered, own = (None if cfg is None else key_of(cfg) for cfg in cfgs)
+        return own != registered
+
     def _fail(self, term: Term, error: PatchError) -> None:
         """Stop the groups that use a term."""
         term.failed = True
+        code = getattr(term.cfg.func, "__code__", None)
+        error.line = code.co_firstlineno if term.foreign and code is not None else None
         self._faults([self.groups.start + group for group in term.groups], error)
 
     # random numbers and fixed shapes

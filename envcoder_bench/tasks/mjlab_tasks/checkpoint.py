@@ -127,7 +127,7 @@ def restore(world: Any, blocks: Sequence[Any], live: Mapping[str, Tensor], state
         for name in _fields(sim):
             getattr(sim.data, name)[:] = state[f"sim/{name}"].to(world.env.device)
     sim.forward()
-    world.steps = int(state["world/steps"])
+    world.count(int(state["world/steps"]))
     # buffers that appear with the first value exist in the saved state, or in the live one, alone
     owners = {path: (x, owner) for path, x, owner in held(world, blocks)}
     for path, (x, owner) in owners.items():

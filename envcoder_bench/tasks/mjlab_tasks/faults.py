@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 
 class PatchError(ValueError):
-    """A patch does not fit the config; ``section`` and ``key`` are where."""
+    """A patch does not fit the config; ``section`` and ``key`` are where, and ``line`` that of a term's function."""
+
+    line: int | None = None
 
     def __init__(self, section: str, key: str, message: str) -> None:
         super().__init__(message)
@@ -13,8 +17,14 @@ class PatchError(ValueError):
 
 def raised_in(section: str, key: str, error: Exception) -> PatchError:
     """Return the error for what a term of a candidate raised."""
-    lines = str(error).splitlines() or [""]
+    message = " ".join(str(error).split())[:300]
     what = f"the term '{key}'" if key else f"one of its {section}"
-    fault = PatchError(section.split(",")[0], key, f"{what} raised {type(error).__name__}: {lines[0]}")
+    fault = PatchError(section.split(",")[0], key, f"{what} raised {type(error).__name__}: {message}")
     fault.__cause__ = error
     return fault
+
+
+def misshapen(section: str, key: str, value: object, num_envs: int, shape: str) -> PatchError:
+    """Return the error for what a term returned."""
+    shown = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    return PatchError(section, key, f"the term '{key}' returns {shown}; for {num_envs} environments it must be {shape}")

@@ -10,6 +10,7 @@ None removes a term, a config or a function replaces or adds one, and a dict set
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
@@ -85,6 +86,9 @@ def _changed(section: str, base: Mapping[str, Any], changes: Mapping[str, Any]) 
     terms = {name: cfg for name, cfg in base.items() if cfg is not None}
     for name, value in changes.items():
         term = _term(section, name, terms.get(name), value, terms)
+        weight = getattr(term, "weight", 0.0)
+        if not (isinstance(weight, (int, float)) and math.isfinite(weight)):
+            raise PatchError(section, name, f"the weight of {section}['{name}'] must be finite, not {weight!r}")
         if term is None:
             del terms[name]
         else:
@@ -151,6 +155,11 @@ def _observations(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     groups = dict(base)
     nested = {name: value for name, value in changes.items() if name in groups and isinstance(value, Mapping)}
     flat = {name: value for name, value in changes.items() if name not in nested}
+    for name, value in flat.items():
+        if isinstance(value, Mapping) and "func" not in value and name not in groups["actor"].terms:
+            every = [*groups, *groups["actor"].terms]
+            message = f"observations has no group or term '{name}'{near_matches(name, every)}; there are the groups"
+            raise PatchError("observations", name, f"{message} {', '.join(groups)}")
     for name, own in {**nested, **({"actor": {**nested.get("actor", {}), **flat}} if flat else {})}.items():
         group = copy.copy(groups[name])
         attributes = {key: x for key, x in own.items() if hasattr(group, key) and key not in group.terms}

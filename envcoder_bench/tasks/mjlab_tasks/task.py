@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from isaacgym_mujoco.physics.live_tensors import PoseSource
 
 SPARE_COLUMNS, SPARE_TERMS = 128, 32  # of observations, and reward terms, that candidates may add
+TRIAL_ENVS = 11  # of the step that tries a candidate's dicts: hardly the size of anything else
 REFUSALS = {
     "compute_torque": "actions go to mjlab's action terms",
     "compute_dof_target": "actions go to mjlab's action terms",
@@ -129,13 +130,13 @@ class MjlabTask(Task):
     @classmethod
     def _tried(cls, patches: Patches) -> tuple[list[str], dict[str, int]]:
         """Take a step with a candidate's patches; return its reward terms, and the widths of its observations."""
-        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+        from envcoder_bench.tasks.mjlab_tasks.faults import PatchError, raised_in
 
         if "trial" not in vars(cls):
-            cls.trial = cls({}, 2, "cpu")
+            cls.trial = cls({}, TRIAL_ENVS, "cpu")
         task: MjlabTask = cls.trial
-        groups = EnvGroups.alone(2, torch.zeros(2, task.num_dofs, device=task.device))
-        everyone = torch.ones(2, dtype=torch.bool)
+        groups = EnvGroups.alone(TRIAL_ENVS, torch.zeros(TRIAL_ENVS, task.num_dofs, device=task.device))
+        everyone = torch.ones(TRIAL_ENVS, dtype=torch.bool)
         try:
             task.attach(replace(groups, patches=[patches]))
             task.prepare_reset(everyone)
@@ -145,7 +146,7 @@ class MjlabTask(Task):
         except PatchError:
             raise
         except Exception as error:
-            raise PatchError(next(iter(patches)), "", str(error)) from error
+            raise raised_in(", ".join(patches), "", error) from error
         for error in task.faults.values():
             raise error
         block = task.blocks[0]
@@ -182,7 +183,7 @@ class MjlabTask(Task):
         base = self.world.cfg
         configs = patched(base, patches)
         self._restore_model()
-        self.world.steps = 0
+        self.world.count(0)
         self.world.place(groups.seeds, groups.lanes)
         self.blocks: list[Block] = []
         with quiet():
@@ -280,6 +281,8 @@ class MjlabTask(Task):
     def prepare_reset(self, mask: Tensor) -> None:
         """Begin episodes as mjlab does where ``mask`` is True."""
         if self._first is None:
+            if self.step_count < EVALUATION_STEP:  # training goes on after a rung of a race
+                self.world.count(self.step_count)
             self._first = self.get_state()
         with torch.no_grad():
             self._mask.copy_(mask)
@@ -314,12 +317,12 @@ class MjlabTask(Task):
         self.world.scene.write_data_to_sim()
 
     def _spread_first_episodes(self) -> None:
-        """Begin the first episodes of a training at random lengths, as mjlab's training does."""
+        """Begin the first episodes of a training, or after a rung, at random lengths, as mjlab's training does."""
         from envcoder_bench.tasks.mjlab_tasks.draws import TermStream, drawing
 
         self._first_progress.zero_()
-        if self._spread and self.step_count == 0:
-            with TermStream("episode_length", self._groups.seeds, self._groups.lanes, 0), drawing():
+        if self._spread and self.step_count < EVALUATION_STEP:
+            with TermStream("episode_length", self._groups.seeds, self._groups.lanes, self.step_count), drawing():
                 lengths = torch.randint(0, self.max_episode_length - 1, (self.num_envs,), device=self.device)
             self._first_progress.copy_(lengths)
             self.world.episode_length_buf.copy_(lengths)

@@ -19,7 +19,7 @@ import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 from torch import Tensor
 
-from envcoder_bench.tasks.mjlab_tasks.faults import PatchError
+from envcoder_bench.tasks.mjlab_tasks.faults import misshapen, raised_in
 from envcoder_bench.tasks.mjlab_tasks.view import EnvView, NeedsAll
 
 MakeEnv = Callable[[slice], EnvView]
@@ -57,9 +57,7 @@ class Term:
         value = self.cfg.func(self.env, **self.cfg.params)
         n = self.rows.stop - self.rows.start
         if not isinstance(value, Tensor) or tuple(value.shape) != (n,):
-            shown = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            message = f"the term '{self.name}' returns {shown}; for {n} environments it must be ({n},)"
-            raise PatchError(self.section, self.name, message)
+            raise misshapen(self.section, self.name, value, n, f"({n},)")
         return value
 
 
@@ -158,16 +156,19 @@ class TermTable:
     ) -> Term:
         first, last = min(groups), max(groups)
         try:
-            rows = slice(first * self.size, (last + 1) * self.size)
-            env = make_env(rows)
-            own = resolve(clone(cfg), env)
-            if first > 0 or last < len(self.configs) - 1:
-                own.func(env, **own.params)  # it may read what has no view of some environments
-        except NeedsAll:
-            first, last = 0, len(self.configs) - 1
-            rows = slice(0, (last + 1) * self.size)
-            env = make_env(rows)
-        own = resolve(clone(cfg), env)  # what it keeps is as new
+            try:
+                rows = slice(first * self.size, (last + 1) * self.size)
+                env = make_env(rows)
+                own = resolve(clone(cfg), env)
+                if first > 0 or last < len(self.configs) - 1:
+                    own.func(env, **own.params)  # it may read what has no view of some environments
+            except NeedsAll:
+                first, last = 0, len(self.configs) - 1
+                rows = slice(0, (last + 1) * self.size)
+                env = make_env(rows)
+            own = resolve(clone(cfg), env)  # what it keeps is as new
+        except Exception as error:
+            raise raised_in(self.section, name, error) from error
         used = torch.tensor([group in groups for group in range(first, last + 1)], device=self.device)
         columns = torch.tensor([groups.get(group, 0) for group in range(first, last + 1)], device=self.device)
         same = set(groups.values())

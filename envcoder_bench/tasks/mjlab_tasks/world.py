@@ -135,6 +135,12 @@ class World:
     def clock(self) -> Any:
         return self.steps if self._clock is None else self._clock
 
+    def count(self, steps: int) -> None:
+        """Set the number of control steps so far, which curricula read."""
+        self.steps = steps
+        if self._clock is not None:
+            self._clock.fill_(steps)
+
     def advance(self, action: Tensor, stages: Iterable[tuple[str, list[Call], Call]]) -> None:
         """Simulate one control step with ``action`` ``(num_envs, width)``, and judge it.
 
@@ -162,9 +168,7 @@ class World:
         for k in range(self.cfg.decimation):
             self.parts(f"control {k}", go_on if k else begin)
             self.sim.step()
-        self.steps += 1
-        if self._clock is not None:
-            self._clock.fill_(self.steps)
+        self.count(self.steps + 1)
         name, calls = "judge", [end]
         for following, between, call in stages:
             if between:

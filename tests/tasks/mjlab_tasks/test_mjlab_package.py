@@ -15,6 +15,8 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.inputs import resolve
+from envcoder_bench.run.prepare.variants import Asked, with_variants
+from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.search.archive import Archive, Attempt
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.prompt.prompts import load_templates, system_prompt
@@ -164,13 +166,17 @@ HEAD = "from mjlab.envs import mdp\n\n\ndef mine(env):\n    return {}\n\n\n"
     [
         ('rewards = {\n    "smoth_reward": 1.0,\n}\n', 2, "rewards has no term 'smoth_reward'"),
         (HEAD.format("env.x") + 'rewards = {"mine": mine}\n', 5, "the term 'mine' raised AttributeError"),
-        (HEAD.format("env.action_manager.action") + 'rewards = {"mine": mine}\n', 8, r"'mine' returns shape \(2, 1\)"),
+        (HEAD.format("env.action_manager.action") + 'rewards = {"mine": mine}\n', 8, r"'mine' returns shape \(11, 1\)"),
         (HEAD.format("1") + 'terminations = {"mine": mine}\n', 8, "the term 'mine' returns int"),
         (
             "rewards = {}\n\n\ndef compute_reward(score):\n    return score\n",
             1,
             "compute_reward replaces the terms of rewards: read reward_buf",
         ),
+        (HEAD.format("torch.zeros(2)") + 'rewards = {"mine": mine}\n', 8, r"'mine' returns shape \(2,\)"),
+        (HEAD.format("torch.zeros(3)") + 'observations = {"mine": mine}\n', 8, r"'mine' returns shape \(3,\)"),
+        ('rewards = {"smooth_reward": {"params": {"x": 1}}}\n', 1, "the term 'smooth_reward' raised TypeError"),
+        ('reward = {"smooth_reward": 1.0}\n', None, r"it has reward \(line 1\) \(did you mean rewards\?\)"),
         ("def compute_goal(score):\n    return {}\n\n\nrewards = 3\n", 5, "rewards must be a dict"),
     ],
 )
@@ -198,11 +204,12 @@ def test_first_episodes_of_a_training_begin_at_random_lengths_and_of_an_evaluati
     lengths = task.first_progress.clone()
     assert len(set(lengths.tolist())) > 4 and torch.equal(lengths[:8], lengths[8:])
     assert torch.equal(task.world.episode_length_buf, lengths)
-    for step_count in (5, 1 << 40):
+    for step_count, begins in ((5, True), (EVALUATION_STEP, False)):  # after a rung of a race, and in an evaluation
         task.attach(task._groups)
         task.step_count = step_count
         task.prepare_reset(torch.ones(16, dtype=torch.bool))
-        assert not task.first_progress.any() and not task.world.episode_length_buf.any()
+        assert bool(task.first_progress.any()) == begins == bool(task.world.episode_length_buf.any())
+        assert task.world.steps == (step_count if begins else 0) and not torch.equal(task.first_progress, lengths)
 
 
 def test_a_candidates_functions_read_its_own_terms(tmp_path):
@@ -227,6 +234,17 @@ def test_untrusted_dicts_are_loaded_without_running_the_file():
     assert load_dicts("mine", both, "mine.py", 0, complete).patches == {"rewards": {"smooth_reward": 0.5}}
     for wrong, message in ((both.replace("buf", "sum"), "read reward_buf"), (text.replace("0.5", "f"), "a number")):
         assert message in str(load_dicts("mine", wrong, "mine.py", 0, complete))
+
+
+def test_terms_of_a_dict_are_varied(tmp_path):
+    spec, text = resolve(f"mjlab:{CARTPOLE}"), 'rewards = {"smooth_reward": 2.0, "mine": mine}\n'
+    text = HEAD.format("env.action_manager.action[:, 0].abs()") + text
+    variants = with_variants(spec, [CandidateSource("mine", "mine.py", text)], Asked(terms=True))[1:]
+    names = [f"mine.{term}_x{factor}" for term in ("smooth_reward", "mine") for factor in ("0", "0.5", "2")]
+    assert [one.name for one in variants] == names
+    reward = load(tmp_path, variants[3].source).functions["compute_reward"].call
+    total, terms = reward(torch.full((2,), 5.0), torch.tensor([[3.0, 2.0], [3.0, 2.0]]))
+    assert total.tolist() == [3.0, 3.0] and terms["mine"].tolist() == [0.0, 0.0]
 
 
 def test_prompts_and_evolution_are_in_the_words_of_the_task():

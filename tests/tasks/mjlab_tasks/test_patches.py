@@ -105,6 +105,9 @@ def test_other_sections_are_patched():
         ({"rewards": {"up": {"wieght": 2.0}}}, r"rewards\['up'\] has no 'wieght' \(did you mean weight\?\)"),
         ({"curriculum": {"speed": None}}, "curriculum has no term 'speed'; there is none"),
         ({"commands": {"twist": {"ranges": {"sped": (0, 1)}}}}, r"has no 'sped' \(did you mean speed\?\)"),
+        ({"rewards": {"up": float("nan")}}, r"the weight of rewards\['up'\] must be finite, not nan"),
+        ({"rewards": {"up": {"weight": "2"}}}, "must be finite, not '2'"),
+        ({"observations": {"crtic": {"pos": None}}}, r"no group or term 'crtic' \(did you mean critic\?\)"),
         ({"terminations": {"fell": 2.0}}, r"terminations\['fell'\] must be None, a TerminationTermCfg"),
     ],
 )
