@@ -12,16 +12,6 @@ from envcoder_bench.compile.trace import trace
 from envcoder_bench.shaping.kept import FIRST, MOST, contents
 
 KEEPING = {
-    "argument": """
-class Buffers: pass
-BUFFERS = Buffers()
-def rate(buffers, x):
-    last = getattr(buffers, "last", torch.zeros_like(x))
-    buffers.last = x.clone()
-    return (x - last).sum(dim=1)
-def compute_reward(dof_pos):
-    return rate(BUFFERS, dof_pos)
-""",
     "function's attribute": """
 def compute_reward(dof_pos):
     own = compute_reward
@@ -72,17 +62,6 @@ def compute_reward(dof_pos):
     count = COUNT.numpy()
     count += 1
     return dof_pos[:, 0] * COUNT
-""",
-    "class of an object": """
-class Reward:
-    calls = 0
-    def __call__(self, x):
-        kind = type(self)
-        kind.calls += 1
-        return x[:, 0] * kind.calls
-OWN = Reward()
-def compute_reward(dof_pos):
-    return OWN(dof_pos)
 """,
     "slots": """
 class Buffers:
