@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import write_candidates
+from helpers import CANDIDATES, FIVE_ACTIONS, WIDE, write_candidates
 
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.config import compose_config
@@ -16,17 +16,8 @@ from envcoder_bench.run.train.session import Session, Shared, Wave
 
 SPLIT_AT, ITERATIONS = 3, 6
 CARTPOLE = {
-    "cosine": """
-def compute_reward(pole_angle, actions):
-    c = torch.cos(pole_angle)
-    return c - 0.1 * actions[:, 0], {"cosine": c}
-""",
-    "five_actions": """
-ACTION_DIM = 5
-def compute_torque(action, state_dict):
-    push = 100.0 * action.sum(dim=1, keepdim=True)
-    return torch.cat([push, torch.zeros_like(push)], dim=1)
-""",
+    "cosine": CANDIDATES["cosine"],
+    "five_actions": FIVE_ACTIONS,
     "random_start": """
 def compute_initial_state(state_dict):
     return {"dof_pos": 0.3 * torch.rand_like(state_dict["dof_pos"])}
@@ -36,11 +27,7 @@ def compute_reward(pole_angle, pole_vel):
     speed = 0.1 * pole_vel.abs()
     return torch.cos(pole_angle) - speed, {"speed": speed, "angle": pole_angle, "one": torch.ones_like(speed)}
 """,
-    "wide": """
-def compute_observation(state_dict):
-    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
-    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
-""",
+    "wide": WIDE,
 }
 ANYMAL = {
     "height": """
@@ -64,15 +51,6 @@ def compute_observation(dof_pos, dof_vel, root_states, commands, actions):
     return torch.cat([x, torch.sin(x)], dim=1)
 """,
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As in a run."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _config(task, *more):

@@ -5,7 +5,7 @@ import copy
 import pandas as pd
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, results, run, write_candidates
+from helpers import BREAKS_MIDWAY, CARTPOLE_QUICK, FIVE_ACTIONS, refused, results, run, stopped_at, write_candidates
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.evaluation import run_episodes
@@ -20,20 +20,7 @@ from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.base import Trainer
 
-CANDIDATES = {
-    "five_actions": """
-ACTION_DIM = 5
-def compute_torque(action, state_dict):
-    push = 100.0 * action.sum(dim=1, keepdim=True)
-    return torch.cat([push, torch.zeros_like(push)], dim=1)
-""",
-    "breaks_midway": """
-def compute_reward(progress_buf, pole_angle):
-    if bool((progress_buf > 25).any()):
-        raise RuntimeError("on purpose")
-    return torch.cos(pole_angle)
-""",
-}
+CANDIDATES = {"five_actions": FIVE_ACTIONS, "breaks_midway": BREAKS_MIDWAY}
 MINE = ["train.params.algo.name=test_session:RandomSearch"]
 
 
@@ -133,20 +120,15 @@ def test_external_trainer_is_trained_ranked_and_exported(tmp_path):
 
 
 def test_external_trainer_defines_its_parameters_and_memory(tmp_path, capsys):
-    wrong = [*map(str, words(tmp_path)), "train.params.config.horizon_length=100"]
-    assert eval_shapers.main([*wrong, "--output_dir", str(tmp_path / "run")]) == 2
-    assert "train.params.config.horizon_length: random search wants at most 99" in capsys.readouterr().err
+    wrong = [*words(tmp_path), "train.params.config.horizon_length=100", "--output_dir", tmp_path / "run"]
+    told = refused(eval_shapers.main, wrong, capsys)
+    assert "train.params.config.horizon_length: random search wants at most 99" in told
     ppo, mine = (
-        MemoryPlanner(RunSpec.of(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more]))).bytes(
-            [(500, 9), (3, 1)]
-        )
+        MemoryPlanner(RunSpec.of(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more])))
         for more in ([], MINE)
     )
-    assert ppo > mine
-    larger = MemoryPlanner(RunSpec.of(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *MINE]))).bytes(
-        [(500, 9), (3, 2)]
-    )
-    assert larger - mine == 8 * 3
+    assert ppo.bytes([(500, 9), (3, 1)]) > mine.bytes([(500, 9), (3, 1)])
+    assert mine.bytes([(500, 9), (3, 2)]) - mine.bytes([(500, 9), (3, 1)]) == 8 * 3
 
 
 # a session by itself
@@ -266,14 +248,8 @@ def full_point(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("mine", [(), MINE])
 def test_stopped_session_saves_a_state_that_another_resumes(tmp_path, mine):
-    class After(Reporter):
-        def iteration_done(self, iteration, env_steps, best):
-            if iteration == 4:
-                stop("enough")
-
-    stop = StopRequest()
     straight, _, none = make_session(tmp_path / "a", overrides=mine)
-    first, _, saved = make_session(tmp_path / "b", overrides=mine, reporter=After(), stop=stop)
+    first, _, saved = make_session(tmp_path / "b", overrides=mine, **stopped_at(4))
     second, evaluated, _ = make_session(tmp_path / "c", overrides=mine)
     straight.train()
     first.train()

@@ -10,11 +10,13 @@ import pytest
 from helpers import (
     CANDIDATES,
     CARTPOLE_QUICK,
-    TABLES,
+    FIVE_ACTIONS,
     assert_same_policies,
+    assert_same_tables,
     results,
     run,
     stopped_when,
+    text_of,
     write_candidates,
 )
 
@@ -31,12 +33,6 @@ from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 pytestmark = pytest.mark.slow
 
-FIVE_ACTIONS = """
-ACTION_DIM = 5
-def compute_torque(action, state_dict):
-    push = 100.0 * action.sum(dim=1, keepdim=True)
-    return torch.cat([push, torch.zeros_like(push)], dim=1)
-"""
 WAVES, ITERATIONS = 4, 6  # of three groups each: the seeds of a candidate may fall into two waves
 WORDS = [
     *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
@@ -64,19 +60,14 @@ def limit(together):
     return ["--max_memory", f"{largest}B"]
 
 
-def _text(folder, name):
-    return (folder / name).read_text().replace(str(folder.parent), "")  # candidates stand in other folders
-
-
 def _ranking(folder):
-    summary = json.loads(_text(folder, "summary.json"))
+    summary = json.loads(text_of(folder, "summary.json"))
     timed = ("wall_time", "env_steps_per_second", "memory")
     return {key: value for key, value in summary.items() if key not in timed}
 
 
 def _assert_alike(output, together):
-    for name in TABLES:
-        assert _text(output, name) == _text(together, name), name
+    assert_same_tables(output, together)
     assert _ranking(output) == _ranking(together)
     assert_same_policies(output, together, 5 * 3)  # policy.pth and both seeds', of those that did not fail
 
