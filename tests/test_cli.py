@@ -245,12 +245,3 @@ def test_help_examples_are_valid_commands(capsys, monkeypatch):
         args = build_parser().parse(shlex.split(example))
         for path in [*(args.candidates or []), *filter(None, [args.fitness])]:
             assert Path(path).exists(), path
-
-
-def test_help_lists_main_flags(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--help"])
-    assert stop.value.code == 0
-    shown = capsys.readouterr().out
-    for flag in ("--task", "--shaper_types", "--reward_idx", "--seeds", "--resume", "key=value", "exit codes"):
-        assert flag in shown

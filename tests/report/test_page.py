@@ -14,7 +14,7 @@ from page_fakes import HOSTILE, REMARK, SOURCE, fake_page
 from envcoder_bench.report.page import charts, run
 from envcoder_bench.report.page.charts import components, first_pair, step_fitness
 from envcoder_bench.report.page.run import PageVideos, RunPage, render_page
-from envcoder_bench.report.page.shell import code, plain_number, script_json
+from envcoder_bench.report.page.shell import code
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import Result
 
@@ -112,12 +112,6 @@ def test_source_text_is_preserved(source):
     assert {tag for tag, _ in shown.tags} <= {"div", "pre", "span"}
 
 
-def test_source_is_highlighted():
-    shown = code("def compute_reward(x):\n    return 1.5  # why\n")
-    for kind, word in (("k", "def"), ("nf", "compute_reward"), ("mf", "1.5"), ("c1", "# why")):
-        assert f'<span class="{kind}">{word}</span>' in shown
-
-
 @pytest.mark.slow
 def test_long_sources_are_cut_and_highlighted_in_seconds():
     assert "2 more lines in the file" in code("x = 1\n" * 3002)
@@ -145,13 +139,6 @@ def test_page_is_rendered_without_training_data(missing):
 
     run = dataclasses.replace(fake_page(), **{missing: None}, videos=PageVideos())
     assert "<h2>Ranking</h2>" in render_page(run) and "<h2>Videos" not in render_page(run)
-
-
-def test_numbers_and_texts_are_converted_for_scripts():
-    assert [plain_number(x) for x in (np.float32(0.1), float("nan"), float("inf"), None, 123456.789)] == [
-        0.1, None, None, None, 123460.0,
-    ]  # fmt: skip
-    assert script_json("</script>&\u2028") == '"\\u003c/script\\u003e\\u0026\\u2028"'
 
 
 def test_page_shows_the_probability_of_being_best():

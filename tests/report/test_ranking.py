@@ -72,21 +72,6 @@ def test_only_candidates_with_all_seeds_have_a_probability_of_being_best():
     assert (rows["d"].rank, rows["d"].status, rows["d"].lost_seeds) == (3, "2/3 seeds", 1)
 
 
-def test_only_common_seeds_are_compared():
-    results = [ok("human", 0, 0.5), Result("human", 1, FAILED), ok("a", 0, 0.6), ok("a", 1, 0.9), ok("b", 1, 0.9)]
-    by_name = {r.candidate: r for r in rank(results)}
-    assert by_name["a"].vs_human == pytest.approx(0.1)
-    assert by_name["a"].fitness == pytest.approx(0.75)
-    assert math.isnan(by_name["b"].vs_human)
-
-
-def test_interval_of_one_seed_is_over_episodes():
-    (one,) = rank([ok("a", 3, 0.5)])
-    assert (one.fitness_ci_low, one.fitness_ci_high, one.interval_over) == (0.49, 0.52, "episodes")
-    (two,) = rank([ok("a", 3, 0.5), ok("a", 4, 0.6)])
-    assert two.interval_over == "seeds" and two.fitness_ci_high == pytest.approx(0.55 + 12.7062 * 0.05, rel=1e-4)
-
-
 def test_ranking_puts_failures_last_and_equals_share_a_place():
     results = [
         Result("z_late", 0, FAILED, fitness=0.99, error="e"),  # what it had reached does not count

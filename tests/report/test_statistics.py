@@ -179,11 +179,6 @@ def test_contenders_that_are_equally_likely_belong_together():
     assert len(FitnessModel(by_seed(**rows), None, (0.0, 1.0), episodes=64).contenders()) == 40
 
 
-def test_a_candidate_that_lost_a_seed_is_left_out_of_the_chances():
-    model = FitnessModel({"a": {0: 0.5, 1: 0.6}, "b": {0: 0.4, 1: 0.45}, "c": {0: 0.9}})
-    assert set(model.chances) == {"a", "b"} and not math.isnan(model.interval("c")[1])
-
-
 def test_order_and_names_do_not_matter():
     rng = np.random.default_rng(3)
     rows = {f"c{k}": rng.random(4) for k in range(6)}

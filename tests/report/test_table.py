@@ -67,34 +67,6 @@ failed (3 of 3 candidates and 2 baselines):
     )
 
 
-def test_interval_note_of_one_seed_matches_expected_text():
-    text = render_table(rank([ok("human", 0, 0.7), ok("a", 0, 0.65)]), "m", 100)
-    assert text == (
-        """\
-fitness: m
-
-#  candidate         fitness        vs human  steps  status
------------------------------------------------------------
-1  human (baseline)  0.700 ± 0.015              700  ok
-2  a                 0.650 ± 0.015  -0.050      650  ok
-
-±: 95 % interval over the episodes of one seed
-vs human: difference to the human baseline, paired by seed
-one seed: how much seeds differ is unknown, so differences have no interval and no mark, and the
-  first place no probability; eval-shapers --extend RUN --seeds 3 trains two more
-steps: mean length of an evaluation episode, control steps
-"""
-    )
-
-
-def test_candidate_that_lost_a_seed_ranks_behind_and_says_so():
-    rows = [ok("b", 0, 1.0), Result("b", 1, FAILED, error="boom"), ok("a", 0, 0.98), ok("a", 1, 0.99)]
-    lines = render_table(rank(rows), "m", 100).splitlines()
-    assert lines[4].startswith("1  a") and lines[5].startswith("2  b") and lines[5].endswith("1/2 seeds")
-    assert "± or [ ]: 95 % interval over 1 to 2 seeds, their spread pooled over the candidates" in lines
-    assert any(line.startswith("n/m seeds: the others failed") for line in lines)
-
-
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_lines_fit_the_width(width):
     rows = [

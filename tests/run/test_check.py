@@ -67,15 +67,6 @@ def test_check_reports_functions_that_are_not_compiled_and_why(checked):
     assert not rows["good"].not_compiled and not rows["good"].notes and not rows["human"].not_compiled
 
 
-def test_store_that_only_a_call_shows_is_reported(tmp_path):
-    code = "LAST = []\n\n\ndef keep(own):\n    own.append(1)\n\n\ndef compute_reward(pole_angle):\n"
-    write_candidates(tmp_path, {"kept": f"{code}    keep(LAST)\n    return pole_angle\n"})
-    row = by_name(check_candidates("Cartpole", SMALL, [tmp_path]))["kept"]
-    place = f"{tmp_path}/kept.py:"
-    assert [note.partition(": ")[0] for note in row.notes if "keeps values" in note] == [f"{place}8"]
-    assert len(row.not_compiled) == 1 and "what an earlier call has kept" in row.not_compiled[0]
-
-
 @pytest.mark.parametrize("task", ["Ant", "Humanoid"])
 def test_candidates_are_checked_on_a_state_with_torques(tmp_path, task):
     code = "def compute_reward(dof_force_tensor):\n    x = dof_force_tensor.abs().mean(dim=1)\n    return x / x.max()\n"

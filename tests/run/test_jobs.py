@@ -13,7 +13,7 @@ from envcoder_bench.core.run_log import RepeatHandler
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work
 from envcoder_bench.run.hooks import StopRequest
-from envcoder_bench.run.prepare.plan import GroupFacts, _counts
+from envcoder_bench.run.prepare.plan import _counts
 from envcoder_bench.run.workers.devices import Devices, requested_devices
 from envcoder_bench.run.workers.head import Head, JobHandler, Pool
 from envcoder_bench.run.workers.jobs import CrashOutcome, Job, JobQueue
@@ -312,7 +312,3 @@ def test_invalid_devices_are_refused(keys, message, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match=message):
         devices(**keys)
-
-
-def test_group_facts_have_the_widths_of_a_group():
-    assert GroupFacts("a", 0, (4, 1)).widths == (4, 1)

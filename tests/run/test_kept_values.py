@@ -103,17 +103,6 @@ def test_each_group_draws_from_generators_of_its_own(name, caplog):
         assert all(torch.equal(x, y) for x, y in zip(drawn, expected)), group.name
 
 
-def test_fitness_that_keeps_values_is_loaded_for_each_group(caplog):
-    cfg = resolve("Cartpole", ["device=cpu", "seeds=2", "num_envs_per_candidate=4"]).config
-    sources = [CandidateSource("plain", "plain.py", "def compute_reward(pole_angle):\n    return pole_angle\n")]
-    groups, failed = prepare(RunSpec.of(cfg, sources, CandidateSource("fitness", "fitness.py", FITNESS)))
-    assert not failed and len(groups) == 2
-    own = [group.evaluation.functions["fitness"] for group in groups]
-    assert all(function.stateful_line is not None for function in own)
-    assert [function.call.__globals__["COUNTER"].calls for function in own] == [0, 0]
-    assert all("fitness" not in group.evaluation.programs for group in groups)
-
-
 def test_baseline_that_keeps_values_is_loaded_for_each_group():
     cfg = resolve("Cartpole", ["device=cpu", "num_envs_per_candidate=4"]).config
     unshaped = next(source for source in baseline_sources(get_spec("Cartpole")) if source.name == "unshaped")

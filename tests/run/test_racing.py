@@ -163,17 +163,6 @@ def test_short_points_change_the_curves_only(tmp_path):
 
 
 @pytest.mark.slow
-def test_race_in_which_nobody_is_stopped_equals_a_run_without_a_race(tmp_path, full, monkeypatch):
-    monkeypatch.setattr(rungs, "LEVEL", 1e-15)
-    own = run(tmp_path / "run", *words(tmp_path, "--race", "race.keep=1"))
-    for key, row in rows(own).items():
-        if key[0] != "breaks_midway":  # its error names the folder
-            assert row == rows(full)[key]
-    for name in ("curves.csv", "components.csv", "points.csv"):
-        assert log_rows(own, name) == log_rows(full, name), name
-
-
-@pytest.mark.slow
 def test_survivors_are_run_by_the_kernels_of_all_candidates(tmp_path, monkeypatch):
     """Nothing is compiled at a rung, and compiled survivors are bitwise those of a run without a race.
 

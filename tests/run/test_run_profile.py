@@ -122,15 +122,6 @@ def test_breakdown_assigns_time_to_each_part(tmp_path, monkeypatch):
     assert read["ms_per_iteration"] == 1e3 * sum(expected[name] for name in expected if name != RESULTS) / 5
 
 
-@pytest.mark.parametrize(("iterations", "text"), [(1, "no trace: it needs another iteration"), (2, "warms up")])
-def test_short_run_is_profiled_as_far_as_possible(tmp_path, capsys, iterations, text):
-    cartpole(tmp_path / "run", tmp_path, "--learning_iterations", iterations, "--profile", "evaluation.points=1")
-    out = capsys.readouterr().out
-    assert "profile of iteration 1:" in out
-    assert text in out
-    assert (tmp_path / "run" / "profile" / "trace.json").exists() == (iterations > 1)
-
-
 def test_failed_candidate_is_not_timed(tmp_path, capsys):
     fails = "calls = []\ndef compute_reward(x):\n    calls.append(1)\n    return x / float(len(calls) < 40)\n"
     files = write_candidates(tmp_path / "more", {"fails": fails.replace("x", "pole_angle")})

@@ -261,32 +261,6 @@ def test_resumed_and_extended_runs_keep_the_number(tmp_path, caplog, chooses):
 
 
 @pytest.mark.slow
-def test_memory_limits_the_number(tmp_path, caplog, chooses):
-    chooses(3)
-    settings = {"num_envs_per_candidate": 2000, "learning_iterations": 1, "device": "cpu"}
-    settings["overrides"] = {"evaluation.final_episodes": 2, "evaluation.num_envs": 1, "task.env.episodeLength": 4}
-    envcoder_bench.evaluate("Cartpole", COSINE, output_dir=tmp_path / "whole", **settings)
-    assert number(tmp_path / "whole") > 1
-    needed = json.loads((tmp_path / "whole" / "summary.json").read_text())["memory"]["estimated_gib"]
-    settings["max_memory"] = f"{needed - 0.01}GiB"
-    caplog.clear()
-    envcoder_bench.evaluate("Cartpole", COSINE, output_dir=tmp_path / "limited", **settings)
-    assert json.loads((tmp_path / "limited" / "summary.json").read_text())["memory"]["waves"] == 1
-    assert number(tmp_path / "limited") == number(tmp_path / "whole") - 1
-    assert f"{number(tmp_path / 'whole')} seeds need 2 waves instead of 1" in caplog.text
-
-
-@pytest.mark.slow
-def test_race_takes_one_seed_unless_a_number_is_given(tmp_path, capsys):
-    files = write_candidates(tmp_path / "files", COSINE)
-    words = [*WORDS, "--race", "--candidates", *files]
-    assert number(run(tmp_path / "run", *words)) == 1
-    assert "1 seed for each candidate (seeds=auto in a race): " in capsys.readouterr().err
-    assert number(run(tmp_path / "two", *words, "--seeds", 2)) == 2
-    assert "(seeds=auto" not in capsys.readouterr().err
-
-
-@pytest.mark.slow
 def test_total_of_environments_is_not_divided_among_more_seeds(tmp_path, chooses, monkeypatch, capsys):
     monkeypatch.setattr(seeds, "_why_one", lambda cfg, shared_total: "with a total" if shared_total else "")
     files = write_candidates(tmp_path / "files", COSINE)

@@ -6,7 +6,7 @@ import pytest
 
 from envcoder_bench.report.logs import Point
 from envcoder_bench.search import archive as records
-from envcoder_bench.search.archive import Archive, Attempt, best_of, proposal_name, read_archive, write_archive
+from envcoder_bench.search.archive import Archive, Attempt, best_of, read_archive, write_archive
 
 
 def archive():
@@ -90,18 +90,3 @@ def test_interval_is_over_seeds_or_over_the_episodes_of_one_seed():
     assert wide[1] < 0.4 < 0.8 < wide[0]
     none = Attempt("a", 1, "", fitness=0.5)
     assert archive.interval(none, archive.model()) is None
-
-
-def test_attempts_are_found_by_name_and_round():
-    known = archive()
-    assert [a.name for a in known.of_round(1)] == ["r1_00", "r1_01"]
-    assert known.find("human").fitness == 0.7
-    assert known.find("r2_00").parents == ("r1_00", "human")
-    with pytest.raises(KeyError):
-        known.find("r9_00")
-    assert proposal_name(2, 3) == "r2_03"
-
-
-def test_unknown_status_is_refused():
-    with pytest.raises(ValueError, match="it must be one of ok"):
-        Attempt("a", 1, "", status="fine")

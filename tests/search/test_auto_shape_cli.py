@@ -124,21 +124,6 @@ def transcript():
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def test_help_names_every_flag(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--help"])
-    assert stop.value.code == 0
-    shown = capsys.readouterr().out
-    for flag in (
-        "--task", "--task_description", "--shaper_types", "--llm", "--num_iters", "--shapers_per_iter", "--repair",
-        "--fitness", "--max_tokens", "--max_cost", "--base_url", "--final_seeds", "--temperature", "--prompt_dir",
-        "--show_baseline", "--num_envs_per_candidate", "--learning_iterations", "--seeds", "--seed", "--sim",
-        "--device", "--gpu_id", "--max_memory", "--output_dir", "--resume", "--candidates", "--baseline", "key=value",
-        "exit codes", "--reply_timeout",
-    ):  # fmt: skip
-        assert flag in shown
-
-
 def test_api_key_is_not_required_before_checks_and_never_shown(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.chdir(tmp_path)

@@ -198,12 +198,6 @@ def test_idea_is_the_first_line_of_the_docstring(text, told):
     assert idea(text) == told
 
 
-def test_long_source_is_cut_to_the_room():
-    huge = Attempt("r1_00", 1, "# x\n" * 24_000, fitness=0.9, by_seed={1: 0.9})
-    text = feedback(archive(huge), 3000)
-    assert 2900 < len(text) <= 3000 and "more lines\n```" in text
-
-
 def test_error_is_explained_with_its_line():
     assert explain("/a/b c/x.py:2: in f: no", "one\n  two\n") == "x.py:2: in f: no\n    two"
     assert explain("/a/x.py:9: no", "one") == "x.py:9: no"

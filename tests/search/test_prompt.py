@@ -10,7 +10,6 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.search.archive import Archive
 from envcoder_bench.search.prompt import prompts as prompt
 from envcoder_bench.search.prompt.prompts import Prompts, fill, helper_lines, load_templates, system_prompt
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
@@ -196,16 +195,6 @@ def test_prompt_limit_holds_and_includes_the_best(seed):
         assert "\nr9_00: not trained yet; Mine.\n" in twin
 
 
-def test_more_room_gives_more_feedback():
-    archive = random_archive(3)
-    fixed = len(system())
-    told = [Prompts(load_templates(), system(), 5, fixed + room).question(archive, 3) for room in (3500, 6000, 90_000)]
-    assert len(told[0]) < len(told[1]) < len(told[2])
-    text = Prompts(load_templates(), system(), 5, fixed + 90_000).question(archive, 3)
-    for attempt in archive.attempts:
-        assert attempt.name in text
-
-
 def test_too_low_limit_is_refused():
     with pytest.raises(
         UserError, match=r"prompt.max_chars=100 is too little: this task needs (\d+) at least"
@@ -215,11 +204,6 @@ def test_too_low_limit_is_refused():
     Prompts(load_templates(), system(), 5, least)
     with pytest.raises(UserError):
         Prompts(load_templates(), system(), 5, least - 1)
-
-
-def test_first_question_differs_from_later_ones():
-    prompts = Prompts(load_templates(), system(), 5, 60_000)
-    assert "Nothing has been tried" in prompts.question(Archive(), 1)
 
 
 def test_custom_templates_replace_shipped_ones(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from fake_llm import CODE, answer, no_connection, status
 from search_fakes import cuts
 
-from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import BUDGET, STOP, Message, ProviderError, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Price
 from envcoder_bench.search.providers.choice import make_provider
@@ -91,16 +90,6 @@ def test_split_tokens_and_costs_add_up_exactly(several, tmp_path):
     assert transcript.spent.cost == 101 + 2 * 140 == sum(r.cost for r in replies)
 
 
-@pytest.mark.slow
-def test_single_requests_are_sent_without_n(several, tmp_path):
-    requests = [*samples(2, "a"), *samples(1, "b"), *samples(1, "c")]
-    complete(openai(several), requests, tmp_path / "t.jsonl", concurrency=1)
-    assert [(b["messages"][-1]["content"], b.get("n", 1)) for b in several.bodies] == [("a", 2), ("b", 1), ("c", 1)]
-    several.bodies.clear()
-    complete(make_provider("anthropic:m", several.root), samples(3), tmp_path / "u.jsonl")
-    assert len(several.bodies) == 3 and not any("n" in body for body in several.bodies)
-
-
 def test_replies_per_request_limits_the_samples_of_a_request(several, tmp_path):
     complete(openai(several), samples(5), tmp_path / "t.jsonl", replies_per_request=2)
     assert [body.get("n") for body in several.bodies] == [2, 2, None]
@@ -155,17 +144,6 @@ def test_unusable_samples_are_requested_again(several, tmp_path):
     assert [r.error for r in replies] == [""] * 3 and [body.get("n") for body in several.bodies] == [3, None]
     records = read_records(tmp_path / "t.jsonl")[0][1:]
     assert [(r["request"]["sample"], r["request"]["attempt"]) for r in records] == [(0, 0), (1, 0), (2, 0), (1, 1)]
-
-
-def test_truncated_choices_report_limit_and_flag(several, tmp_path):
-    several.script.append(answer(["```python\ndef compute_reward("] * 2, "length"))
-    several.script.extend([answer("```python\n", "length")] * 4)
-    replies = complete(openai(several), samples(2), tmp_path / "t.jsonl")
-    first = read_records(tmp_path / "t.jsonl")[0][1]["reply"]["error"]
-    assert first.startswith("the reply was cut off after 50 tokens: raise --max_output_tokens")
-    assert all(
-        "after 20 tokens: raise --max_output_tokens" in r.error for r in replies
-    )  # of the one that was asked last
 
 
 @pytest.mark.parametrize("fault", [status(500), status(429, "Request too large: limit 30000"), no_connection])
@@ -243,10 +221,3 @@ def test_number_of_replies_is_reduced_to_fit_the_budget(tmp_path):
     # three fit; they spend 45 tokens, which leave room for two, and these 30; then there is room for one at a time
     assert model.counts == [3, 2, 1, 1] and len(model.asked) == 7
     assert [reply.finish for reply in replies] == [STOP] * 7 + [BUDGET]
-
-
-def test_permanent_error_ends_the_requests(several, tmp_path):
-    several.script.append(status(401, "Incorrect API key provided"))
-    with pytest.raises(UserError, match="the key was not accepted"):
-        complete(openai(several), samples(4), tmp_path / "t.jsonl")
-    assert len(several.bodies) == 1

@@ -166,12 +166,6 @@ def test_attempts_stopped_by_a_race_rank_last_and_are_no_reference():
     assert "stopped at iteration 40" in summary(after.find("r2_01"), after)
 
 
-def test_round_without_a_run_is_recorded():
-    failed = [(Proposal("r1_00", "x"), FAILED_AT_LOAD, "no")]
-    after = record_round(Archive(), Round(1, [], failed))
-    assert [(a.name, a.error) for a in after.attempts] == [("r1_00", "no")]
-
-
 def test_errors_have_file_names_without_folders():
     """Including errors without a line: too long, without code, or failed in training."""
 

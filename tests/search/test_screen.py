@@ -101,9 +101,3 @@ def test_verdict_compares_the_best_with_human(best, human, told):
 
 def test_control_characters_are_not_printed():
     assert screen.printable("  r1_00\tx\x1b[2J\x07\r\u202e ü\nsecond") == "  r1_00 x�[2J��� ü\nsecond"
-
-
-def test_opening_lists_the_settings():
-    shown = screen.opening({"task": "Cartpole: up", "fitness": "word " * 60}).splitlines()
-    assert shown[0] == "   task  Cartpole: up"
-    assert len(shown) > 3 and all(len(line) <= screen.WIDTH for line in shown)

@@ -229,21 +229,3 @@ def test_family_tree_lists_each_attempt_once_below_its_first_parent():
         "└─ c  failed at load",
         "unshaped  0.100",
     ]
-
-
-def test_family_tree_of_a_cycle_is_finite():
-    a, b = Attempt("a", 1, "", ("b",), fitness=1.0), Attempt("b", 1, "", ("a",), fitness=1.0)
-    lines = family(archive(a, b)).splitlines()
-    assert len(lines) <= 4
-
-
-def test_report_of_a_loaded_archive_is_identical(tmp_path):
-    from envcoder_bench.search.archive import read_archive, write_archive
-
-    made = archive(Attempt("r1_00", 1, CHILD, ("human",), "x", fitness=0.7), failed("r1_01", 1))
-    write_archive(tmp_path / "archive.json", made)
-    json.loads((tmp_path / "archive.json").read_text())
-    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
-    write_report(tmp_path / "a", made, SearchFacts())
-    write_report(tmp_path / "b", read_archive(tmp_path / "archive.json"), SearchFacts())
-    assert (tmp_path / "a/report.html").read_bytes() == (tmp_path / "b/report.html").read_bytes()
