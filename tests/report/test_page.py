@@ -2,14 +2,13 @@
 
 import base64
 import hashlib
-import html.parser
 import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from page_fakes import HOSTILE, REMARK, SOURCE, fake_page
+from page_fakes import HOSTILE, REMARK, SOURCE, HtmlPage, fake_page
 
 from envcoder_bench.report.page import charts, run
 from envcoder_bench.report.page.charts import components, first_pair, step_fitness
@@ -19,37 +18,13 @@ from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import Result
 
 
-class Page(html.parser.HTMLParser):
-    """Collects tags, attributes and the text of scripts."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.scripts, self.text, self._script = [], [], [], False
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag == "script":
-            self._script = True
-            self.scripts.append("")
-
-    def handle_endtag(self, tag):
-        self._script = self._script and tag != "script"
-
-    def handle_data(self, data):
-        if self._script:
-            self.scripts[-1] += data
-        else:
-            self.text.append(data)
-
-
 @pytest.fixture(scope="module")
 def page():
     return render_page(fake_page(mp4=b"video"))
 
 
 def test_hostile_texts_are_escaped(page):
-    parsed = Page(page)
+    parsed = HtmlPage(page)
     assert [tag for tag, _ in parsed.tags].count("script") == 2  # data and code
     assert not any(name.startswith("on") for _, attributes in parsed.tags for name in attributes)
     assert not any(tag in ("img", "iframe", "object", "b") for tag, _ in parsed.tags)
@@ -60,7 +35,7 @@ def test_hostile_texts_are_escaped(page):
 
 
 def test_content_security_policy_allows_only_the_own_script(page):
-    parsed = Page(page)
+    parsed = HtmlPage(page)
     policy = next(a["content"] for tag, a in parsed.tags if tag == "meta" and "http-equiv" in a)
     digest = base64.b64encode(hashlib.sha256(parsed.scripts[1].encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}';" in policy and policy.startswith("default-src 'none';")
@@ -70,7 +45,7 @@ def test_content_security_policy_allows_only_the_own_script(page):
 
 
 def test_data_cannot_close_its_script_tag(page):
-    data = Page(page).scripts[0]
+    data = HtmlPage(page).scripts[0]
     assert "<" not in data and ">" not in data
     names = [own["name"] for own in json.loads(data)["candidates"]]
     assert HOSTILE[1] in names and names[0] == "human"
@@ -81,11 +56,11 @@ def test_only_sources_of_the_first_rows_are_coloured(page, monkeypatch):
     monkeypatch.setattr(run, "MOST_COLOURED", 0)
     plain = render_page(fake_page(mp4=b"video"))
     assert '<span class="k">def</span>' not in plain
-    assert "".join(Page(plain).text) == "".join(Page(page).text)
+    assert "".join(HtmlPage(plain).text) == "".join(HtmlPage(page).text)
 
 
 def test_every_candidate_has_a_row_and_details(page):
-    parsed = Page(page)
+    parsed = HtmlPage(page)
     anchors = {a["id"] for tag, a in parsed.tags if tag == "details"}
     links = {a["href"][1:] for tag, a in parsed.tags if tag == "a" and a["href"].startswith("#candidate-")}
     assert links == anchors and len(anchors) == 2 + 2 + len(HOSTILE)
@@ -106,7 +81,7 @@ def test_error_line_is_marked():
     ["", "x", '"', "'''", '"""a\nb', "#", "\\", "def", "\0", "a\r\nb", "<", "&" * 50, "'\\" * 5000, "\"'" * 5000],
 )
 def test_source_text_is_preserved(source):
-    shown = Page(re.sub('<span class="linenos">.*?</span>', "", code(source)))
+    shown = HtmlPage(re.sub('<span class="linenos">.*?</span>', "", code(source)))
     text = "".join(shown.text).replace("\\u0000", "\0").replace("\\u000d", "\r")
     assert text.rstrip("\n") == source
     assert {tag for tag, _ in shown.tags} <= {"div", "pre", "span"}

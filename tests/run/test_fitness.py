@@ -298,28 +298,8 @@ BAD = [
         "--fitness {file}:1: in compute_fitness: needs a docstring: its first paragraph describes the measure",
     ),
     (
-        HEAD + "def compute_fitness(dof_pos):\n    return dof_pos\n",
-        "--fitness {file}:3: in compute_fitness: returned shape (8, 2); it must be (8,)",
-    ),
-    (
-        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle > 0\n",
-        "--fitness {file}:3: in compute_fitness: returned torch.bool; it must be floating point: add .float()",
-    ),
-    (
-        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle / 0\n",
-        "--fitness {file}:3: in compute_fitness: returned NaN or infinity in 8 of 8 values",
-    ),
-    (
         HEAD + "def compute_fitness(state_dict):\n    x = 1\n    return state_dict['pole_angel']\n",
         "--fitness {file}:4: in compute_fitness: raised KeyError: state_dict has no key 'pole_angel' (did you",
-    ),
-    (
-        HEAD + "def compute_fitness(pole_angel):\n    return pole_angel\n",
-        "--fitness {file}:2: in compute_fitness: parameter 'pole_angel' is not a key of the state (did you",
-    ),
-    (
-        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle.mul_(2.0)\n",
-        "--fitness {file}:2: in compute_fitness: changed 'pole_angle' in place",
     ),
 ]
 

@@ -302,8 +302,6 @@ def test_race_with_too_few_candidates_trains_all(tmp_path, capsys):
         (["race.keep=1.1"], "race.keep must be a number above 0 and at most 1"),
         (["race.keep=0"], "race.keep must be a number above 0 and at most 1"),
         (["race.rule=best"], "race.rule"),
-        (["race.enabled=3"], "race.enabled must be true or false"),
-        (["race=true"], "race"),
         (["--isolate", "process"], "--isolate"),
         (["--profile"], "--profile"),
         (["train.params.algo.name=test_session:RandomSearch"], "RandomSearch cannot"),
