@@ -36,29 +36,6 @@ def test_significance_is_corrected_for_the_number_of_candidates():
     assert not several["a"].significant and math.isnan(several["unshaped"].vs_human_p)
 
 
-def test_equal_differences_of_a_quantised_fitness_are_not_marked():
-    """63 and 62 of 64 episodes with both seeds: a paired t-test of the two equal differences has a p-value of 0."""
-    counts = {"human": (63, 63), "a": (62, 62), "b": (64, 63), "c": (63, 64)}
-    results, evaluation = [], {}
-    for name, own in counts.items():
-        for seed, successes in enumerate(own):
-            results.append(ok(name, seed, successes / 64))
-            evaluation[name, seed] = (1.0,) * successes + (0.0,) * (64 - successes)
-    for rows in (
-        rank(results, (0.0, 1.0), evaluation),
-        rank(results, (0.0, 1.0)),
-        rank(results, evaluation=evaluation),
-    ):
-        assert not any(row.significant for row in rows)
-        assert all(row.fitness_ci_high > row.fitness_ci_low for row in rows)
-
-
-def test_one_seed_has_no_mark_no_probability_and_no_interval_of_differences():
-    rows = rank([ok(name, 0, x) for name, x in (("human", 0.5), ("a", 0.9), ("b", 0.1))])
-    assert all(math.isnan(row.p_best) and math.isnan(row.vs_human_ci_low) and not row.significant for row in rows)
-    assert rows[0].vs_human == pytest.approx(0.4) and rows[0].interval_over == "episodes"
-
-
 def test_only_candidates_with_all_seeds_have_a_probability_of_being_best():
     seeds = {"a": (0.5, 0.51, 0.53), "b": (0.4, 0.42, 0.41)}
     results = [ok(name, seed, x) for name, own in seeds.items() for seed, x in enumerate(own)]

@@ -99,8 +99,6 @@ def saved_again(path, change):
 AGAIN = r" was changed since the run wrote it: restore a copy of it; or delete run\.json, and it is used as it is"
 ENDS = {  # what is done to a killed run: what is said
     "wave cut": (lambda f: cut(*(f / "jobs").iterdir(), 9000), r"jobs/\w+\.pth is damaged \(it is truncated"),
-    "checkpoint cut": (lambda f: cut(f / "checkpoint.pth", 900), r"checkpoint\.pth is damaged \(it is truncated"),
-    "checkpoint empty": (lambda f: cut(f / "checkpoint.pth", 0), r"checkpoint\.pth is damaged \(it is empty\)"),
     "wave with one other byte": (
         lambda f: flip(*(f / "jobs").iterdir()),
         r"jobs/\w+\.pth is damaged \(the checksum of \S+ is wrong\): restore it from a copy; or delete it",
@@ -120,10 +118,6 @@ ENDS = {  # what is done to a killed run: what is said
     "checkpoint a folder": (
         lambda f: ((f / "checkpoint.pth").unlink(), (f / "checkpoint.pth").mkdir()),
         r"checkpoint\.pth is damaged",
-    ),
-    "checkpoint foreign": (
-        lambda f: torch.save({"a": 1}, f / "checkpoint.pth"),
-        r"checkpoint\.pth is damaged \(it is not a checkpoint of a run\): restore it from a copy; or delete it",
     ),
     "curves foreign": (
         lambda f: (f / "curves.csv").write_text("a,b\n"),
@@ -190,7 +184,6 @@ GOES_ON = {
     "curves missing": (lambda f: (f / "curves.csv").unlink(), rf"curves{LOST}"),
     "curves cut": (lambda f: cut(f / "curves.csv", 300), rf"curves{LOST}"),
     "points empty": (lambda f: cut(f / "points.csv", 0), rf"points{LOST}"),
-    "components missing": (lambda f: (f / "components.csv").unlink(), rf"components{LOST}"),
     **{
         f"config cut after {share} %": (
             lambda f, share=share: cut(f / "config.yaml", len((f / "config.yaml").read_bytes()) * share // 100),

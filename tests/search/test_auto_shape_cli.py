@@ -27,6 +27,7 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --shaper_types compute_rewrd", "unknown shaper type 'compute_rewrd' (did you mean compute_reward"),
         (f"{EVOLVE} --num_iter 3", "unrecognized arguments: --num_iter (did you mean --num_iters"),
         (f"{EVOLVE} --num_iters 0", "num_iters must be a whole number of at least 1 and at most 10,000, got 0"),
+        (f"{EVOLVE} --final_seeds 0", "final_seeds must be a whole number of at least 1 and at most 10,000, got 0"),
         (f"{EVOLVE} --task_description {{blank}}", "--task_description is empty: say what the policy should do"),
         (f"{EVOLVE} --task_description {{long}}", "(70000 of them for --task_description)"),
         (f"{EVOLVE} --reply_timeout 0", "reply_timeout must be a number above 0, got 0"),
