@@ -1,6 +1,5 @@
 """What a ranking says if no candidate is above the untrained policy."""
 
-
 import pandas as pd
 from test_table import ok
 

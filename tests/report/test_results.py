@@ -1,4 +1,3 @@
-
 import pytest
 
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result, read_results, write_results

@@ -3,7 +3,6 @@
 import gc
 import json
 import shutil
-import signal
 import sys
 
 import pytest
@@ -141,12 +140,3 @@ def _reached(output, place):
     saved = RunFolder(output).load_checkpoint()
     begun = max((job.iteration for job in saved.jobs), default=0) if saved is not None else 0
     return saved is not None and (saved.waves + 1, begun) >= place
-
-
-def test_ctrl_c_in_a_later_wave_reports_it_and_resumes_to_the_same_result(tmp_path, together, limit, capsys):
-    output = tmp_path / "run"
-    with stopped_when(lambda: _reached(output, (2, 1)), signal.SIGINT):
-        run(output, *_words(tmp_path), *limit, expect=130)
-    assert "stopped in wave 2 of 4 after iteration" in capsys.readouterr().err
-    assert eval_shapers.main(["--resume", str(output)]) == 0
-    _assert_alike(output, together)

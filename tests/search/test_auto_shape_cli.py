@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers import refused
 
 from envcoder_bench.cli.auto_shape import build_parser, main, overrides
 from envcoder_bench.search.settings import compose_settings
@@ -78,12 +79,8 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(places["work"])  # searches/ would come to be here
     texts = {"{blank}": " \n", "{long}": "x" * 70_000}
-    assert main([texts.get(word) or word.format(**places) for word in words.split()]) == 2
-    captured = capsys.readouterr()
-    assert message.format(**places) in captured.err
-    assert captured.err.startswith("auto-shape: error: ")
-    assert captured.err.count("\n") == 1
-    assert not captured.out
+    told = refused(main, [texts.get(word) or word.format(**places) for word in words.split()], capsys)
+    assert told.startswith("auto-shape: error: ") and message.format(**places) in told
     assert sorted(tmp_path.rglob("*")) == before
 
 
