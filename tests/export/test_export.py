@@ -212,14 +212,3 @@ def test_missing_package_is_reported(trained, capsys, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "onnx" else found(name, *a))
     told = refused(main, ["export", trained], capsys)
     assert "needs the package onnx: pip install 'envcoder-bench[export]'" in told
-
-
-def test_export_command_prints_its_files(trained, capsys):
-    assert main(["export", str(trained), "--candidate", "human"]) == 0
-    first, second, third = capsys.readouterr().out.splitlines()
-    assert (
-        first.split(":")[0].endswith("candidates/human/policy.onnx") and "actions and commands of the drives" in first
-    )
-    assert second.split(":")[0].endswith("policy.json") and third.split(":")[0].endswith("model.xml")
-    for line in (first, second, third):
-        assert Path(line.split(":")[0]).is_file()

@@ -94,25 +94,10 @@ attack(
     read="import os\nraise RuntimeError(os.read(os.open('CANARY/secret', os.O_RDONLY), 100))",
     write="import os\nos.write(os.open('CANARY/was_here', os.O_CREAT | os.O_WRONLY), b'x')",
     remove="import os\nos.remove('CANARY/secret')",
-    rename="import os\nos.rename('CANARY/secret', 'CANARY/was_here')",
-    link="import os\nos.symlink('CANARY/secret', 'CANARY/was_here')",
-    hard_link="import os\nos.link('CANARY/secret', 'CANARY/was_here')",
-    change_mode="import os\nos.chmod('CANARY/secret', 0)",
-    truncate="import os\nos.truncate('CANARY/secret', 0)",
-    make_folder="import os\nos.mkdir('CANARY/was_here')",
     list_folder="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
-    stat="import os\nraise RuntimeError(str(os.stat('CANARY/secret')))",
-    access="import os\nif not os.access('CANARY/secret', os.R_OK):\n    raise RuntimeError('PermissionError')",
     own_memory="import os\nos.open('/proc/self/mem', os.O_RDWR)",
     parents_memory="import os\nos.open('/proc/PARENT/mem', os.O_RDWR)",
     parents_environment="import os\nraise RuntimeError(os.read(os.open('/proc/PARENT/environ', os.O_RDONLY), 9999))",
-    change_folder="import os\nos.chdir('CANARY')",
-    change_root="import os\nos.chroot('CANARY')",
-    memory_file="import os\nos.memfd_create('x')",
-    pipe="import os\nos.pipe()",
-    fifo="import os\nos.mkfifo('CANARY/was_here')",
-    device="import os\nos.mknod('CANARY/was_here')",
-    extended="import os\nos.setxattr('CANARY/secret', 'user.x', b'1')",
     inherited="""
     import os
     found = []
@@ -143,10 +128,6 @@ attack(
     kill_parent="import os\nos.kill(PARENT, 9)",
     kill_group="import os\nos.killpg(0, 9)",
     kill_all="import os\nos.kill(-1, 9)",
-    priority="import os\nos.nice(-5)",
-    affinity="import os\nos.sched_setaffinity(0, {0})",
-    scheduler="import os\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
-    timer="import signal\nsignal.setitimer(signal.ITIMER_REAL, 1)",
     handler="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)",
     sleep="import time\ntime.sleep(100)",
     limits="""
@@ -156,11 +137,6 @@ attack(
     except ValueError:  # what Python makes of the kernel's find_violation
         raise OSError("PermissionError")
     """,
-    new_session="import os\nos.setsid()",
-    wait="import os\nos.waitpid(-1, 0)",
-    identity="import os\nos.setuid(12345)",
-    groups="import os\nos.setgroups([])",
-    parents_priority="import os\nos.setpriority(os.PRIO_PROCESS, PARENT, 5)",
     pidfd="import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(PARENT), 9)",
 )  # fmt: skip
 attack(
@@ -243,9 +219,6 @@ attack(
     "raise RuntimeError(str(found))",
     command_line="import sys\nraise RuntimeError(str(sys.argv) + str(sys.orig_argv) + str(sys.path))",
     all_objects="import gc\nraise RuntimeError(str([o for o in gc.get_objects() if isinstance(o, str)])[:100_000])",
-    user="import os\nraise RuntimeError(str(os.getuid()))",
-    machine="import os\nraise RuntimeError(str(os.uname()))",
-    linecache="import linecache\nraise RuntimeError(str(linecache.cache)[:100_000])",
     modules="import sys\nraise RuntimeError(str([m for m in sys.modules if 'candidate' in m]))",
 )
 attack(
@@ -276,7 +249,6 @@ attack(
     patched_json="import json\njson.dumps = lambda *a, **k: '{}'",
     patched_wire="import sys\nsys.modules['envcoder_bench.jail.wire'].pack = lambda x: b'\\xff\\xff\\xff\\xff'",
     patched_check="import sys\nsys.modules['envcoder_bench.jail.examiner'].check = lambda s, *a: s",
-    patched_scan="import sys\nsys.modules['envcoder_bench.jail.syntax'].find_violation = lambda *a: None",
     patched_interpreter="import sys\nsys.modules['envcoder_bench.jail.examiner'].Interpreter = lambda p: lambda *a: {}",
     patched_torch="torch.sin = torch.cos\ntorch.Tensor.__add__ = lambda x, y: x",
 )
