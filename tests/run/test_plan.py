@@ -118,6 +118,11 @@ def test_widest_candidate_is_reported_with_its_padding_cost(obs, act):
     assert f"costs {memory._size(cost)} of the {memory._size(planned_bytes(groups))}" in told
 
 
+def test_candidate_of_common_width_is_not_reported():
+    assert planner().plan(GROUPS).wide == ()
+    assert planner().plan(GROUPS[3:4]).wide == ()
+
+
 @pytest.mark.slow
 def test_group_that_does_not_fit_is_refused_with_its_size():
     alone = max(planned_bytes([group]) for group in GROUPS)

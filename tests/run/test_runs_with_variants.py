@@ -6,6 +6,7 @@ import pytest
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.kernels import GroupProgram, divide
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.folder.ranked import variants_in
 from envcoder_bench.run.folder.tracking import hyperparameters
 from envcoder_bench.run.inputs import baseline_sources, read_candidates, resolve, with_candidates
 from envcoder_bench.run.prepare.groups import prepare
@@ -189,3 +190,9 @@ def test_what_cannot_be_varied_is_refused(cartpole, texts, asked, message):
 def test_untrusted_candidates_are_divided_from_what_the_jail_returns(cartpole):
     sources = made(cartpole.changed(untrusted=True), {"mine": MINE}, terms=True)
     assert sources == made(cartpole, {"mine": MINE}, terms=True)
+
+
+def test_copy_of_a_variant_without_its_original_is_a_candidate_like_any_other(cartpole):
+    original, variant = made(cartpole, {"mine": MINE}, sweep="upright=2")
+    assert list(variants_in([original, variant])) == [variant.name] and not variants_in([variant])
+    assert not variants_in([variant._replace(name="mine")])
