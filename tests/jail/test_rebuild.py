@@ -56,6 +56,31 @@ def test_forgeries_are_refused(contract, name):
     assert str(raised.value).startswith("one.py") and str(raised.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    "node, told",
+    [
+        (load(kind="i64"), "another kind of number"),
+        (load(12), "reads beyond dof_pos"),
+        (load(-1), "reads beyond dof_pos"),
+        (load(0, "secret"), "unknown key of the state"),
+        (const(2**31, "i32"), "not a number of kind i32"),
+        (const(2**63, "i64"), "not a number of kind i64"),
+        (const(-1, "u8"), "not a number of kind u8"),
+        (const(2, "b"), "not a number of kind b"),
+        (const(1.5, "i64"), "not a number of kind i64"),
+        (const(True, "f32"), "is not a number"),
+        (const(10**39, "i64"), "not a number of kind i64"),
+        (["lane", "f32", [], 0, "", 0], "does not take"),
+        (["sin", "f32", [], 0, "", 0], "does not take"),
+        (["lane", "i64", [], 1, "", 0], "has a value"),
+        (["lane", "i64", [], 0, "dof_pos", 0], "has a name"),
+    ],
+)
+def test_invalid_nodes_are_refused(contract, node, told):
+    with pytest.raises(CandidateError, match=told):
+        made(answer([node]), contract)
+
+
 @pytest.mark.parametrize("digits", ["9" * 41, "0." + "9" * 41])
 def test_too_long_numbers_are_refused(contract, digits):
     text = json.dumps({"error": {"message": "x", "line": 0, "function": ""}}).replace("0", digits)

@@ -130,6 +130,17 @@ def test_unusable_samples_are_requested_again(several, tmp_path):
     assert [(r["request"]["sample"], r["request"]["attempt"]) for r in records] == [(0, 0), (1, 0), (2, 0), (1, 1)]
 
 
+def test_truncated_choices_report_limit_and_flag(several, tmp_path):
+    several.script.append(answer(["```python\ndef compute_reward("] * 2, "length"))
+    several.script.extend([answer("```python\n", "length")] * 4)
+    replies = complete(openai(several), samples(2), tmp_path / "t.jsonl")
+    first = read_records(tmp_path / "t.jsonl")[0][1]["reply"]["error"]
+    assert first.startswith("the reply was cut off after 50 tokens: raise --max_output_tokens")
+    assert all(
+        "after 20 tokens: raise --max_output_tokens" in r.error for r in replies
+    )  # of the one that was asked last
+
+
 @pytest.mark.parametrize("fault", [status(500), status(429, "Request too large: limit 30000"), no_connection])
 def test_number_of_samples_is_halved_after_a_failure(fault, several, tmp_path):
     several.script.append(fault)
