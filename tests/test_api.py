@@ -80,14 +80,6 @@ def test_second_ctrl_c_ends_at_once(tmp_path):
     assert not (tmp_path / "run" / "checkpoint.pth").exists()
 
 
-@pytest.mark.slow
-def test_stopped_result_says_so(tmp_path):
-    stop = envcoder_bench.StopRequest()
-    stop("enough")
-    result = evaluate("Cartpole", {"calm": compute_reward}, output_dir=tmp_path / "run", stop=stop, **QUICK)
-    assert str(result) == f"stopped before the first iteration; envcoder_bench.resume('{tmp_path / 'run'}')"
-
-
 @pytest.mark.parametrize(
     "given", [dict(seeds=0), dict(sedes=1), dict(overrides="seeds=[1"), dict(fitness="nowhere.py")]
 )

@@ -13,7 +13,7 @@ from signal import SIGTERM
 import psutil
 import pytest
 import torch
-from helpers import PATIENCE
+from helpers import PATIENCE, refused
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.cli.eval_policies import EPILOG, build_parser, main
@@ -94,9 +94,8 @@ REFUSED = [  # words, and what the message has
 def test_bad_input_prints_one_message_and_writes_nothing(folder, tmp_path, monkeypatch, capsys, words, message) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(path.name for path in folder.iterdir())
-    assert main(words.format(folder=folder).split()) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("eval-policies: error: ") and message in said and "Traceback" not in said
+    told = refused(main, words.format(folder=folder).split(), capsys)
+    assert told.startswith("eval-policies: error: ") and message in told
     assert list(tmp_path.iterdir()) == []  # nothing was written
     assert sorted(path.name for path in folder.iterdir()) == before
 
@@ -104,8 +103,7 @@ def test_bad_input_prints_one_message_and_writes_nothing(folder, tmp_path, monke
 @pytest.mark.parametrize("words", ["--policies seed=no.pt", "--policies=a=no.pt b=no.pt", "--policies a=no.pt seed=3"])
 def test_first_word_after_the_flag_is_a_policy(tmp_path, monkeypatch, capsys, words) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(f"--robot spot {words} --terrains stairs".split()) == 2
-    assert "there is no file no.pt" in capsys.readouterr().err
+    assert "there is no file no.pt" in refused(main, f"--robot spot {words} --terrains stairs".split(), capsys)
 
 
 def test_help_examples_are_valid_commands() -> None:
@@ -167,15 +165,14 @@ def test_complete_grid_resumes_to_the_same_files(evaluated, capsys) -> None:
 @pytest.mark.slow
 def test_existing_grid_folder_is_refused(evaluated, folder, capsys) -> None:
     words = f"{GRID} --terrains stairs --output_dir {evaluated}".format(folder=folder).split()
-    assert main(words) == 2
-    assert "already holds a grid; use --resume, or give a new folder" in capsys.readouterr().err
+    assert "already holds a grid; use --resume, or give a new folder" in refused(main, words, capsys)
 
 
 @pytest.mark.slow
 def test_grid_locked_by_another_process_is_refused(evaluated, capsys) -> None:
     with locked(evaluated, "grid"):
-        assert main(["--resume", str(evaluated)]) == 2
-    assert f"{evaluated}: another process is executing this grid" in capsys.readouterr().err
+        told = refused(main, ["--resume", evaluated], capsys)
+    assert f"{evaluated}: another process is executing this grid" in told
 
 
 SETTINGS = ["episodes=2", "seconds=12"]
@@ -275,8 +272,7 @@ def test_resume_with_a_changed_policy_is_refused(folder, evaluated, capsys) -> N
     content = (folder / "a.pt").read_bytes()
     (folder / "a.pt").write_bytes(content + b" ")
     try:
-        assert main(["--resume", str(evaluated)]) == 2
-        assert "has changed since the grid began" in capsys.readouterr().err
+        assert "has changed since the grid began" in refused(main, ["--resume", evaluated], capsys)
     finally:
         (folder / "a.pt").write_bytes(content)
 
@@ -293,12 +289,12 @@ def test_custom_terrain_yaml_is_evaluated(folder, tmp_path) -> None:
 
 def test_invalid_terrain_options_of_eval_shapers_are_refused(capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert eval_shapers.main(["--task", "Ant", "--terrains", "stairs"]) == 2
-    assert "--terrains is for the tasks SpotTerrain, Anymal, AnymalTerrain, not Ant" in capsys.readouterr().err
-    assert eval_shapers.main(["--task", "SpotTerrain", "--terrains", "stars"]) == 2
-    assert "unknown terrain 'stars' (did you mean stairs?)" in capsys.readouterr().err
-    assert eval_shapers.main(["--task", "SpotTerrain", "--terrain_episodes", "3"]) == 2
-    assert "--terrain_episodes is for --terrains" in capsys.readouterr().err
+    for words, message in (
+        ("Ant --terrains stairs", "--terrains is for the tasks SpotTerrain, Anymal, AnymalTerrain, not Ant"),
+        ("SpotTerrain --terrains stars", "unknown terrain 'stars' (did you mean stairs?)"),
+        ("SpotTerrain --terrain_episodes 3", "--terrain_episodes is for --terrains"),
+    ):
+        assert message in refused(eval_shapers.main, ["--task", *words.split()], capsys)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,18 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from helpers import refused
 
 import envcoder_bench
 from envcoder_bench.__main__ import main
 from envcoder_bench.cli.verbs import SHELLS, VERBS
 from envcoder_bench.core.shell import invocation
-
-
-def failing(words, capsys):
-    assert main(words) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and len(captured.err.splitlines()) == 1
-    return captured.err
 
 
 @pytest.mark.parametrize(
@@ -33,7 +27,7 @@ def failing(words, capsys):
 )
 def test_bad_input_prints_one_line_and_writes_no_files(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert failing(words.split(), capsys).startswith(message)
+    assert refused(main, words.split(), capsys).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,4 +105,6 @@ def test_bash_completes_verbs_flags_tasks_and_files(capsys, tmp_path):
 
 def test_without_the_package_completion_says_how_to_get_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
-    assert failing(["completion", "bash"], capsys).endswith("completion needs the package shtab: pip install shtab\n")
+    assert refused(main, ["completion", "bash"], capsys).endswith(
+        "completion needs the package shtab: pip install shtab\n"
+    )

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from envcoder_bench.cli.eval_shapers import main
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import PACKAGE
+from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.train.session import Session
 
 # a run of seconds: short episodes, few of them
@@ -27,7 +28,14 @@ QUICK = [
 PATIENCE = 900  # seconds until a test gives a process up: it hangs, however busy the machine is
 ANYMAL_QUICK = [*QUICK, "task.env.learn.episodeLength_s=0.4"]
 TABLES = ("results.csv", "curves.csv", "components.csv", "points.csv")
-# for Cartpole
+# candidates for Cartpole
+COSINE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
+BREAKS_MIDWAY = """
+def compute_reward(progress_buf, pole_angle):
+    if bool((progress_buf > 25).any()):
+        raise RuntimeError("on purpose")
+    return torch.cos(pole_angle)
+"""
 FIVE_ACTIONS = """
 ACTION_DIM = 5
 def compute_torque(action, state_dict):
@@ -42,24 +50,23 @@ def compute_observation(state_dict):
 # one fails at load, one in training, one trains, and one has wide observations
 CANDIDATES = {
     "breaks_at_once": "def compute_reward(:\n",
-    "breaks_midway": """
-def compute_reward(progress_buf, pole_angle):
-    if bool((progress_buf > 25).any()):
-        raise RuntimeError("on purpose")
-    return torch.cos(pole_angle)
-""",
+    "breaks_midway": BREAKS_MIDWAY,
     "cosine": """
 def compute_reward(pole_angle, actions):
     c = torch.cos(pole_angle)
     return c - 0.1 * actions[:, 0], {"cosine": c}
 """,
-    "wide": WIDE
-    + """def compute_reward(pole_angle, pole_vel):
+    "wide": f"""{WIDE}
+def compute_reward(pole_angle, pole_vel):
     slow = -0.1 * pole_vel.abs()
-    return torch.cos(pole_angle) + slow, {"slow": slow}
+    return torch.cos(pole_angle) + slow, {{"slow": slow}}
 """,
 }
 CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=40"]
+SETTINGS: dict[str, Any] = {  # the same run for ``evaluate``
+    "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 4, "learning_iterations": 4,
+    "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 40,
+}  # fmt: skip
 
 
 def instructions(function: Callable[..., Any], *args: Any) -> int:
@@ -114,6 +121,23 @@ def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int)
     return process.returncode, told
 
 
+class StopAt(Reporter):
+    """Stops the run to which ``stop`` is given at the end of an iteration, of whichever wave."""
+
+    def __init__(self, iteration: int) -> None:
+        self.iteration, self.stop = iteration, StopRequest()
+
+    def iteration_done(self, iteration: int, env_steps: int, best: Any) -> None:
+        if iteration >= self.iteration:
+            self.stop("test")
+
+
+def stopped_at(iteration: int) -> dict[str, Any]:
+    """Return what ``evaluate`` takes to stop a run at the end of an iteration."""
+    reporter = StopAt(iteration)
+    return {"reporter": reporter, "stop": reporter.stop}
+
+
 class Killed(BaseException):
     """As if the process had been killed: nothing handles it."""
 
@@ -166,6 +190,31 @@ def assert_same_weights(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) 
     assert a.keys() == b.keys()
     for name in a:
         assert torch.equal(a[name], b[name]), name
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return the bytes of all files below a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def text_of(run_folder: Path, name: str) -> str:
+    """Return the text of a run's file without the folder that the run and its candidates stand in."""
+    return (run_folder / name).read_text(encoding="utf-8").replace(str(run_folder.parent), "")
+
+
+def assert_same_tables(output: Path, expected: Path, names: Sequence[str] = TABLES) -> None:
+    """Bitwise."""
+    for name in names:
+        assert text_of(output, name) == text_of(expected, name), name
+
+
+def refused(main: Callable[[list[str]], int], words: Sequence[Any], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command on bad input and return its one line."""
+    capsys.readouterr()
+    assert main([str(word) for word in words]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1, shown
+    return shown.err
 
 
 def assert_same_policies(output: Path, expected: Path, count: int) -> None:

@@ -1,5 +1,6 @@
 """Made-up runs for pages, with texts that try to leave their places."""
 
+import html.parser
 import math
 
 import numpy as np
@@ -28,6 +29,34 @@ def compute_reward(state_dict):
     text = "<img src=x onerror=window.hacked=1>"
     return LIMIT * state_dict["pole_angle"].cos()
 '''
+
+
+class HtmlPage(html.parser.HTMLParser):
+    """A page as a browser sees it: tags with their attributes, the text of its scripts, and all other text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.scripts, self.text, self._script = [], [], [], False
+        self.feed(page)
+
+    @property
+    def attributes(self):
+        return [pair for _, attributes in self.tags for pair in attributes.items()]
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self._script = True
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self._script = self._script and tag != "script"
+
+    def handle_data(self, data):
+        if self._script:
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
 
 
 def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40, components=3, source=SOURCE):

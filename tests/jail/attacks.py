@@ -45,11 +45,8 @@ attack(
     "disguised imports",
     import_as_torch="import os as torch\ntorch.system('touch CANARY/was_here')",
     helpers_have_modules="import isaacgym.torch_utils as u\nu.stream.noise.np.save('CANARY/was_here', u.np.zeros(3))",
-    in_a_function="def compute_goal(state_dict):\n    import os\n    os.remove('CANARY/secret')",
     our_own="from envcoder_bench.jail import child, wire",
     pickle="import pickle\npickle.loads(b\"cos\\nsystem\\n(S'touch CANARY/was_here'\\ntR.\")",
-    runpy="import runpy\nrunpy.run_path('CANARY/secret')",
-    sys_path="import sys\nsys.path.insert(0, 'CANARY')\nimport secret",
     spec="import importlib.util as u\nu.spec_from_file_location('secret', 'CANARY/secret').loader.exec_module(None)",
 )
 attack(
@@ -63,35 +60,11 @@ attack(
 )
 attack(
     "attribute chains",
-    subclasses="x = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
-    code_object="f = lambda: 0\nf.__code__ = compile('1', '', 'eval')",
-    frames="""
-    def frames():
-        yield walk.gi_frame.f_back.f_back.f_globals
-    walk = frames()
-    raise RuntimeError(str(next(walk).keys()))
-    """,
-    generator_frame="g = (g.gi_frame.f_back.f_back for _ in [1])\nraise RuntimeError(str([*g][0].f_globals.keys()))",
-    traceback="""
-    try:
-        1 / 0
-    except ZeroDivisionError as error:
-        frame = error.__traceback__.tb_frame
-        while frame.f_back is not None:
-            frame = frame.f_back
-        raise RuntimeError(str(frame.f_globals)) from None
-    """,
     exec_call="exec(\"import os\\nos.remove('CANARY/secret')\")",
-    format_map="raise RuntimeError('{t.__dict__}'.format_map({'t': torch}))",
-    f_string="raise RuntimeError(f'{torch.__dict__!r:.5000}')",
-    underscore_c="torch._C._set_default_device_type('cuda')",
     numpy_method="torch.zeros(3).numpy().tofile('CANARY/was_here')",
     tensor_pickles="torch.zeros(3).__reduce_ex__(2)[0].__globals__['os'].remove('CANARY/secret')",
-    breakpoint="breakpoint()",
-    input="input()",
     exit="exit(0)",
     changed_torch="torch.sin = torch.cos",
-    dunder_getattr="def __getattr__(name):\n    return 3",
 )
 attack(
     "code that runs at definition",
@@ -106,62 +79,25 @@ attack(
     "functions of torch",
     load="torch.load('CANARY/secret')",
     save="torch.save(torch.zeros(3), 'CANARY/was_here')",
-    hub="torch.hub.load('CANARY', 'secret', source='local')",
-    load_library="torch.ops.load_library('CANARY/secret')",
-    classes="torch.classes.load_library('CANARY/secret')",
     cpp_extension="from torch.utils.cpp_extension import load_inline\nload_inline('x', 'int f() { return 3; }')",
-    jit_load="torch.jit.load('CANARY/secret')",
-    jit_save="torch.jit.save(torch.jit.script(lambda x: x), 'CANARY/was_here')",
     from_file="torch.from_file('CANARY/secret', size=1, shared=True, dtype=torch.uint8).zero_()",
-    storage_from_file="torch.UntypedStorage.from_file('CANARY/secret', True, 4).fill_(0)",
     multiprocessing="import torch.multiprocessing as mp\nmp.spawn(print, nprocs=2)",
-    distributed="import torch.distributed as d\nd.init_process_group('gloo', 'tcp://127.0.0.1:PORT')",
     threads="torch.set_num_threads(64)\ntorch.zeros(10_000_000).sin().sum()",
-    default_dtype="torch.set_default_dtype(torch.float64)",
     compile="torch.compile(lambda x: x + 1)(torch.zeros(3))",
     new_operator="from torch import library\nlibrary.define('canary::op', '(Tensor x) -> Tensor')",
-    profiler="torch.profiler.profile().export_chrome_trace('CANARY/was_here')",
-    autograd="torch.autograd.Function.apply()",
-    share_memory="torch.zeros(3).share_memory_()",
-    storage="torch.zeros(3).untyped_storage().resize_(1 << 20)",
-    as_strided="torch.zeros(3).as_strided((1 << 20,), (1,)).sum()",
-    set_="torch.zeros(3).set_(torch.zeros(9))",
     apply_="torch.zeros(3).apply_(lambda x: open('CANARY/was_here', 'w'))",
-    data_ptr="torch.zeros(3).data_ptr()",
-    dlpack="torch.from_dlpack(torch.zeros(3))",
     random_seed="torch.manual_seed(0)",
-    cuda="torch.cuda.init()",
-    numpy_load="np.load('CANARY/secret', allow_pickle=True)",
     numpy_memmap="np.memmap('CANARY/secret', mode='r+')[:] = 0",
-    numpy_save="np.savetxt('CANARY/was_here', np.zeros(3))",
-    backends="torch.backends.cudnn.deterministic = True",
-    overrides="torch.overrides.TorchFunctionMode",
-    vmap_of_open="torch.vmap(open)('CANARY/was_here')",
 )
 attack(
     "files", REFUSED,
     read="import os\nraise RuntimeError(os.read(os.open('CANARY/secret', os.O_RDONLY), 100))",
     write="import os\nos.write(os.open('CANARY/was_here', os.O_CREAT | os.O_WRONLY), b'x')",
     remove="import os\nos.remove('CANARY/secret')",
-    rename="import os\nos.rename('CANARY/secret', 'CANARY/was_here')",
-    link="import os\nos.symlink('CANARY/secret', 'CANARY/was_here')",
-    hard_link="import os\nos.link('CANARY/secret', 'CANARY/was_here')",
-    change_mode="import os\nos.chmod('CANARY/secret', 0)",
-    truncate="import os\nos.truncate('CANARY/secret', 0)",
-    make_folder="import os\nos.mkdir('CANARY/was_here')",
     list_folder="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
-    stat="import os\nraise RuntimeError(str(os.stat('CANARY/secret')))",
-    access="import os\nif not os.access('CANARY/secret', os.R_OK):\n    raise RuntimeError('PermissionError')",
     own_memory="import os\nos.open('/proc/self/mem', os.O_RDWR)",
     parents_memory="import os\nos.open('/proc/PARENT/mem', os.O_RDWR)",
     parents_environment="import os\nraise RuntimeError(os.read(os.open('/proc/PARENT/environ', os.O_RDONLY), 9999))",
-    change_folder="import os\nos.chdir('CANARY')",
-    change_root="import os\nos.chroot('CANARY')",
-    memory_file="import os\nos.memfd_create('x')",
-    pipe="import os\nos.pipe()",
-    fifo="import os\nos.mkfifo('CANARY/was_here')",
-    device="import os\nos.mknod('CANARY/was_here')",
-    extended="import os\nos.setxattr('CANARY/secret', 'user.x', b'1')",
     inherited="""
     import os
     found = []
@@ -192,10 +128,6 @@ attack(
     kill_parent="import os\nos.kill(PARENT, 9)",
     kill_group="import os\nos.killpg(0, 9)",
     kill_all="import os\nos.kill(-1, 9)",
-    priority="import os\nos.nice(-5)",
-    affinity="import os\nos.sched_setaffinity(0, {0})",
-    scheduler="import os\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
-    timer="import signal\nsignal.setitimer(signal.ITIMER_REAL, 1)",
     handler="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)",
     sleep="import time\ntime.sleep(100)",
     limits="""
@@ -205,11 +137,6 @@ attack(
     except ValueError:  # what Python makes of the kernel's find_violation
         raise OSError("PermissionError")
     """,
-    new_session="import os\nos.setsid()",
-    wait="import os\nos.waitpid(-1, 0)",
-    identity="import os\nos.setuid(12345)",
-    groups="import os\nos.setgroups([])",
-    parents_priority="import os\nos.setpriority(os.PRIO_PROCESS, PARENT, 5)",
     pidfd="import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(PARENT), 9)",
 )  # fmt: skip
 attack(
@@ -292,9 +219,6 @@ attack(
     "raise RuntimeError(str(found))",
     command_line="import sys\nraise RuntimeError(str(sys.argv) + str(sys.orig_argv) + str(sys.path))",
     all_objects="import gc\nraise RuntimeError(str([o for o in gc.get_objects() if isinstance(o, str)])[:100_000])",
-    user="import os\nraise RuntimeError(str(os.getuid()))",
-    machine="import os\nraise RuntimeError(str(os.uname()))",
-    linecache="import linecache\nraise RuntimeError(str(linecache.cache)[:100_000])",
     modules="import sys\nraise RuntimeError(str([m for m in sys.modules if 'candidate' in m]))",
 )
 attack(
@@ -325,7 +249,6 @@ attack(
     patched_json="import json\njson.dumps = lambda *a, **k: '{}'",
     patched_wire="import sys\nsys.modules['envcoder_bench.jail.wire'].pack = lambda x: b'\\xff\\xff\\xff\\xff'",
     patched_check="import sys\nsys.modules['envcoder_bench.jail.examiner'].check = lambda s, *a: s",
-    patched_scan="import sys\nsys.modules['envcoder_bench.jail.syntax'].find_violation = lambda *a: None",
     patched_interpreter="import sys\nsys.modules['envcoder_bench.jail.examiner'].Interpreter = lambda p: lambda *a: {}",
     patched_torch="torch.sin = torch.cos\ntorch.Tensor.__add__ = lambda x, y: x",
 )
@@ -483,21 +406,13 @@ attack(
 attack(
     "addresses of memory",
     negative_offset="x = np.ndarray((4,), np.int64, bytearray(64), -4096)\nx[:] = 0",
-    by_a_subclass="class A(np.ndarray):\n    pass\nA((9,), float, bytearray(8), -64)",
-    strides="x = np.lib.stride_tricks.as_strided(np.zeros(3), (1 << 20,), (8,))\nx[:] = 0",
-    frombuffer="x = np.frombuffer(bytearray(64), np.int64, 1, 8)",
-    torch_strides="x = torch.as_strided(torch.zeros(3), (1 << 20,), (1,))",
-    torch_frombuffer="x = torch.frombuffer(bytearray(64), dtype=torch.int64)",
     ctypes_of_an_array="c = np.zeros(3).ctypes\nc.data_as(c._ctypes.py_object)",
-    freed_by_resize="a = np.zeros(1000)\nv = a[:]\na.resize(1 << 20, refcheck=False)\nv[:] = 1.0",
     freed_by_torch="a = torch.zeros(1000)\nv = a[:]\na.resize_(0)\nv.fill_(1.0)",
-    storage="x = torch.zeros(3).untyped_storage().data_ptr()",
     sparse="x = torch.sparse_coo_tensor([[9999999]], [1.0], (3,)).to_dense()",
     interface="class A:\n"
     "    __array_interface__ = {'data': (4096, False), 'shape': (8,), 'typestr': '<f8', 'version': 3}\n"
     "np.asarray(A())",
     pivots="x = torch.linalg.lu_solve(torch.eye(2), torch.tensor([9999999, 1], dtype=torch.int32), torch.ones(2, 1))",
-    group_norm="x = torch.native_group_norm(torch.zeros(4), None, None, 1, 1 << 20, 1, 1, 1e-5)",
 )
 attack(
     "code out of text",

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 from attacks import ATTACKS, GOOD
-from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, weights, write_candidates
+from helpers import CARTPOLE_QUICK, assert_same_weights, refused, results, run, weights, write_candidates
 from jail_fakes import judged
 from test_ordinary import REFUSED, TYPICAL
 
@@ -170,16 +170,9 @@ def test_cached_answers_are_validated(tmp_path, monkeypatch):
         judged({"mine": MINE + "# changed"}, task="Cartpole")
 
 
-@pytest.mark.parametrize(
-    "words, told",
-    [
-        (["--untrusted", "compile_shapers=false"], "untrusted candidates run only as traced programs"),
-        (["untrusted=maybe"], "untrusted must be true or false"),
-    ],
-)
-def test_bad_input_is_refused(words, told, tmp_path, capsys):
-    assert main([*map(str, WORDS), *words, "--output_dir", str(tmp_path / "run")]) == 2
-    assert told in capsys.readouterr().err
+def test_untrusted_candidates_must_be_compiled(tmp_path, capsys):
+    words = [*WORDS, "--untrusted", "compile_shapers=false", "--output_dir", tmp_path / "run"]
+    assert "untrusted candidates run only as traced programs" in refused(main, words, capsys)
     assert not (tmp_path / "run").exists()
 
 

@@ -30,26 +30,11 @@ def rows(text):
     return found
 
 
-def test_table_has_expected_columns():
-    shown = rows(render_breakdown(breakdown()))
-    assert shown["physics"] == [2000.0, 500.0, 50.0]
-    assert shown["shaping: reward"] == [250.0, 62.5, 6.2]
-    assert shown["update"] == [1000.0, 25.0]  # it is no part of a control step
-    assert shown["training"] == [4000.0, 1000.0, 100.0]
-    assert sum(numbers[0] for label, numbers in shown.items() if label != "training") == 4000.0
-
-
 def test_speed_excludes_evaluation():
     b = breakdown()
     assert b.env_steps_per_second == pytest.approx(3 * 10 * 4 * 2 / 8)
     assert b.physics_share == 0.5
     assert "50 % of the speed of its bare physics (60)" in render_breakdown(b)
-
-
-def test_unknown_part_keeps_its_name():
-    text = render_breakdown(breakdown(seconds={**SECONDS, "video": 2.0}))
-    assert rows(text)["video"] == [1000.0, 250.0, 20.0]
-    assert text.index("update") < text.index("video") < text.index(REST)
 
 
 def test_cuda_device_has_a_column_for_the_host():

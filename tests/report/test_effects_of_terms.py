@@ -141,14 +141,6 @@ def test_table_of_an_example():
     assert render_studies([]) == ""
 
 
-def test_table_names_its_columns():
-    (study,) = example()
-    lines = render_studies([study]).splitlines()
-    assert lines[2].split() == ["term", "share", "left", "out", "halved", "doubled", "steps", "if", "left", "out"]
-    functions = dataclasses.replace(study, effects=[one for one in study.effects if one.function])
-    assert render_studies([functions]).splitlines()[2].split()[:3] == ["function", "left", "out"]
-
-
 def test_candidate_that_has_not_learnt_is_named():
     made = variants_of(["a"])
     rows = [Result(name, 0, fitness=0.2) for name in ("m", *made)] + [Result(UNTRAINED, 0, fitness=0.3)]

@@ -7,13 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envcoder_bench.report.certainty import hacked as sentence
 from envcoder_bench.report.hacks import hacked
 from envcoder_bench.report.logs import Point
-from envcoder_bench.report.page.ranking import ranking_values
-from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import Result
-from envcoder_bench.report.table import render_table
 
 T = np.arange(1, 11) / 10  # the evaluations
 RISE = 1 - np.exp(-5 * T)
@@ -95,15 +91,6 @@ def test_last_evaluation_is_left_out_where_its_episodes_are_longer():
     assert hacked(rows, points, False) and not hacked(rows, points, True)
 
 
-def test_small_fall_of_the_run_and_stopped_or_failed_candidates_are_not_marked():
-    rows, points = run_of("small", *HACKS, noise=0.01)
-    assert not hacked([*rows, *(Result("far", seed, "ok", -50.0) for seed in range(3))], points, False)
-    stopped = [replace(r, status="stopped", stopped_at=5) if r.candidate in HACKS else r for r in rows]
-    assert not hacked(stopped, points, False)
-    failed = [replace(r, status="failed") if r.candidate in HACKS else r for r in rows]
-    assert not hacked(failed, points, False)
-
-
 def test_policy_that_needs_the_coarse_step_is_marked():
     rows, points = run_of("coarse", noise=0.01)
     finer = [replace(r, half_step_fitness=r.fitness - 0.01 * r.seed - 0.5 * (r.candidate == "learns")) for r in rows]
@@ -119,19 +106,3 @@ def test_nothing_left_of_a_small_fitness_is_a_fall_where_the_fitness_has_a_least
     assert not hacked(rows, points, False)
     assert list(hacked(rows, points, False, (0.0, 1.0))) == ["below untrained at once"]
     assert not hacked(rows, points, False, (0.0, 1.0), other_actions=["below untrained at once"])
-
-
-def test_nothing_is_said_before_anything_is_learnt():
-    rows, points = run_of("early", *HACKS, noise=0.01)
-    few = [row for row in rows if row.candidate in (*HACKS, "does not learn", "untrained")]
-    assert hacked(rows, points, False) and not hacked(few, points, False)
-
-
-def test_table_has_a_line_only_where_something_is_marked():
-    rows, points = run_of("table", "falls from the first", noise=0.01)
-    assert "hacked?" not in render_table(rank(rows), "m") and not sentence(rank(rows))
-    reasons = hacked(rows, points, False)
-    ranked = rank([replace(row, hacked=reasons.get(row.candidate, "")) for row in rows])
-    assert "\nhacked? falls from the first (fitness fell from 0.4" in render_table(ranked, "m", 300)
-    anchors = {row.candidate: "a" for row in ranked}
-    assert "Hacked? falls from the first (fitness" in ranking_values(ranked, anchors, {}, "RUN", None)["notes"]

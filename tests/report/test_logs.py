@@ -139,26 +139,6 @@ def test_values_round_trip(tmp_path):
     assert points[0].components["total reward"] == ComponentStats(mean=0.5, min=-1.0, max=2.5)
 
 
-def test_point_without_components_has_one_row(tmp_path):
-    log = PointLog(tmp_path / "points.csv")
-    log.add(Point("a", 0, 1, 10, 0.25, 3.0))
-    log.close()
-    (read,) = read_points(tmp_path / "points.csv")
-    assert read.fitness == 0.25 and not read.components and math.isnan(read.shaped_return)
-
-
-def test_files_grow_linearly_with_candidates(tmp_path):
-    def size(count):
-        log = ComponentLog(tmp_path / f"{count}.csv")
-        for k in range(1000, 1000 + count):
-            log.add(1, 100, f"c{k}", 0, {f"own_{k}": 0.5, f"other_{k}": 0.25})
-        log.close()
-        return (tmp_path / f"{count}.csv").stat().st_size
-
-    none = size(0)
-    assert size(400) - none == 2 * (size(200) - none)
-
-
 def test_flushed_rows_are_on_disk_at_once(tmp_path):
     log = CurveLog(tmp_path / "curves.csv")
     assert len(read_curves(tmp_path / "curves.csv")) == 0
@@ -194,15 +174,6 @@ def test_sorted_rows_of_waves_equal_one_training(tmp_path, name):
     for _ in range(2):  # doing it again changes nothing
         sort_rows(path)
         assert path.read_bytes() == together.read_bytes()
-
-
-def test_truncated_number_is_not_taken_for_another(tmp_path):
-    path = tmp_path / "curves.csv"
-    write(CurveLog(path), range(1, 12))
-    before = path.read_bytes()
-    path.write_bytes(before + b"1")  # of iteration 12
-    CurveLog.resume(path, 11).close()
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,10 @@
 """What a ranking says if no candidate is above the untrained policy."""
 
-from types import SimpleNamespace
-
-import pandas as pd
-from test_table import MEANING, ok
+from test_table import ok
 
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.page.charts import add_untrained, curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import STOPPED, Result
-from envcoder_bench.report.table import render_table
-from envcoder_bench.tools.compare import unlearnt
 
 EXTEND = "eval-shapers --extend RUN --learning_iterations N"
 
@@ -31,33 +25,7 @@ def test_numbers_and_remedy_are_named_where_no_candidate_is_above_it():
     assert "no candidate is above" in nothing_learnt(ranked(0.196, a=0.196))
 
 
-def test_it_is_about_baselines_where_there_are_no_candidates():
-    assert "no baseline is above untrained" in nothing_learnt(ranked(0.197))
-
-
 def test_first_candidate_of_a_race_may_be_below_one_that_was_stopped():
     rows = [ok("untrained", 0, 0.2), ok("human", 0, 0.3), ok("a", 0, 0.1)]
     text = nothing_learnt(rank([*rows, Result("b", 0, STOPPED, 0.4, stopped_at=2)]))
     assert "the first candidate, a with 0.100, is not above untrained" in text and LONGER in text and EXTEND not in text
-
-
-def test_table_has_the_sentence_under_its_rows_and_the_row_as_a_baseline():
-    text = render_table(ranked(0.197, a=0.196), MEANING, 300)
-    assert "untrained (baseline)" in text
-    rows, after = text.split("nothing has been learnt yet")
-    assert "unshaped (baseline)" in rows and after.index("Train longer") < after.index("vs human:")
-
-
-def test_page_has_it_as_a_horizontal_line():
-    rows = [{"env_steps": 10 * k, "candidate": "a", "seed": 0, "fitness": 0.1 * k, "kl": 0.1} for k in (1, 2)]
-    columns = ("shaped_return", "learning_rate", "entropy", "value_loss")
-    found = curves(pd.DataFrame(rows).assign(**{name: float("nan") for name in columns}))
-    assert add_untrained(found, ranked(0.19, a=0.2)) == ["untrained"]
-    assert found["metrics"]["fitness"]["untrained"] == {"mean": [0.19, 0.19]}
-    assert "untrained" not in found["metrics"]["kl"]
-    assert add_untrained(None, ranked(0.19)) == []
-
-
-def test_comparison_says_of_which_run_it_is_true():
-    runs = {"run a": SimpleNamespace(ranked=ranked(0.2, a=0.3)), "run b": SimpleNamespace(ranked=ranked(0.2, a=0.1))}
-    assert list(unlearnt(SimpleNamespace(runs=runs))) == ["run b"]

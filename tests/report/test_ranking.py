@@ -23,42 +23,6 @@ def test_difference_to_human_is_paired_by_seed():
     assert math.isnan(human.vs_human) and human.baseline
 
 
-def test_significance_is_corrected_for_the_number_of_candidates():
-    results = [ok("human", s, 0.5 + 0.02 * s) for s in range(3)]
-    results += [ok("a", s, 0.5 + x) for s, x in enumerate((0.1, 0.2, 0.15))]
-    one = {row.candidate: row for row in rank(results)}
-    # differences 0.1, 0.18, 0.11: mean 0.13, deviation 0.0436, t = 5.16 with two degrees of freedom
-    assert one["a"].vs_human_p == pytest.approx(0.0355, abs=1e-4) and one["a"].significant
-    assert math.isnan(one["human"].vs_human_p)
-    results += [ok(name, s, 0.5 + x) for name in "bc" for s, x in enumerate((0.1, -0.1, 0.02))]
-    results += [ok("unshaped", s, 0.1 + 0.01 * s) for s in range(3)]
-    several = {row.candidate: row for row in rank(results)}
-    assert not several["a"].significant and math.isnan(several["unshaped"].vs_human_p)
-
-
-def test_equal_differences_of_a_quantised_fitness_are_not_marked():
-    """63 and 62 of 64 episodes with both seeds: a paired t-test of the two equal differences has a p-value of 0."""
-    counts = {"human": (63, 63), "a": (62, 62), "b": (64, 63), "c": (63, 64)}
-    results, evaluation = [], {}
-    for name, own in counts.items():
-        for seed, successes in enumerate(own):
-            results.append(ok(name, seed, successes / 64))
-            evaluation[name, seed] = (1.0,) * successes + (0.0,) * (64 - successes)
-    for rows in (
-        rank(results, (0.0, 1.0), evaluation),
-        rank(results, (0.0, 1.0)),
-        rank(results, evaluation=evaluation),
-    ):
-        assert not any(row.significant for row in rows)
-        assert all(row.fitness_ci_high > row.fitness_ci_low for row in rows)
-
-
-def test_one_seed_has_no_mark_no_probability_and_no_interval_of_differences():
-    rows = rank([ok(name, 0, x) for name, x in (("human", 0.5), ("a", 0.9), ("b", 0.1))])
-    assert all(math.isnan(row.p_best) and math.isnan(row.vs_human_ci_low) and not row.significant for row in rows)
-    assert rows[0].vs_human == pytest.approx(0.4) and rows[0].interval_over == "episodes"
-
-
 def test_only_candidates_with_all_seeds_have_a_probability_of_being_best():
     seeds = {"a": (0.5, 0.51, 0.53), "b": (0.4, 0.42, 0.41)}
     results = [ok(name, seed, x) for name, own in seeds.items() for seed, x in enumerate(own)]
@@ -70,21 +34,6 @@ def test_only_candidates_with_all_seeds_have_a_probability_of_being_best():
     assert all(math.isnan(rows[name].p_best) for name in "cde")
     assert [row.candidate for row in rank(results)] == ["a", "b", "d", "e", "c"]
     assert (rows["d"].rank, rows["d"].status, rows["d"].lost_seeds) == (3, "2/3 seeds", 1)
-
-
-def test_only_common_seeds_are_compared():
-    results = [ok("human", 0, 0.5), Result("human", 1, FAILED), ok("a", 0, 0.6), ok("a", 1, 0.9), ok("b", 1, 0.9)]
-    by_name = {r.candidate: r for r in rank(results)}
-    assert by_name["a"].vs_human == pytest.approx(0.1)
-    assert by_name["a"].fitness == pytest.approx(0.75)
-    assert math.isnan(by_name["b"].vs_human)
-
-
-def test_interval_of_one_seed_is_over_episodes():
-    (one,) = rank([ok("a", 3, 0.5)])
-    assert (one.fitness_ci_low, one.fitness_ci_high, one.interval_over) == (0.49, 0.52, "episodes")
-    (two,) = rank([ok("a", 3, 0.5), ok("a", 4, 0.6)])
-    assert two.interval_over == "seeds" and two.fitness_ci_high == pytest.approx(0.55 + 12.7062 * 0.05, rel=1e-4)
 
 
 def test_ranking_puts_failures_last_and_equals_share_a_place():

@@ -38,10 +38,6 @@ def test_digits_of_a_fitness_follow_from_its_size():
     assert [alone(x) for x in (0.91234, 1.7e-5, 0.0052, 1234.5)] == ["0.912", "1.70e-5", "0.00520", "1234"]
 
 
-def test_irregular_plural():
-    assert [counted(number, "reply", "replies") for number in (1, 2)] == ["1 reply", "2 replies"]
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import warp as wp
-from test_library import SETTINGS
+from helpers import SETTINGS
 
 from envcoder_bench import evaluate
 from envcoder_bench.compile import building, kernels, trace
@@ -36,7 +36,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def config(**more):
-    cfg = compose_config("Cartpole", [f"{key}={value}" for key, value in {**SETTINGS["overrides"], **more}.items()])
+    cfg = compose_config("Cartpole", [f"{key}={value}" for key, value in {**SETTINGS, **more}.items()])
     return cfg.model_copy(update={"sim": "mujoco_warp", "device": "cuda:0"})
 
 

@@ -5,7 +5,6 @@ import zipfile
 
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, run, stopped_when, write_candidates
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK, Result
@@ -37,19 +36,6 @@ def test_job_is_read_as_it_was_packed(tmp_path):
     job, loaded = load_job(tmp_path / "job.pth", pack_job(groups, state, {"curves.csv": 4}))
     assert (job.groups, job.iteration, job.rows, job.parked) == (groups, 3, {"curves.csv": 4}, False)
     assert torch.equal(loaded.pop("obs"), torch.ones(2)) and loaded == {"iteration": 3, "failed_at": {1: 2}}
-
-
-@pytest.mark.slow
-def test_checkpoint_of_a_run_loads_with_weights_only(tmp_path):
-    output = tmp_path / "run"
-    candidate = write_candidates(tmp_path, {"a": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"})
-    words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 2, "--learning_iterations", 9]
-    file = output / "checkpoint.pth"
-    with stopped_when(file.exists):
-        run(output, *words, "--candidates", *candidate, "checkpoint_minutes=0")
-    for path in (file, *(output / "jobs").glob("*.pth")):
-        assert torch.load(path, weights_only=True)["format"] == FORMAT  # which refuses every class
-    assert load_job(path)[0].iteration > 0
 
 
 class Command:

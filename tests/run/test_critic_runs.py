@@ -4,13 +4,12 @@ import sys
 
 import pytest
 import torch
-from helpers import QUICK, run, write_candidates
+from helpers import CARTPOLE_QUICK, COSINE, SETTINGS, run, stopped_at, write_candidates
 
 from envcoder_bench import evaluate, resume
 from envcoder_bench.export.write import export_policy
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.policies import load_policy
-from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare.plan import GroupFacts, MemoryPlanner
 from envcoder_bench.run.spec import RunSpec
 
@@ -23,14 +22,11 @@ def compute_observation(dof_pos):
 def compute_critic_observation(dof_pos, dof_vel, progress_buf):
     return torch.cat((dof_pos, dof_vel, 0.01 * progress_buf.unsqueeze(1).float()), dim=1)
 """,
-    "plain": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
+    "plain": COSINE,
     "privileged": SEES.format("torch.cat((state_dict['dof_pos'], torch.sin(state_dict['dof_pos'])), dim=1)"),
 }
 SEPARATE = "train.params.network.separate=true"
-WORDS = [
-    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", 4, "checkpoint_minutes=0",
-    "task.env.episodeLength=40", SEPARATE,
-]  # fmt: skip
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 4, "checkpoint_minutes=0", SEPARATE]
 
 
 def exported(folder, candidate):
@@ -73,35 +69,12 @@ def test_untrusted_code_may_define_them(among, tmp_path):
 
 @pytest.mark.slow
 def test_stopped_run_and_race_end_as_the_whole_run(among, tmp_path):
-    stop = StopRequest()
-
-    class StopAt2(Reporter):
-        def iteration_done(self, iteration, env_steps, best):
-            if iteration >= 2:
-                stop()
-
-    files = write_candidates(tmp_path / "files", CANDIDATES)
-    settings = {
-        "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 8, "learning_iterations": 4,
-        "checkpoint_minutes": 0,
-    }  # fmt: skip
-    overrides = {
-        "task.env.episodeLength": 40, "train.params.network.separate": True, "evaluation.num_envs": 3,
-        "evaluation.final_episodes": 6, "evaluation.points": 2,
-    }  # fmt: skip
-    stopped = evaluate(
-        "Cartpole",
-        files,
-        output_dir=tmp_path / "stopped",
-        overrides=overrides,
-        reporter=StopAt2(),
-        stop=stop,
-        **settings,
-    )
+    settings = {**SETTINGS, "num_envs_per_candidate": 8, "checkpoint_minutes": 0, "train.params.network.separate": True}
+    stopped = evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "stopped", **stopped_at(2), **settings)
     assert not stopped.complete
     assert resume(stopped.folder).complete
-    race = {**overrides, "race.enabled": True, "race.rungs": [2], "race.keep": 0.9}
-    raced = evaluate("Cartpole", files, output_dir=tmp_path / "raced", overrides=race, **settings)
+    settings.update({"race": True, "race.rungs": [2], "race.keep": 0.9})
+    raced = evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "raced", **settings)
     finished = [row.candidate for row in raced.rows if row.status == "ok"]
     assert {"noisy", "plain"} & set(finished)
     for name in CANDIDATES:

@@ -5,7 +5,18 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import CANDIDATES, CARTPOLE_QUICK, TABLES, assert_same_policies, run, write_candidates
+from helpers import (
+    CANDIDATES,
+    CARTPOLE_QUICK,
+    TABLES,
+    Killed,
+    assert_same_policies,
+    assert_same_tables,
+    contents,
+    refused,
+    run,
+    write_candidates,
+)
 
 from envcoder_bench import UserError, extend, resume
 from envcoder_bench.cli.eval_shapers import main
@@ -47,10 +58,8 @@ def text(folder, name):
 
 
 def assert_one_larger_run(output, larger, tables=TABLES):
-    for name in tables:
-        assert text(output, name) == text(larger, name), name
-    count = len(list(larger.rglob("*.pth")))
-    assert_same_policies(output, larger, count)
+    assert_same_tables(output, larger, tables)
+    assert_same_policies(output, larger, len(list(larger.rglob("*.pth"))))
     assert not (output / "checkpoint.pth").exists() and not (output / "jobs").exists()
     ranking = [json.loads(text(folder, "summary.json"))["ranking"] for folder in (output, larger)]
     assert [row["candidate"] for row in ranking[0]] == [row["candidate"] for row in ranking[1]]
@@ -103,10 +112,6 @@ def test_extension_without_usable_states_trains_from_the_beginning(files, tmp_pa
     assert main(["--extend", str(output), "--learning_iterations", "5"]) == 0
     assert "from the beginning" in capsys.readouterr().err
     assert_one_larger_run(output, larger)
-
-
-class Killed(BaseException):
-    pass
 
 
 def kill_after(count, patch):
@@ -177,11 +182,10 @@ def test_killed_extension_leaves_the_old_or_the_larger_run(files, tmp_path, monk
 def test_bad_input_is_refused_and_changes_no_file(copy, tmp_path, words, message, capsys, monkeypatch):
     monkeypatch.setattr(spec_module, "get_spec", lambda *_: pytest.fail("the task was built"))
     write_candidates(tmp_path / "FILES", {name: "def compute_reward(pole_angle): ..." for name in ("cosine", "COSINE")})
-    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-    assert main(["--extend", str(copy), *(word.replace("FILES", str(tmp_path / "FILES")) for word in words)]) == 2
-    told = capsys.readouterr().err
-    assert message in told and "Traceback" not in told
-    assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    before = contents(copy)
+    words = [word.replace("FILES", str(tmp_path / "FILES")) for word in words]
+    assert message in refused(main, ["--extend", copy, *words], capsys)
+    assert contents(copy) == before
 
 
 def test_incomplete_or_changed_runs_cannot_be_extended(copy, tmp_path, monkeypatch, capsys):

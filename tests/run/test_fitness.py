@@ -167,13 +167,6 @@ def test_fitness_meaning_and_source_are_saved_with_the_run(ranked_by_effort, cap
     assert final == pytest.approx(measured, rel=1e-6)
 
 
-def test_candidate_may_have_the_name_of_the_fitness_file(tmp_path):
-    output = command(tmp_path, ONES, candidates={"fitness": CANDIDATES["gentle"]})
-    assert results(output).loc["fitness", "status"] == "ok"
-    assert (output / "fitness.py").read_text() == ONES
-    assert (output / "candidates" / "fitness" / "source.py").read_text() == CANDIDATES["gentle"]
-
-
 def test_resumed_run_uses_the_saved_fitness_file(tmp_path):
     words = ["checkpoint_minutes=0", "--learning_iterations", 6]
     through = command(tmp_path / "through", EFFORT, *words)
@@ -302,28 +295,8 @@ BAD = [
         "--fitness {file}:1: in compute_fitness: needs a docstring: its first paragraph describes the measure",
     ),
     (
-        HEAD + "def compute_fitness(dof_pos):\n    return dof_pos\n",
-        "--fitness {file}:3: in compute_fitness: returned shape (8, 2); it must be (8,)",
-    ),
-    (
-        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle > 0\n",
-        "--fitness {file}:3: in compute_fitness: returned torch.bool; it must be floating point: add .float()",
-    ),
-    (
-        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle / 0\n",
-        "--fitness {file}:3: in compute_fitness: returned NaN or infinity in 8 of 8 values",
-    ),
-    (
         HEAD + "def compute_fitness(state_dict):\n    x = 1\n    return state_dict['pole_angel']\n",
         "--fitness {file}:4: in compute_fitness: raised KeyError: state_dict has no key 'pole_angel' (did you",
-    ),
-    (
-        HEAD + "def compute_fitness(pole_angel):\n    return pole_angel\n",
-        "--fitness {file}:2: in compute_fitness: parameter 'pole_angel' is not a key of the state (did you",
-    ),
-    (
-        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle.mul_(2.0)\n",
-        "--fitness {file}:2: in compute_fitness: changed 'pole_angle' in place",
     ),
 ]
 

@@ -13,7 +13,7 @@ from envcoder_bench.core.run_log import RepeatHandler
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder.run_folder import RunFolder, at_work
 from envcoder_bench.run.hooks import StopRequest
-from envcoder_bench.run.prepare.plan import GroupFacts, _counts
+from envcoder_bench.run.prepare.plan import _counts
 from envcoder_bench.run.workers.devices import Devices, requested_devices
 from envcoder_bench.run.workers.head import Head, JobHandler, Pool
 from envcoder_bench.run.workers.jobs import CrashOutcome, Job, JobQueue
@@ -33,12 +33,6 @@ from envcoder_bench.tasks.registry import get_spec
 CODE = "d1ce57"  # the digest of the head's code
 
 
-def test_queue_takes_the_most_expensive_job_first():
-    queue = JobQueue([Job(("a",), 1), Job(("b",), 3), Job(("c",), 3)])
-    assert [queue.take(worker).items[0] for worker in range(3)] == ["b", "c", "a"]
-    assert not queue.waiting
-
-
 def test_job_that_crashes_twice_is_bisected_until_one_item_fails():
     queue = JobQueue([Job(tuple("abcdefg"), 7)])
     failed, worker = [], 0
@@ -53,12 +47,6 @@ def test_job_that_crashes_twice_is_bisected_until_one_item_fails():
         assert outcome == (CrashOutcome.RETRIED if job.crashes < 2 else at_last)
         failed += job.items if outcome == CrashOutcome.FAILED else ()
     assert failed == ["e"]
-
-
-def test_bisect_keeps_order_and_total_cost():
-    first, second = Job(tuple("abcde"), 10.0).bisect()
-    assert (first.items, second.items) == (tuple("abc"), tuple("de"))
-    assert (first.cost, second.cost) == (6.0, 4.0)
 
 
 def test_retry_does_not_count_as_a_crash():
@@ -312,7 +300,3 @@ def test_invalid_devices_are_refused(keys, message, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match=message):
         devices(**keys)
-
-
-def test_group_facts_have_the_widths_of_a_group():
-    assert GroupFacts("a", 0, (4, 1)).widths == (4, 1)

@@ -16,13 +16,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import CANDIDATES, CARTPOLE_QUICK, assert_same_weights, run, write_candidates
+from helpers import (
+    CANDIDATES,
+    CARTPOLE_QUICK,
+    COSINE,
+    SETTINGS,
+    TABLES,
+    assert_same_policies,
+    contents,
+    run,
+    write_candidates,
+)
 
 import envcoder_bench
 from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate, resume
-from envcoder_bench.core.errors import Stopped
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.train import session as session_module
+from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.tasks.base import UNTRAINED
 
 TEXTS = {
@@ -38,14 +47,8 @@ def compute_initial_state(state_dict):
 """,
     "breaks": "def compute_reward(pole_angel):\n    return pole_angel\n",
 }
-SETTINGS = dict(
-    num_envs_per_candidate=4, learning_iterations=4, sim="mujoco_cpu", device="cpu",
-    overrides={
-        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 40,
-    },
-)  # fmt: skip
+POLICIES = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and noisy
 WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 4, "--seeds", 2]
-FILES = ("results.csv", "curves.csv", "components.csv", "points.csv")
 
 
 def cartpole(output, texts=TEXTS, **more):
@@ -54,7 +57,7 @@ def cartpole(output, texts=TEXTS, **more):
 
 def files(folder):
     """The tables, without the folder that candidates of the command stand in."""
-    return {name: (folder / name).read_text().replace(f"{folder.parent / 'files'}/", "") for name in FILES}
+    return {name: (folder / name).read_text().replace(f"{folder.parent / 'files'}/", "") for name in TABLES}
 
 
 def in_thread(work):
@@ -86,9 +89,7 @@ def result(tmp_path_factory):
 @pytest.mark.slow
 def test_evaluate_gives_the_results_of_the_command(result, of_command):
     assert files(result.folder) == files(of_command)
-    for place in (of_command / "candidates").rglob("*.pth"):
-        own = torch.load(result.folder / place.relative_to(of_command), weights_only=False)["model"]
-        assert_same_weights(own, torch.load(place, weights_only=False)["model"])
+    assert_same_policies(result.folder, of_command, POLICIES)
 
 
 @pytest.mark.slow
@@ -118,11 +119,11 @@ def test_run_result_equals_the_files(result):
 
 @pytest.mark.slow
 def test_resume_of_a_complete_run_reads_it_without_training(result):
-    before = {path: path.stat().st_mtime_ns for path in result.folder.rglob("*") if path.is_file()}
+    before = contents(result.folder)
     again = resume(str(result.folder))
     assert again.complete and not again.trained
     pd.testing.assert_frame_equal(again.ranking, result.ranking)
-    assert before == {path: path.stat().st_mtime_ns for path in result.folder.rglob("*") if path.is_file()}
+    assert contents(result.folder) == before
 
 
 # what it leaves alone
@@ -190,14 +191,6 @@ assert made.complete and repr(torch.tensor([1e-9, 123.456789])) == text and torc
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.slow
-def test_messages_of_a_run_are_logged(tmp_path, caplog):
-    caplog.set_level(logging.INFO, "envcoder_bench")
-    cartpole(tmp_path / "run", {name: TEXTS[name] for name in ("cosine", "breaks")}, baselines=False)
-    assert caplog.messages[0].startswith("candidate breaks cannot be evaluated: breaks.py:1: in compute_reward: ")
-    assert caplog.messages[1].startswith("memory: about ") and all(r.name.startswith("envc") for r in caplog.records)
-
-
 class Heard(Reporter):
     """Remembers what it hears, and can wait for an iteration."""
 
@@ -253,10 +246,7 @@ def test_run_stopped_by_another_thread_resumes_to_the_same_result(tmp_path, of_c
     ended = in_thread(lambda: resume(stopped.folder))()
     assert ended.complete and ended.trained and not (stopped.folder / "checkpoint.pth").exists()
     assert files(ended.folder) == files(of_command)
-    for (name, seed), path in ended.policies.items():
-        own = torch.load(path, weights_only=False)["model"]
-        theirs = of_command / "candidates" / name / f"policy_seed_{seed}.pth"
-        assert_same_weights(own, torch.load(theirs, weights_only=False)["model"])
+    assert_same_policies(ended.folder, of_command, POLICIES)
 
 
 @pytest.mark.slow
@@ -266,6 +256,7 @@ def test_stop_request_before_the_start_stops_before_the_first_iteration(tmp_path
     stopped = cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, stop=stop)
     assert (stopped.complete, stopped.stopped_by) == (False, signal.SIGTERM)
     assert stopped.stopped_at == "before the first iteration" and len(stopped.results) == 0 and stopped.curves.empty
+    assert str(stopped) == f"stopped before the first iteration; envcoder_bench.resume('{tmp_path / 'run'}')"
     assert resume(stopped.folder).complete
 
 
@@ -290,30 +281,14 @@ def test_concurrent_runs_give_the_results_of_single_runs(tmp_path, of_command):
         assert files(result.folder) == files(of_command)
 
 
-@pytest.mark.slow
-def test_ctrl_c_between_waves_raises_stopped_with_the_run_folder(tmp_path, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(session_module, "build_env", interrupted)
-    with pytest.raises(Stopped) as stop:
-        cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False)
-    assert stop.value.folder == tmp_path / "run" and isinstance(stop.value, KeyboardInterrupt)
-
-
 # what it is given
 
 
-@pytest.mark.slow
 def test_candidates_are_files_folders_or_texts(tmp_path):
-    text = TEXTS["cosine"]
-    (file,) = write_candidates(tmp_path / "files", {"cosine": text})
-    more = dict(baselines=False, learning_iterations=1)
-    given = [file, str(file), [file], file.parent, {"cosine": text}]
-    made = [cartpole(tmp_path / f"run_{k}", candidates, **more) for k, candidates in enumerate(given)]
-    for one in made:
-        assert one.results.equals(made[0].results) and list(one.results["candidate"]) == ["cosine"]
-        assert (one.folder / "candidates" / "cosine" / "source.py").read_text() == text
+    (file,) = write_candidates(tmp_path / "files", {"cosine": COSINE})
+    for candidates in (file, str(file), [file], file.parent, {"cosine": COSINE}):
+        (source,) = read_candidates("Cartpole", candidates)
+        assert (source.name, source.source) == ("cosine", COSINE)
 
 
 @pytest.mark.slow
@@ -329,27 +304,17 @@ def test_keyword_arguments_are_keys_of_the_config(tmp_path):
     assert list(cfg.train.params.network.mlp.units) == [8, 4]
 
 
-GOOD = {"good": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (dict(task="Cartpol"), r"unknown task 'Cartpol' \(did you mean Cartpole or CartpoleSwingup\?\)"),
         (dict(sedes=3), r"unknown key 'sedes' \(did you mean"),
-        (dict(seeds=0), "seeds must be a whole number of at least 1, or auto, got 0"),
         (dict(seeds=object()), "seeds must be a number, a text, a list or a mapping, got object"),
         (dict(overrides={"train.params.config.gamma": 2}), "config.gamma: must be a number from 0 to 1, got 2"),
-        (dict(overrides="train.params.config.gama=1"), r"did you mean train\.params\.config\.gamma"),
-        (dict(shaper_types=["compute_rewrd"]), "unknown shaper type 'compute_rewrd'"),
         (dict(candidates={}), "names none"),
         (dict(candidates={"good": 3}), r"candidates by name are texts, .* got \{str: int\}"),
         (dict(candidates={"a/b": "x = 1"}), "rename it"),
         (dict(candidates={"human": "x = 1"}), "has a baseline's name"),
-        (dict(candidates="nowhere.py"), "nowhere.py does not exist"),
-        (dict(candidate_idx=[4]), "no candidate at position 4: there are 1"),
-        (dict(device="toaster"), "toaster"),
-        (dict(num_envs=4), "cannot be divided evenly"),
         (dict(output_dir="{taken}"), "is not empty"),
     ],
 )
@@ -361,7 +326,7 @@ def test_bad_input_raises_user_error_and_writes_no_files(tmp_path, monkeypatch, 
     if given.get("output_dir"):
         given = {"output_dir": str(taken)}
     with pytest.raises(UserError, match=message):
-        evaluate(**{"task": "Cartpole", "candidates": GOOD, "sim": "mujoco_cpu", "device": "cpu", **given})
+        evaluate(**{"task": "Cartpole", "candidates": {"good": COSINE}, "sim": "mujoco_cpu", "device": "cpu", **given})
     assert [path.name for path in tmp_path.iterdir()] == ["taken"] and capfd.readouterr() == ("", "")
 
 
@@ -379,7 +344,7 @@ def test_example_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
     page = (Path(envcoder_bench.__file__).resolve().parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
     block = page.partition("```python\n")[2].partition("```")[0]
     assert block.count("learning_iterations=10)") == 1
-    block = block.replace("learning_iterations=10)", f"learning_iterations=2, overrides={SETTINGS['overrides']})")
+    block = block.replace("learning_iterations=10)", f"learning_iterations=2, overrides={SETTINGS})")
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "python.md", "exec"), {"__name__": "page"})
     shown = capsys.readouterr().out

@@ -8,12 +8,12 @@ import time
 
 import pytest
 import torch
-from helpers import CANDIDATES, TABLES, assert_same_policies
+from helpers import CANDIDATES, SETTINGS, TABLES, assert_same_policies, assert_same_tables, stopped_at
 
 import envcoder_bench
 from envcoder_bench.run import seeds
 from envcoder_bench.run.folder.run_folder import RunFolder
-from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.hooks import Reporter
 from envcoder_bench.run.workers import start
 from envcoder_bench.run.workers.devices import requested_devices
 from envcoder_bench.run.workers.head import Head, Pool
@@ -23,12 +23,9 @@ from envcoder_bench.run.workers.worker import RemoteWorker, code_digest
 pytestmark = pytest.mark.slow
 
 ITERATIONS = 6
-SETTINGS = {
-    "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2,
-    "checkpoint_minutes": 0, "compile_shapers": False,
-    "overrides": {
-        "evaluation.num_envs": 3, "evaluation.final_episodes": 3, "evaluation.points": 3, "task.env.episodeLength": 40,
-    },
+ALONE = {
+    **SETTINGS, "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "checkpoint_minutes": 0,
+    "compile_shapers": False, "evaluation.final_episodes": 3, "evaluation.points": 3,
 }  # fmt: skip
 MEASURED = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and wide
 
@@ -104,20 +101,19 @@ def threads(monkeypatch):
 
 
 def settings(count, **others):
-    return {**SETTINGS, "device": "auto", "sim": "auto", "devices": f"cpu:{count}", **others}
+    return {**ALONE, "device": "auto", "sim": "auto", "devices": f"cpu:{count}", **others}
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone") / "run"
-    envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=folder, **SETTINGS)
+    envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=folder, **ALONE)
     return folder
 
 
 def assert_alike(folder, alone):
     """All results are bitwise the same."""
-    for name in TABLES:
-        assert (folder / name).read_bytes() == (alone / name).read_bytes(), name
+    assert_same_tables(folder, alone)
     assert_same_policies(folder, alone, MEASURED)
     ranking, expected = (json.loads((own / "summary.json").read_text())["ranking"] for own in (folder, alone))
     assert ranking == expected
@@ -213,23 +209,12 @@ def contains(content, *group):
     return group in [tuple(own) for own in groups]
 
 
-class StopAt(Reporter):
-    def __init__(self, iteration):
-        self.iteration, self.stop = iteration, StopRequest()
-
-    def iteration_done(self, iteration, env_steps, best):
-        if iteration >= self.iteration:
-            self.stop("test")
-
-
 @pytest.mark.parametrize("first, then", [("cpu:3", "cpu:2"), ("cpu:2", None), (None, "cpu:2")])
 def test_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):
     """None means one process without workers."""
-    output, reporter = tmp_path / "run", StopAt(ITERATIONS // 2)
-    asked = {**SETTINGS} if first is None else settings(1, devices=first)
-    stopped = envcoder_bench.evaluate(
-        "Cartpole", CANDIDATES, output_dir=output, reporter=reporter, stop=reporter.stop, **asked
-    )
+    output = tmp_path / "run"
+    asked = {**stopped_at(ITERATIONS // 2), **(ALONE if first is None else settings(1, devices=first))}
+    stopped = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=output, **asked)
     assert not stopped.complete
     saved = RunFolder(output).load_checkpoint()
     begun = sum(map(len, saved.waves_begun))
@@ -251,7 +236,7 @@ def test_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, first
 def test_run_is_extended_on_other_devices(tmp_path, alone, threads, first, then):
     """The first run has half of the iterations, one seed and one candidate less."""
     few = {name: CANDIDATES[name] for name in list(CANDIDATES)[:-1]}
-    asked = {**SETTINGS} if first is None else settings(1, devices=first)
+    asked = {**ALONE} if first is None else settings(1, devices=first)
     asked.update(learning_iterations=ITERATIONS // 2, seeds=1)
     output = tmp_path / "run"
     envcoder_bench.evaluate("Cartpole", few, output_dir=output, **asked)
@@ -261,8 +246,7 @@ def test_run_is_extended_on_other_devices(tmp_path, alone, threads, first, then)
         config.write_text(config.read_text().replace(f"devices: {first}", "devices: null"))
     threads(lambda message: begun.append(message.iteration) if isinstance(message, Progress) else None)
     envcoder_bench.extend(output, CANDIDATES, seeds=2, learning_iterations=ITERATIONS, devices=then)
-    for name in ("results.csv", "components.csv"):
-        assert (output / name).read_bytes() == (alone / name).read_bytes(), name
+    assert_same_tables(output, alone, ("results.csv", "components.csv"))
     assert_same_policies(output, alone, MEASURED)
     if then is not None:
         assert begun.count(1) < begun.count(ITERATIONS)  # not all jobs begin anew

@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from test_parallel import StopAt, settings, threads  # noqa: F401, a fixture
+from helpers import stopped_at
+from test_parallel import settings, threads  # noqa: F401, a fixture
 from test_racing import CANDIDATES, assert_alike, learned  # noqa: F401, a fixture
 
 import envcoder_bench
@@ -43,11 +44,8 @@ def test_race_on_several_workers_that_are_lost_gives_the_results_of_one_process(
 
 @pytest.mark.parametrize("first, then", [("cpu:2", None), (None, "cpu:2")])
 def test_stopped_race_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):  # noqa: F811
-    output, reporter = tmp_path / "run", StopAt(3)
-    asked = {**settings(1), **RACE, "devices": first}
-    stopped = envcoder_bench.evaluate(
-        "Cartpole", CANDIDATES, output_dir=output, reporter=reporter, stop=reporter.stop, **asked
-    )
+    output, asked = tmp_path / "run", {**settings(1), **RACE, "devices": first}
+    stopped = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=output, **stopped_at(3), **asked)
     assert not stopped.complete and "in rung" in stopped.stopped_at
     assert envcoder_bench.resume(output, devices=then).complete
     assert_alike(output, alone)

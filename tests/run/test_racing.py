@@ -1,12 +1,25 @@
 """A race stops candidates at rungs; what it does not stop comes out as in a run without a race, to the last bit."""
 
+import contextlib
 import json
 import weakref
 
 import pandas as pd
 import pytest
 import torch
-from helpers import FIVE_ACTIONS, QUICK, WIDE, assert_same_weights, run, write_candidates
+from helpers import (
+    BREAKS_MIDWAY,
+    CARTPOLE_QUICK,
+    FIVE_ACTIONS,
+    SETTINGS,
+    WIDE,
+    assert_same_policies,
+    assert_same_tables,
+    assert_same_weights,
+    refused,
+    run,
+    write_candidates,
+)
 
 from envcoder_bench import evaluate, resume
 from envcoder_bench.cli import eval_shapers
@@ -28,21 +41,15 @@ REWARD = "def compute_reward(pole_angle, actions):\n    return {}\n"
 CANDIDATES = {
     "angle": REWARD.format("torch.cos(pole_angle)"),
     "backwards": REWARD.format("-torch.cos(pole_angle)"),
-    "breaks_midway": """
-def compute_reward(progress_buf, pole_angle):
-    if bool((progress_buf > 20).any()):
-        raise RuntimeError("on purpose")
-    return torch.cos(pole_angle)
-""",
+    "breaks_midway": BREAKS_MIDWAY.replace("25", "20"),  # before its first evaluation
     "five_actions": FIVE_ACTIONS,
     "lazy": REWARD.format("-actions[:, 0].abs()"),
     "square": REWARD.format("1.0 - pole_angle.square()"),
     "wide": WIDE,
 }
 WORDS = [
-    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
-    "evaluation.points=4", "evaluation.num_envs=4", "evaluation.final_episodes=4",
-    "task.env.episodeLength=40", "compile_shapers=false",
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
+    "evaluation.points=4", "evaluation.num_envs=4", "evaluation.final_episodes=4", "compile_shapers=false",
     "checkpoint_minutes=0", f"race.rungs={RUNGS}".replace(" ", ""),
 ]  # fmt: skip
 RACE = ["--race", "race.keep=0.6"]
@@ -94,13 +101,8 @@ def log_rows(folder, name):
 
 def assert_alike(output, expected):
     """All files of two races are equal, but for times."""
-    for name in ("results.csv", *LOGS):
-        texts = [(each / name).read_text().replace(str(each.parent), "") for each in (output, expected)]
-        assert texts[0] == texts[1], name
-    found = [sorted(path.relative_to(each) for path in each.rglob("*.pth")) for each in (output, expected)]
-    assert found[0] == found[1]
-    for path in found[0]:
-        assert_same_weights(*(torch.load(each / path, weights_only=False)["model"] for each in (output, expected)))
+    assert_same_tables(output, expected, ("results.csv", *LOGS))
+    assert_same_policies(output, expected, len(list(expected.rglob("*.pth"))))
     first, second = (json.loads((each / "summary.json").read_text()) for each in (output, expected))
     assert first["race"] == second["race"] and first["env_steps"] == second["env_steps"]
 
@@ -158,17 +160,6 @@ def test_short_points_change_the_curves_only(tmp_path):
     for key, cells in log_rows(recorded, "episodes.csv").items():
         at = [0] if key[0] == UNTRAINED else compared
         assert log_rows(own, "episodes.csv")[key] == [x for x in cells if int(x[0]) in at]
-
-
-@pytest.mark.slow
-def test_race_in_which_nobody_is_stopped_equals_a_run_without_a_race(tmp_path, full, monkeypatch):
-    monkeypatch.setattr(rungs, "LEVEL", 1e-15)
-    own = run(tmp_path / "run", *words(tmp_path, "--race", "race.keep=1"))
-    for key, row in rows(own).items():
-        if key[0] != "breaks_midway":  # its error names the folder
-            assert row == rows(full)[key]
-    for name in ("curves.csv", "components.csv", "points.csv"):
-        assert log_rows(own, name) == log_rows(full, name), name
 
 
 @pytest.mark.slow
@@ -254,18 +245,15 @@ class After(Reporter):
 @pytest.mark.parametrize("count, crash", [(10, False), (14, True)])
 def test_interrupted_race_resumes_to_the_same_result(tmp_path, raced, in_waves, count, crash):
     """Three waves of four iterations each to the first rung, then two to the second."""
-    args = words(tmp_path, *RACE, *in_waves)
-    files = args[args.index("--candidates") + 1 : args.index("--race")]
-    overrides = [word for word in args if "=" in word]
-    stop = None if crash else StopRequest()
-    settings = {"num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "device": "cpu"}
-    settings.update({"race.enabled": True, "sim": "mujoco_cpu", "max_memory": in_waves[1]})
-    arguments = dict(overrides=overrides, output_dir=tmp_path / "run", reporter=After(count, stop), stop=stop)
-    if crash:
-        with pytest.raises(Crash):
-            evaluate("Cartpole", files, **arguments, **settings)
-    else:
-        result = evaluate("Cartpole", files, **arguments, **settings)
+    output, stop = tmp_path / "run", None if crash else StopRequest()
+    files = write_candidates(tmp_path / "files", CANDIDATES)
+    settings = {
+        **SETTINGS, "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "evaluation.points": 4,
+        "evaluation.num_envs": 4, "evaluation.final_episodes": 4, "compile_shapers": False, "checkpoint_minutes": 0,
+        "race": True, "race.keep": 0.6, "race.rungs": RUNGS, "max_memory": in_waves[1],
+    }  # fmt: skip
+    with pytest.raises(Crash) if crash else contextlib.nullcontext():
+        result = evaluate("Cartpole", files, output_dir=output, reporter=After(count, stop), stop=stop, **settings)
         assert not result.complete and "rung" in result.stopped_at
     assert resume(tmp_path / "run").complete
     assert_alike(tmp_path / "run", raced)
@@ -314,16 +302,12 @@ def test_race_with_too_few_candidates_trains_all(tmp_path, capsys):
         (["race.keep=1.1"], "race.keep must be a number above 0 and at most 1"),
         (["race.keep=0"], "race.keep must be a number above 0 and at most 1"),
         (["race.rule=best"], "race.rule"),
-        (["race.enabled=3"], "race.enabled must be true or false"),
-        (["race=true"], "race"),
         (["--isolate", "process"], "--isolate"),
         (["--profile"], "--profile"),
         (["train.params.algo.name=test_session:RandomSearch"], "RandomSearch cannot"),
     ],
 )
 def test_bad_race_settings_are_refused(tmp_path, capsys, more, message):
-    args = words(tmp_path, "--race", *more)
-    assert eval_shapers.main([*args, "--output_dir", str(tmp_path / "run")]) == 2
-    told = capsys.readouterr().err
-    assert message in told and len(told.strip().splitlines()) == 1
+    words_of_run = [*words(tmp_path, "--race", *more), "--output_dir", tmp_path / "run"]
+    assert message in refused(eval_shapers.main, words_of_run, capsys)
     assert not (tmp_path / "run").exists()

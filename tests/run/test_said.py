@@ -1,7 +1,7 @@
 """Messages of a run: repeated warnings on one line on the screen, everything in run.log."""
 
 import pytest
-from helpers import CARTPOLE_QUICK, results, run, write_candidates
+from helpers import CARTPOLE_QUICK, run, write_candidates
 
 from envcoder_bench.cli.eval_shapers import main
 
@@ -48,34 +48,6 @@ def test_run_groups_repeated_messages_and_logs_all_of_them(said, capfd):
     ):  # fmt: skip
         assert text in log, text
     assert err.index("keeps values") < err.index("folder: ") < err.index("memory: about") < err.index("failed: ")
-
-
-def test_resumed_run_appends_to_its_log(tmp_path, capfd):
-    (path,) = write_candidates(tmp_path / "files", {"keeps": KEEPS})
-    output = run(tmp_path / "run", *CARTPOLE_QUICK, *SIZE, "--candidates", path)
-    before = (output / "run.log").read_text()
-    (output / "summary.json").unlink()  # as if it had been killed before it was written
-    assert main(["--resume", str(output)]) == 0
-    after = (output / "run.log").read_text()
-    assert after.startswith(before) and "the ranking" in after[len(before) :]
-
-
-def test_unwritable_log_does_not_change_results(said, tmp_path):
-    """The log of the second run cannot be written."""
-    _folder, paths = said
-    words = [*CARTPOLE_QUICK, *SIZE, "--candidates", paths[0], paths[-3]]
-    one = run(tmp_path / "one", *words)
-
-    def lost(log, path):
-        log._lost = True
-        log.path = path / "run.log"
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("envcoder_bench.core.run_log.RunLog.open", lost)
-        other = run(tmp_path / "other", *words)
-    assert (one / "run.log").exists() and not (other / "run.log").exists()
-    assert results(one).equals(results(other))
-    assert (one / "results.csv").read_bytes() == (other / "results.csv").read_bytes()
 
 
 def test_unwritable_run_folder_is_reported_with_the_reason(tmp_path, capsys, monkeypatch):

@@ -116,21 +116,6 @@ def test_choice_is_the_most_that_take_less_than_twice_the_time(num_envs, devices
             " iteration as 20; --seeds N sets it)",
         ),
         (
-            lambda k: Load(k, 1), 4,
-            "5 seeds for each candidate (seeds=auto: 5 groups of 256 environments on each device take 1.42 times as"
-            " long an iteration as 1; --seeds N sets it)",
-        ),
-        (
-            lambda k: Load(1000 * k, 1), 1,
-            "1 seed for each candidate (seeds=auto: 2,000 groups of 256 environments would take 2.00 times as long an"
-            " iteration as 1,000): it says nothing about the spread of seeds; --seeds 3 trains three",
-        ),
-        (
-            lambda k: Load(4, k), 1,
-            "1 seed for each candidate (seeds=auto: 2 seeds need 2 waves instead of 1): it says nothing about the"
-            " spread of seeds; --seeds 3 trains three",
-        ),
-        (
             lambda k: Load(4 * k, 1 + (k > 2)), 2,
             "2 seeds for each candidate (seeds=auto: 8 groups of 256 environments on each device take 1.16 times as"
             " long an iteration as 4, and 3 seeds need 2 waves on a device instead of 1; --seeds N sets it)",
@@ -247,32 +232,6 @@ def test_resumed_and_extended_runs_keep_the_number(tmp_path, caplog, chooses):
     assert all(sorted(own) == [0, 1] for _, own in extended.results.groupby("candidate")["seed"])
     again = envcoder_bench.extend(tmp_path / "run", seeds=3)  # baselines, too
     assert set(again.results.groupby("candidate")["seed"].count()) == {3} and number(tmp_path / "run") == 3
-
-
-@pytest.mark.slow
-def test_memory_limits_the_number(tmp_path, caplog, chooses):
-    chooses(3)
-    settings = {"num_envs_per_candidate": 2000, "learning_iterations": 1, "device": "cpu"}
-    settings["overrides"] = {"evaluation.final_episodes": 2, "evaluation.num_envs": 1, "task.env.episodeLength": 4}
-    envcoder_bench.evaluate("Cartpole", COSINE, output_dir=tmp_path / "whole", **settings)
-    assert number(tmp_path / "whole") > 1
-    needed = json.loads((tmp_path / "whole" / "summary.json").read_text())["memory"]["estimated_gib"]
-    settings["max_memory"] = f"{needed - 0.01}GiB"
-    caplog.clear()
-    envcoder_bench.evaluate("Cartpole", COSINE, output_dir=tmp_path / "limited", **settings)
-    assert json.loads((tmp_path / "limited" / "summary.json").read_text())["memory"]["waves"] == 1
-    assert number(tmp_path / "limited") == number(tmp_path / "whole") - 1
-    assert f"{number(tmp_path / 'whole')} seeds need 2 waves instead of 1" in caplog.text
-
-
-@pytest.mark.slow
-def test_race_takes_one_seed_unless_a_number_is_given(tmp_path, capsys):
-    files = write_candidates(tmp_path / "files", COSINE)
-    words = [*WORDS, "--race", "--candidates", *files]
-    assert number(run(tmp_path / "run", *words)) == 1
-    assert "1 seed for each candidate (seeds=auto in a race): " in capsys.readouterr().err
-    assert number(run(tmp_path / "two", *words, "--seeds", 2)) == 2
-    assert "(seeds=auto" not in capsys.readouterr().err
 
 
 @pytest.mark.slow

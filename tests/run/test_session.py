@@ -2,11 +2,10 @@
 
 import copy
 
-import helpers
 import pandas as pd
 import pytest
 import torch
-from helpers import CARTPOLE_QUICK, FIVE_ACTIONS, results, run, write_candidates
+from helpers import BREAKS_MIDWAY, CARTPOLE_QUICK, FIVE_ACTIONS, refused, results, run, stopped_at, write_candidates
 
 from envcoder_bench.cli import eval_shapers
 from envcoder_bench.env.evaluation import run_episodes
@@ -21,10 +20,7 @@ from envcoder_bench.run.train.session import Session, Shared, Wave
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.base import Trainer
 
-CANDIDATES = {
-    "five_actions": FIVE_ACTIONS,
-    "breaks_midway": helpers.CANDIDATES["breaks_midway"],
-}
+CANDIDATES = {"five_actions": FIVE_ACTIONS, "breaks_midway": BREAKS_MIDWAY}
 MINE = ["train.params.algo.name=test_session:RandomSearch"]
 
 
@@ -124,20 +120,15 @@ def test_external_trainer_is_trained_ranked_and_exported(tmp_path):
 
 
 def test_external_trainer_defines_its_parameters_and_memory(tmp_path, capsys):
-    wrong = [*map(str, words(tmp_path)), "train.params.config.horizon_length=100"]
-    assert eval_shapers.main([*wrong, "--output_dir", str(tmp_path / "run")]) == 2
-    assert "train.params.config.horizon_length: random search wants at most 99" in capsys.readouterr().err
+    wrong = [*words(tmp_path), "train.params.config.horizon_length=100", "--output_dir", tmp_path / "run"]
+    told = refused(eval_shapers.main, wrong, capsys)
+    assert "train.params.config.horizon_length: random search wants at most 99" in told
     ppo, mine = (
-        MemoryPlanner(RunSpec.of(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more]))).bytes(
-            [(500, 9), (3, 1)]
-        )
+        MemoryPlanner(RunSpec.of(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more])))
         for more in ([], MINE)
     )
-    assert ppo > mine
-    larger = MemoryPlanner(RunSpec.of(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *MINE]))).bytes(
-        [(500, 9), (3, 2)]
-    )
-    assert larger - mine == 8 * 3
+    assert ppo.bytes([(500, 9), (3, 1)]) > mine.bytes([(500, 9), (3, 1)])
+    assert mine.bytes([(500, 9), (3, 2)]) - mine.bytes([(500, 9), (3, 1)]) == 8 * 3
 
 
 # a session by itself
@@ -157,12 +148,15 @@ class Ears(Reporter):
         self.heard.append("ended")
 
 
-def make_session(folder, total=6, overrides=(), **more):
+LENGTHS = {"Cartpole": "task.env.episodeLength=60", "Anymal": "task.env.learn.episodeLength_s=1.2"}
+
+
+def make_session(folder, total=6, overrides=(), task="Cartpole", **more):
     """A session of both baselines, and the states that it saves."""
     size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
-    size += ["evaluation.final_episodes=4", "task.env.episodeLength=60"]
-    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
-    spec = RunSpec.of(cfg, baseline_sources(get_spec("Cartpole")))
+    size += ["evaluation.final_episodes=4", LENGTHS[task]]
+    cfg = compose_config(task, ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
+    spec = RunSpec.of(cfg, baseline_sources(get_spec(task)))
     groups, _ = prepare(spec)
     evaluated, saved = [], []
     folder.mkdir(exist_ok=True)
@@ -255,23 +249,17 @@ def full_point(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mine", [(), MINE])
-def test_stopped_session_saves_a_state_that_another_resumes(tmp_path, mine):
-    class After(Reporter):
-        def iteration_done(self, iteration, env_steps, best):
-            if iteration == 4:
-                stop("enough")
-
-    stop = StopRequest()
-    straight, _, none = make_session(tmp_path / "a", overrides=mine)
-    first, _, saved = make_session(tmp_path / "b", overrides=mine, reporter=After(), stop=stop)
-    second, evaluated, _ = make_session(tmp_path / "c", overrides=mine)
+@pytest.mark.parametrize("more", [{}, {"overrides": MINE}, {"task": "Anymal"}])  # which has goals of its own
+def test_stopped_session_saves_a_state_that_another_resumes(tmp_path, more):
+    straight, _, none = make_session(tmp_path / "a", **more)
+    first, _, saved = make_session(tmp_path / "b", **stopped_at(4), **more)
+    second, evaluated, _ = make_session(tmp_path / "c", **more)
     straight.train()
     first.train()
     assert (first.iteration, first.complete, len(saved), none) == (4, False, 1, [])
     torch.save(saved[0], tmp_path / "state.pth")  # plain data
     second.restore(torch.load(tmp_path / "state.pth", weights_only=True), tmp_path / "state.pth")
-    assert (second.iteration, second.env_steps(0)) == (4, 4 * 4 * 16)
+    assert (second.iteration, second.env_steps(0)) == (4, first.env_steps(0)) and first.env_steps(0) > 0
     assert torch.equal(second.episodes.fitness, first.episodes.fitness)
     second.train()
     assert evaluated == [6]

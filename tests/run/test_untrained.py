@@ -5,9 +5,11 @@ import json
 import pytest
 from helpers import (
     CARTPOLE_QUICK,
+    COSINE,
     TABLES,
     Killed,
     assert_same_policies,
+    assert_same_tables,
     results,
     run,
     write_candidates,
@@ -28,14 +30,13 @@ from envcoder_bench.run.workers import worker
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import UNTRAINED
 
-COSINE = {"cosine": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
 WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 3, "--seeds", 2]
 FROZEN = [f"train.params.config.{x}" for x in ("learning_rate=0.0", "lr_schedule=null", "normalize_input=false")]
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    return write_candidates(tmp_path_factory.mktemp("files"), COSINE)
+    return write_candidates(tmp_path_factory.mktemp("files"), {"cosine": COSINE})
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,7 @@ def own_rows(folder):
 
 
 def assert_same(folder, whole):
-    for name in (*TABLES, "episodes.csv", "step_fitness.csv"):
-        assert (folder / name).read_text() == (whole / name).read_text(), name
+    assert_same_tables(folder, whole, (*TABLES, "episodes.csv", "step_fitness.csv"))
     assert_same_policies(folder, whole, len(list(whole.rglob("*.pth"))))
 
 
@@ -100,13 +100,6 @@ def test_it_changes_no_bit_of_a_training(files, whole, tmp_path, monkeypatch):
         lines = (whole / name).read_text().splitlines()
         assert (folder / name).read_text().splitlines() == [x for x in lines if not x.startswith(UNTRAINED)]
     assert_same_policies(folder, whole, len(list(whole.rglob("*.pth"))))
-
-
-@pytest.mark.slow
-def test_race_has_the_same_rows(files, whole, tmp_path):
-    folder = run(tmp_path / "run", *WORDS, "--candidates", *files, "--race", "evaluation.points=3")
-    assert own_rows(folder) == own_rows(whole)
-    assert read_episodes(folder / "episodes.csv")[0] == read_episodes(whole / "episodes.csv")[0]
 
 
 @pytest.mark.slow
@@ -173,12 +166,6 @@ def test_run_of_an_older_version_can_be_extended(files, whole, tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_without_baselines_have_none(files, tmp_path):
-    folder = run(tmp_path / "run", *WORDS, "--candidates", *files, "baselines=false")
-    assert set(results(folder).index) == {"cosine"}
-
-
-@pytest.mark.slow
 def test_its_failure_costs_no_other_row(files, whole, tmp_path, monkeypatch):
     play = rows_module.run_episodes
 
@@ -196,6 +183,6 @@ def test_its_failure_costs_no_other_row(files, whole, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_candidate_of_this_name_is_refused(tmp_path, capsys):
-    (path,) = write_candidates(tmp_path, {UNTRAINED: COSINE["cosine"]})
+    (path,) = write_candidates(tmp_path, {UNTRAINED: COSINE})
     run(tmp_path / "run", *WORDS, "--candidates", path, expect=2)
     assert "untrained.py has a baseline's name" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 import gc
 import json
 import shutil
-import signal
 import sys
 
 import pytest
@@ -11,11 +10,12 @@ from helpers import (
     CANDIDATES,
     CARTPOLE_QUICK,
     FIVE_ACTIONS,
-    TABLES,
     assert_same_policies,
+    assert_same_tables,
     results,
     run,
     stopped_when,
+    text_of,
     write_candidates,
 )
 
@@ -59,19 +59,14 @@ def limit(together):
     return ["--max_memory", f"{largest}B"]
 
 
-def _text(folder, name):
-    return (folder / name).read_text().replace(str(folder.parent), "")  # candidates stand in other folders
-
-
 def _ranking(folder):
-    summary = json.loads(_text(folder, "summary.json"))
+    summary = json.loads(text_of(folder, "summary.json"))
     timed = ("wall_time", "env_steps_per_second", "memory")
     return {key: value for key, value in summary.items() if key not in timed}
 
 
 def _assert_alike(output, together):
-    for name in TABLES:
-        assert _text(output, name) == _text(together, name), name
+    assert_same_tables(output, together)
     assert _ranking(output) == _ranking(together)
     assert_same_policies(output, together, 5 * 3)  # policy.pth and both seeds', of those that did not fail
 
@@ -145,12 +140,3 @@ def _reached(output, place):
     saved = RunFolder(output).load_checkpoint()
     begun = max((job.iteration for job in saved.jobs), default=0) if saved is not None else 0
     return saved is not None and (saved.waves + 1, begun) >= place
-
-
-def test_ctrl_c_in_a_later_wave_reports_it_and_resumes_to_the_same_result(tmp_path, together, limit, capsys):
-    output = tmp_path / "run"
-    with stopped_when(lambda: _reached(output, (2, 1)), signal.SIGINT):
-        run(output, *_words(tmp_path), *limit, expect=130)
-    assert "stopped in wave 2 of 4 after iteration" in capsys.readouterr().err
-    assert eval_shapers.main(["--resume", str(output)]) == 0
-    _assert_alike(output, together)

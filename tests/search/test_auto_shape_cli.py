@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers import refused
 
 from envcoder_bench.cli.auto_shape import build_parser, main, overrides
 from envcoder_bench.run import spec as spec_module
@@ -29,34 +30,18 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --shaper_types compute_rewrd", "unknown shaper type 'compute_rewrd' (did you mean compute_reward"),
         (f"{EVOLVE} --num_iter 3", "unrecognized arguments: --num_iter (did you mean --num_iters"),
         (f"{EVOLVE} --num_iters 0", "num_iters must be a whole number of at least 1 and at most 10,000, got 0"),
-        (f"{EVOLVE} --num_iters 1000000000", "num_iters must be a whole number of at least 1 and at most 10,000"),
-        (
-            f"{EVOLVE} --shapers_per_iter 1000000000",
-            "shapers_per_iter must be a whole number of at least 1 and at most 10,000",
-        ),
-        (f"{EVOLVE} --repair 1000000000", "repair must be a whole number of at least 0 and at most 1,000"),
-        (f"{EVOLVE} --final_seeds 1000000000", "final_seeds must be a whole number of at least 1 and at most 10,000"),
+        (f"{EVOLVE} --final_seeds 0", "final_seeds must be a whole number of at least 1 and at most 10,000, got 0"),
         (f"{EVOLVE} --task_description {{blank}}", "--task_description is empty: say what the policy should do"),
         (f"{EVOLVE} --task_description {{long}}", "(70000 of them for --task_description)"),
         (f"{EVOLVE} --reply_timeout 0", "reply_timeout must be a number above 0, got 0"),
-        (f"{EVOLVE} reply_timeout=.inf", "reply_timeout must be a number above 0, got inf"),
         (f"{EVOLVE} --repair -1", "repair must be a whole number of at least 0 and at most 1,000, got -1"),
-        (f"{EVOLVE} --final_seeds 0", "final_seeds must be a whole number of at least 1 and at most 10,000, got 0"),
-        (f"{EVOLVE} shapers_per_iter=few", "shapers_per_iter must be a whole number of at least 1 and at most 10,000"),
         (f"{EVOLVE} --temperature -1", "temperature must be a number of at least 0, or null, got -1"),
-        (f"{EVOLVE} temperature=hot", "temperature must be a number of at least 0, or null, got hot"),
         (f"{EVOLVE} replies_per_request=0", "replies_per_request must be a whole number of at least 1, got 0"),
         (f"{EVOLVE} parents=[best]", "parents must be a list of human and unshaped, got ['best']"),
         (f"{EVOLVE} show_baseline=maybe", "show_baseline must be true or false, got maybe"),
         (f"{EVOLVE} --show_baseline maybe", "argument --show_baseline: invalid choice: 'maybe'"),
         (f"{EVOLVE} prompt.max_char=9", "unknown key 'prompt.max_char' (did you mean prompt.max_chars"),
         (f"{EVOLVE} prompt=short", "prompt must be a mapping with the keys dir, max_chars, got short"),
-        (f"{EVOLVE} num_iters=[", "cannot read the override num_iters=["),
-        (f"{EVOLVE} seedz=3", "unknown key 'seedz' (did you mean seed or seeds?)"),
-        (f"{EVOLVE} num_iter=3", "in cfg/auto_shape.yaml (did you mean num_iters?)"),
-        (f"{EVOLVE} max_chars=9", "in cfg/auto_shape.yaml (did you mean prompt.max_chars?)"),
-        (f"{EVOLVE} --seeds 0", "seeds must be a whole number of at least 1, or auto, got 0"),
-        (f"{EVOLVE} --seeds two", "argument --seeds: it must be a whole number of at least 1, or auto, got two"),
         (f"{EVOLVE} --seeds auto --race", "seeds=auto with a race: how long a race takes cannot be predicted"),
         (f"{EVOLVE} seed=4294967290", "seed: the last of 5 seeds must be at most 4294967295, got seed=4294967295"),
         (f"{EVOLVE} baselines=false", "a search trains both baselines in every round"),
@@ -70,7 +55,6 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --candidates {{starts}} --shapers_per_iter 2", "gives 3 files, and a round has 2"),
         (f"{EVOLVE} train.params.config.mini_epochs=0", "params.config.mini_epochs: must be a whole number"),
         (f"{EVOLVE} --output_dir {{folder}}", "{folder} is not empty; give a new folder"),
-        (f"{EVOLVE} --output_dir {{folder}}/raises.py", "is a file; give a new folder"),
         ("--task Cartpole --llm replay:{folder}/nothing.py --sim mujoco_cpu", "nothing.py"),
         ("--task Ant --llm replay:{recorded} --sim mujoco_cpu", 'task is "Cartpole" there and "Ant" here'),
         ("--task Cartpole --llm replay:{recorded} --shaper_types compute_goal", "shaper_types is"),
@@ -99,12 +83,8 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(places["work"])  # searches/ would come to be here
     texts = {"{blank}": " \n", "{long}": "x" * 70_000}
-    assert main([texts.get(word) or word.format(**places) for word in words.split()]) == 2
-    captured = capsys.readouterr()
-    assert message.format(**places) in captured.err
-    assert captured.err.startswith("auto-shape: error: ")
-    assert captured.err.count("\n") == 1
-    assert not captured.out
+    told = refused(main, [texts.get(word) or word.format(**places) for word in words.split()], capsys)
+    assert told.startswith("auto-shape: error: ") and message.format(**places) in told
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -126,21 +106,6 @@ def transcript():
         },
     ]
     return "".join(json.dumps(line) + "\n" for line in lines)
-
-
-def test_help_names_every_flag(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--help"])
-    assert stop.value.code == 0
-    shown = capsys.readouterr().out
-    for flag in (
-        "--task", "--task_description", "--shaper_types", "--llm", "--num_iters", "--shapers_per_iter", "--repair",
-        "--fitness", "--max_tokens", "--max_cost", "--base_url", "--final_seeds", "--temperature", "--prompt_dir",
-        "--show_baseline", "--num_envs_per_candidate", "--learning_iterations", "--seeds", "--seed", "--sim",
-        "--device", "--gpu_id", "--max_memory", "--output_dir", "--resume", "--candidates", "--baseline", "key=value",
-        "exit codes", "--reply_timeout",
-    ):  # fmt: skip
-        assert flag in shown
 
 
 def test_api_key_is_not_required_before_checks_and_never_shown(capsys, monkeypatch, tmp_path):

@@ -91,12 +91,6 @@ def test_remaining_room_has_other_sources():
     assert shown[3:6] == ["r1_02", "r1_03", "r1_04"]
 
 
-def test_best_of_the_last_round_is_not_repeated():
-    text = feedback(archive(attempt("r1_00", 0.1), attempt("r2_00", 0.8)), 9000)
-    assert "## The best of the last round" not in text
-    assert text.count(source("r2_00").strip()) == 1
-
-
 def test_training_course_has_ten_points():
     points = [
         Point(
@@ -196,12 +190,6 @@ def test_cut_source_has_a_note():
 )
 def test_idea_is_the_first_line_of_the_docstring(text, told):
     assert idea(text) == told
-
-
-def test_long_source_is_cut_to_the_room():
-    huge = Attempt("r1_00", 1, "# x\n" * 24_000, fitness=0.9, by_seed={1: 0.9})
-    text = feedback(archive(huge), 3000)
-    assert 2900 < len(text) <= 3000 and "more lines\n```" in text
 
 
 def test_error_is_explained_with_its_line():

@@ -65,14 +65,6 @@ def test_best_is_written_to_a_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_candidate_files_are_in_their_round(tmp_path):
-    folder = make(tmp_path)
-    folder.write_sources([Proposal("r12_103", "x = 1\n")])
-    assert folder.candidate("r12_103") == folder.path / "rounds" / "12" / "candidates" / "r12_103.py"
-    assert folder.candidate("r12_103").read_text() == "x = 1\n"
-
-
-@pytest.mark.slow
 def test_unfinished_run_folder_is_removed(tmp_path):
     folder = make(tmp_path)
     run = folder.run(1)

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 from search_fakes import random_archive, source
 
-from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.archive import Archive, Proposal
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.prompt.prompts import Prompts, load_templates
-from envcoder_bench.search.providers.base import LENGTH, REFUSAL, ProviderError, Reply, max_input_tokens
+from envcoder_bench.search.providers.base import LENGTH, REFUSAL, Reply, max_input_tokens
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.settings import SearchSettings
@@ -71,15 +70,6 @@ def test_samples_share_a_request_up_to_the_limit(together, counts, tmp_path):
     model.complete = complete
     assert len(llm.propose(Archive(), 1, 4)) == 4 and seen == counts
     assert llm.usage.requests == 4
-
-
-def test_proposals_are_repeated_from_the_transcript(tmp_path):
-    llm, _ = proposer(fenced, tmp_path)
-    first = llm.propose(Archive(), 1, 3)
-    again, model = proposer(fenced, tmp_path)
-    assert again.propose(Archive(), 1, 3) == first
-    assert not model.requests
-    assert again.usage == llm.usage  # a resumed round tells what it cost, not what it costs again
 
 
 def test_reply_without_code_is_a_proposal_without_source(tmp_path):
@@ -206,24 +196,6 @@ def test_lone_surrogates_are_handled(tmp_path):
     llm, _ = proposer(lambda r: "```python\n# \ud800\ndef compute_reward(x):\n    return x\n```", tmp_path)
     (proposal,) = llm.propose(Archive(), 1, 1)
     assert proposal.source == "# ?\ndef compute_reward(x):\n    return x\n"
-
-
-def test_model_without_answers_is_reported(tmp_path):
-    def fail(request):
-        raise ProviderError("no luck")
-
-    llm, _ = proposer(fail, tmp_path)
-    with pytest.raises(UserError, match="no request was answered: no luck"):
-        llm.propose(Archive(), 1, 2)
-
-
-def test_start_candidates_are_the_first_of_the_first_round(tmp_path):
-    llm, model = proposer(fenced, tmp_path, starts={"mine": "x = 1\n"})
-    first, second = llm.propose(Archive(), 1, 2)
-    assert first == Proposal("r1_00", "x = 1\n", (), "start: mine")
-    assert [r.label for r in model.requests] == [second.name] == ["r1_01"]
-    assert [p.name for p in llm.propose(random_archive(0), 2, 2)] == ["r2_00", "r2_01"]
-    assert len(model.requests) == 3
 
 
 def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):

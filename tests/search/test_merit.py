@@ -66,13 +66,6 @@ def test_easy_round_does_not_determine_the_best(tmp_path):
     assert folder.read_archive() == archive
 
 
-def test_ranking_within_a_round_is_by_fitness():
-    archive = three_rounds()
-    for number in (1, 2, 3):
-        own = archive.of_round(number)
-        assert archive.ranked(own) == sorted(own, key=lambda a: -a.fitness)
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_shifts_of_seeds_do_not_change_the_ranking(seed):
     """A constant added to every fitness of one seed, baselines included, does not change the order."""
@@ -120,16 +113,6 @@ def test_bad_round_of_the_baseline_does_not_determine_the_best():
     assert Archive([*archive.attempts, better], baselines).best() is better
 
 
-def test_repeated_training_corrects_the_best():
-    """A candidate with a low fitness in repeated training is replaced by the second of its round."""
-    baselines = {name: baseline(name, dict.fromkeys(range(3), 0.3)) for name in ("human", "unshaped")}
-    lucky, second = attempt("r1_00", {0: 0.8}), attempt("r1_01", {0: 0.79})
-    rest = [attempt(f"r{s + 1}_0{k}", {s: 0.1}) for s in range(3) for k in (2, 3)]
-    assert Archive([lucky, second, *rest], baselines).best() is lucky
-    sobered = lucky.measured_again({1: 0.2, 2: 0.2})
-    assert Archive([sobered, second, *rest], baselines).best() is second
-
-
 def test_level_of_a_seed_is_a_median():
     human, unshaped, again = {0: 0.5, 1: 0.5, 2: 0.5}, {0: 0.1, 1: 0.4, 2: 0.1}, {1: 0.9, 2: 0.6}
     # unshaped is 0.3 below human, and what was trained again 0.25 above; of what the three say the median
@@ -142,13 +125,6 @@ def test_level_of_a_seed_is_a_median():
     # four: the middle one that is nearer to human's own
     four = levels([{0: 0.5, 1: 0.5}, {0: 0.4, 1: 0.4}, {0: 0.9, 1: 0.1}, {0: 0.8, 1: 0.2}])
     assert four == {0: pytest.approx(0.5), 1: pytest.approx(0.5)}
-
-
-def test_ties_are_ranked_by_order():
-    human = baseline("human", {0: 0.5, 1: 0.75})
-    first, second, third = attempt("r1_00", {0: 0.75}), attempt("r1_01", {0: 0.75}), attempt("r2_00", {1: 1.0})
-    assert Archive([first, second, third], {"human": human}).ranked() == [first, second, third]
-    assert Archive([third, second, first], {"human": human}).ranked() == [third, second, first]
 
 
 def test_reference_is_the_configured_baseline():
@@ -193,10 +169,3 @@ def test_fitness_ranks_without_baselines():
     bare = [Attempt("a", 1, "", fitness=0.1), Attempt("b", 1, "", fitness=0.3), Attempt("c", 1, "", fitness=math.nan)]
     assert [a.name for a in Archive(bare).ranked()] == ["b", "a"]
     assert Archive([Attempt("x", 1, "", status=records.FAILED)]).best() is None
-
-
-def test_failed_attempt_is_never_the_best():
-    human = baseline("human", {0: 0.1})
-    failed = Attempt("r1_00", 1, "", status=records.FAILED, by_seed={0: 0.9})
-    good = attempt("r1_01", {0: 0.2})
-    assert Archive([failed, good], {"human": human}).ranked() == [good]

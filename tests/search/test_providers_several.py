@@ -9,7 +9,6 @@ import pytest
 from fake_llm import CODE, answer, no_connection, status
 from search_fakes import cuts
 
-from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import BUDGET, STOP, Message, ProviderError, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Price
 from envcoder_bench.search.providers.choice import make_provider
@@ -83,24 +82,6 @@ def test_choices_of_one_request_are_samples(several, tmp_path):
     assert [(r["label"], r["request"]["sample"]) for r in records] == [(f"r1_{k:02d}", k) for k in range(5)]
 
 
-def test_split_tokens_and_costs_add_up_exactly(several, tmp_path):
-    several.input_tokens = 101
-    transcript = Transcript(tmp_path / "t.jsonl", META)
-    replies = complete(openai(several), samples(7), transcript, budget=Budget(prices=PRICES))
-    assert sum(r.input_tokens for r in replies) == 101 and sum(r.output_tokens for r in replies) == 140
-    assert transcript.spent.cost == 101 + 2 * 140 == sum(r.cost for r in replies)
-
-
-@pytest.mark.slow
-def test_single_requests_are_sent_without_n(several, tmp_path):
-    requests = [*samples(2, "a"), *samples(1, "b"), *samples(1, "c")]
-    complete(openai(several), requests, tmp_path / "t.jsonl", concurrency=1)
-    assert [(b["messages"][-1]["content"], b.get("n", 1)) for b in several.bodies] == [("a", 2), ("b", 1), ("c", 1)]
-    several.bodies.clear()
-    complete(make_provider("anthropic:m", several.root), samples(3), tmp_path / "u.jsonl")
-    assert len(several.bodies) == 3 and not any("n" in body for body in several.bodies)
-
-
 def test_replies_per_request_limits_the_samples_of_a_request(several, tmp_path):
     complete(openai(several), samples(5), tmp_path / "t.jsonl", replies_per_request=2)
     assert [body.get("n") for body in several.bodies] == [2, 2, None]
@@ -139,14 +120,6 @@ def test_server_with_fewer_replies_is_asked_again(most, asked, server, tmp_path)
     assert transcript.spent.tokens == 100 * len(asked) + 20 * 6
     complete(provider, samples(6, "other"), transcript)  # it is known by now
     assert all(body.get("n", 1) <= most for body in server.bodies[len(asked) :])
-
-
-def test_additional_replies_are_paid(server, tmp_path):
-    server.script.append(answer(texts(5)))
-    transcript = Transcript(tmp_path / "t.jsonl", META)
-    replies = complete(openai(server), samples(3), transcript)
-    assert [r.text for r in replies] == texts(3) and len(server.bodies) == 1
-    assert transcript.spent.tokens == 200
 
 
 def test_unusable_samples_are_requested_again(several, tmp_path):
@@ -243,10 +216,3 @@ def test_number_of_replies_is_reduced_to_fit_the_budget(tmp_path):
     # three fit; they spend 45 tokens, which leave room for two, and these 30; then there is room for one at a time
     assert model.counts == [3, 2, 1, 1] and len(model.asked) == 7
     assert [reply.finish for reply in replies] == [STOP] * 7 + [BUDGET]
-
-
-def test_permanent_error_ends_the_requests(several, tmp_path):
-    several.script.append(status(401, "Incorrect API key provided"))
-    with pytest.raises(UserError, match="the key was not accepted"):
-        complete(openai(several), samples(4), tmp_path / "t.jsonl")
-    assert len(several.bodies) == 1

@@ -58,12 +58,3 @@ def test_all_rounds_of_a_search_take_the_number_that_it_began_with(tmp_path, cho
         assert all(own == expected for own in found.values())
     final = used(folder / "final")
     assert len(final) == 4 and all(own == [4, 5] for own in final.values())
-
-
-def test_search_on_a_cpu_takes_one_seed_and_says_so(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Search, "_finish", lambda search: search._ended())
-    search(*WORDS, "--num_iters", 1, "--output_dir", tmp_path / "search")
-    shown = "".join(capsys.readouterr())
-    assert shown.count("1 seed for each candidate (seeds=auto on a CPU): it says nothing about the spread") == 1
-    assert ", 1 seed, on cpu" in shown
-    assert all(own == [0] for own in used(tmp_path / "search" / "rounds" / "1" / "run").values())
