@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from envcoder_bench.cli.command_line import as_words
 from envcoder_bench.core.errors import MachineError, Stopped, UserError
 from envcoder_bench.core.folders import PACKAGE, SEARCH, folder_kind
-from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.core.shell import invocation, resume_command, shown
 from envcoder_bench.report.page.status import Status, StatusPage
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import HANG_UP, Reporter, StopRequest
@@ -159,8 +159,10 @@ def finish(result: RunResult) -> int:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *path])
         os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", "--resume", str(result.folder)])
     if not result.complete:
-        command = resume_command(result.folder)
-        print(f"stopped {result.stopped_at}; resume with: {command}", file=sys.stderr)
+        if any(row.measured and row.env_steps for row in result.rows):
+            page = f"{invocation('envcoder-bench')} report {shlex.quote(shown(result.folder))}"
+            print(f"the page of the results so far: {page}", file=sys.stderr)
+        print(f"stopped {result.stopped_at}; resume with: {resume_command(result.folder)}", file=sys.stderr)
     else:
         show_ranking(result)
     show_profile(result)

@@ -51,7 +51,7 @@ def _stop_at(words, output, iteration, number):
     def reached():
         return begun.exists() if iteration == 0 else curves.exists() and wanted in curves.read_bytes()
 
-    return stop_at(start_process(words, output), reached, number)[0]
+    return stop_at(start_process(words, output), reached, number)
 
 
 def _assert_ended_alike(output, uninterrupted):
@@ -72,7 +72,7 @@ def _assert_left_alone_while_another_process_works_on_it(output, capsys):
 @pytest.mark.parametrize("iteration", [0, 1, 5])  # before a checkpoint, before an evaluation and after one
 def test_killed_run_resumes_to_the_uninterrupted_result(tmp_path, uninterrupted, iteration, capsys):
     output = tmp_path / "run"
-    assert _stop_at(_words(tmp_path), output, iteration, signal.SIGKILL) == -signal.SIGKILL
+    assert _stop_at(_words(tmp_path), output, iteration, signal.SIGKILL)[0] == -signal.SIGKILL
     assert not (output / "summary.json").exists()
     # what the user does to the file meanwhile does not matter: the run has its own copy
     (tmp_path / "files" / "cosine.py").write_text("this is no Python", encoding="utf-8")
@@ -84,7 +84,8 @@ def test_killed_run_resumes_to_the_uninterrupted_result(tmp_path, uninterrupted,
 def test_ctrl_c_saves_a_checkpoint_that_resumes_to_the_same_result(tmp_path, uninterrupted):
     output = tmp_path / "run"
     words = [word if word != "checkpoint_minutes=0" else "checkpoint_minutes=60" for word in _words(tmp_path)]
-    assert _stop_at(words, output, 2, signal.SIGINT) == 130
+    code, told = _stop_at(words, output, 5, signal.SIGINT)  # after an evaluation
+    assert code == 130 and "report " in told and told.splitlines()[-1].startswith("stopped after iteration ")
     assert (output / "checkpoint.pth").exists()
     _assert_ended_alike(output, uninterrupted)
     log = (output / "run.log").read_text(encoding="utf-8")
