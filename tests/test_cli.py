@@ -127,7 +127,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path, capsys, monkeypatch):
     """What can be known without the task, which may take minutes to build, is said before it is built."""
     if not any(text in message for text in NEEDS_THE_TASK):
-        monkeypatch.setattr(spec_module, "get_spec", lambda *_: pytest.fail("the task was built"))
+        monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
     folder, empty, work = tmp_path / "folder", tmp_path / "empty", tmp_path / "work"
     empty.mkdir()
     work.mkdir()
