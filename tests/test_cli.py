@@ -99,7 +99,7 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     ``...`` stands for ``--task Cartpole``.
     """
     if not any(text in message for text in NEEDS_THE_TASK):
-        monkeypatch.setattr(spec_module, "get_spec", lambda *_: pytest.fail("the task was built"))
+        monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
     places = {name: tmp_path / name for name in ("folder", "empty", "damaged", "work")}
     for path in places.values():
         path.mkdir()

@@ -26,7 +26,7 @@ from envcoder_bench.core.settings import (
     words_for,
 )
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import built_spec, find_spec
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.tasks.spec import TaskSpec
@@ -210,12 +210,19 @@ class RunSpec:
     def of(
         cls, config: RunConfig, sources: Sequence[CandidateSource] = (), fitness: CandidateSource | None = None
     ) -> "RunSpec":
-        """Find the task of a config. Raises ValueError as ``get_spec``."""
-        return cls(get_spec(config.address, config.task), config, tuple(sources), fitness)
+        """Find and build the task of a config. Raises ValueError as ``find_spec`` and ``built_spec``."""
+        return cls.found(config, sources, fitness).built()
+
+    @classmethod
+    def found(
+        cls, config: RunConfig, sources: Sequence[CandidateSource] = (), fitness: CandidateSource | None = None
+    ) -> "RunSpec":
+        """Find the task of a config, which is not built yet. Raises ValueError as ``find_spec``."""
+        return cls(find_spec(config.address), config, tuple(sources), fitness)
 
     def built(self) -> "RunSpec":
-        """Return the run with its task's state; an Isaac Gym task is simulated for it. Raises ValueError."""
-        return replace(self, task=get_spec(self.config.address, self.config.task))
+        """Return the run with its task built. Raises ValueError as ``built_spec``."""
+        return replace(self, task=built_spec(self.task, self.config.task))
 
     def changed(self, **keys: Any) -> "RunSpec":
         """Return the run with other values of keys of its config."""

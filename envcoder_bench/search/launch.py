@@ -19,6 +19,7 @@ from envcoder_bench.report.words import counted
 from envcoder_bench.run.config import find_task
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder.run_folder import RunFolder, remedy
+from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.seeds import seed_count
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.workers.start import shared_ray
@@ -34,7 +35,6 @@ from envcoder_bench.search.report import SearchFacts
 from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import LIMITS, MODEL, SearchSettings, compose_settings, explain_unknown
 from envcoder_bench.search.spec import SearchSpec
-from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 
 UNTRUSTED = "untrusted=true"
@@ -82,7 +82,7 @@ def start(
         settings,
         [*words, UNTRUSTED],
         load_templates(None if settings.prompt.dir is None else Path(settings.prompt.dir)),
-        _read_starts(task_spec.name, candidates),
+        {one.name: one.source for one in read_candidates(task_spec.name, candidates)} if candidates else {},
     )
     # the rounds' runs are checked as any run, before a model is asked
     try:
@@ -244,16 +244,6 @@ def _measure(spec: SearchSpec, run: RunSpec) -> str:
     if run.fitness is not None or spec.task_description == DESCRIPTION:
         return meaning
     return f"{meaning.rstrip('.')}; if the description means another measure, give it with --fitness FILE"
-
-
-def _read_starts(task: str, candidates: Sequence[Path] | None) -> dict[str, str]:
-    if not candidates:
-        return {}
-    try:
-        with user_input():
-            return {path.stem: load_source(path) for path in find_candidates(candidates, task, Path())}
-    except OSError as error:
-        raise UserError(f"a candidate cannot be read: {error}") from error
 
 
 # what a resumed search may change

@@ -170,7 +170,7 @@ class SearchSpec:
             probe = planner.take_probe()
             prepare(replace(spec.changed(untrusted=False), sources=()), probe)
             planner.refuse_too_large()
-            devices = _num_devices(resolve(self.task, self.overrides).config)
+            devices = _num_devices(described(self.task, self.overrides).config)
             expected["time"] = time_line(spec.config, self.settings, probe, devices)
         confinement()
         return expected

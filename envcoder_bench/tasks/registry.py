@@ -54,13 +54,20 @@ def get_spec(task: str, config: Mapping[str, Any] | None = None) -> TaskSpec:
     Raises:
         ValueError: there is no such task, a file of it is missing or invalid, or its code fails with this config.
     """
-    spec = find_spec(task)
+    return built_spec(find_spec(task), config)
+
+
+def built_spec(spec: TaskSpec, config: Mapping[str, Any] | None = None) -> TaskSpec:
+    """Return a task with the class of its state: an Isaac Gym task is simulated for it. Arguments as of ``get_spec``.
+
+    Raises ValueError if the task's code fails with this config.
+    """
     if ":" not in (spec.source or ""):
         return spec
     from envcoder_bench.tasks.isaacgym_tasks import is_isaac_address
     from envcoder_bench.tasks.isaacgym_tasks.spec import probed_spec
 
-    return probed_spec(spec, config) if is_isaac_address(spec.address) else spec
+    return probed_spec(_by_address.get(spec.address, spec), config) if is_isaac_address(spec.address) else spec
 
 
 def find_spec(task: str) -> TaskSpec:

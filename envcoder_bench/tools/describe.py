@@ -31,13 +31,15 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         UserError: an override is malformed or names an unknown key, or the fitness file or a baseline cannot be used.
     """
     cfg = compose_config(name, overrides)
-    spec = RunSpec.of(cfg)
+    spec = RunSpec.found(cfg)
+    fitness = _fitness(spec)  # first: building a task takes a while
+    spec = spec.built()
     name, task = spec.task.name, spec.task.task_class
     facts = task_contract(spec.task, cfg.task)
     axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     sections = [
         wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width, then=""),
-        wrap(f"fitness: {_fitness(spec)}", width, then="  "),
+        wrap(f"fitness: {fitness}", width, then="  "),
         wrap(f"timing: {timing(facts)}", width, then="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(spec.task, facts, width),

@@ -180,7 +180,7 @@ def test_killed_extension_leaves_the_old_or_the_larger_run(files, tmp_path, monk
     ],
 )
 def test_bad_input_is_refused_and_changes_no_file(copy, tmp_path, words, message, capsys, monkeypatch):
-    monkeypatch.setattr(spec_module, "get_spec", lambda *_: pytest.fail("the task was built"))
+    monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
     write_candidates(tmp_path / "FILES", {name: "def compute_reward(pole_angle): ..." for name in ("cosine", "COSINE")})
     before = contents(copy)
     words = [word.replace("FILES", str(tmp_path / "FILES")) for word in words]

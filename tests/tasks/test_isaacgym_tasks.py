@@ -403,9 +403,12 @@ def test_override_can_repair_a_config_that_the_task_refuses(task, tmp_path, caps
 
 
 @pytest.mark.slow
-def test_override_that_the_task_refuses_is_reported_in_one_line(task, capsys):
+def test_override_that_the_task_refuses_is_reported_in_one_line(task, capsys, tmp_path):
+    file = tmp_path / "file.py"
+    file.write_text('"""The angle."""\n\n\ndef compute_fitness(dof_pos):\n    return dof_pos[:, 0]\n')
+    inputs = ["--fitness", str(file), "--candidates", str(file)]  # read before the task is built
     for more in (["--describe"], ["--check", *SETTINGS]):
-        assert main(["--task", task, *more, "task.env.asset=absent.urdf"]) == 2
+        assert main(["--task", task, *inputs, *more, "task.env.asset=absent.urdf"]) == 2
         lines = capsys.readouterr().err.strip().splitlines()
         assert "absent.urdf" in lines[-1] and not any("Traceback" in line for line in lines)
 

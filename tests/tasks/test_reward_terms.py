@@ -9,7 +9,6 @@ from isaac_helpers import FOLDER, config, environment, groups, played
 from envcoder_bench.run.prepare.variants import Asked, with_variants
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.isaacgym_tasks.driver import RewardTerms
-from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tools.describe import describe
 
 # the task's own reward, and one with another weight
@@ -68,7 +67,7 @@ def test_terms_that_a_task_only_sums_are_in_the_state_and_their_sums_are_unchang
 def test_terms_of_the_task_itself_are_left_out_halved_and_doubled():
     cfg = config("legged_gym:weigher")
     # its terms are known when it is built
-    sources = with_variants(RunSpec(find_spec(cfg.address), cfg), [], Asked(terms=True))
+    sources = with_variants(RunSpec.found(cfg), [], Asked(terms=True))
     terms = ("upright", "speed", "termination")
     names = [f"human.{term}_x{factor}" for term in terms for factor in ("0", "0.5", "2")]
     assert [source.name for source in sources] == [*names, "human.without_reward"]

@@ -52,7 +52,6 @@ from envcoder_bench.run.folder.checkpoint import Checkpoint, GroupKey
 from envcoder_bench.run.folder.provenance import Provenance, read_config, read_provenance
 from envcoder_bench.run.spec import CandidateSource, RunConfig, RunSpec
 from envcoder_bench.run.workers.jobs import Job
-from envcoder_bench.tasks.registry import find_spec
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
@@ -236,7 +235,7 @@ class RunFolder:
         Raises UserError if the task is not where config.yaml says, or it is another task; or as ``read_fitness``.
         """
         try:
-            spec = RunSpec(find_spec(cfg.address), cfg, tuple(sources), self.read_fitness(cfg))
+            spec = RunSpec.found(cfg, sources, self.read_fitness(cfg))
         except ValueError as error:
             raise UserError(f"{self.config}: {error}{remedy(cfg.task_source)}") from error
         if spec.task.name != cfg.task.name:
