@@ -11,7 +11,7 @@ from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.registry import task_names
-from envcoder_bench.tools.check import CandidateCheck, check_candidates, render_check
+from envcoder_bench.tools.check import CandidateCheck, CheckResult, check_candidates, render_check
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +158,7 @@ def test_check_table_has_expected_columns_and_width():
                 reward=(12.5, -3.0, 1e6), components={"speed": (1.0, 0.0, 2.0), "effort": (-0.25, -1.0, 0.0)}),
         CandidateCheck("broken", status="failed", error="b.py:3: in compute_reward: raises"),
     ]  # fmt: skip
-    lines = render_check(rows, 80, True, 1000).splitlines()
+    lines = render_check(CheckResult(rows, True, 1000), 80).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["candidate", "status", "obs", "act", "compiled", "defines"]
     assert "all" in lines[2] and "0 of 1" in lines[3] and "failed" in lines[4]
@@ -169,7 +169,7 @@ def test_check_table_has_expected_columns_and_width():
     assert [" ".join(line.split()) for line in rewards] == [
         "reward 0.5 [0, 1]", "reward 12.5 [-3, 1,000,000]", "1 [0, 2]", "-0.25 [-1, 0]",
     ]  # fmt: skip
-    assert "off" in render_check(rows[:1], 80, False, 5)
+    assert "off" in render_check(CheckResult(rows[:1], False, 5), 80)
 
 
 def test_terms_that_hardly_count_are_named_and_the_form_of_a_reward(capfd):
