@@ -136,15 +136,16 @@ def test_floating_robot_starts_above_the_ground_and_needs_one(capsys):
     assert main(["new-task", "hopper.xml", "--ground"]) == 0
     printed = capsys.readouterr().out
     assert "a plane to stand on is new" in printed and "envcoder-bench check-task hopper" in printed
-    spec = registry.get_spec("hopper")
-    start = registry.make_task(spec, yaml_of(spec), 2, "mujoco_cpu", "cpu").default_state["root_states"]
+    start = made("hopper").default_state["root_states"]
     assert start[0, 2].item() == pytest.approx(0.37, abs=0.005)
     with pytest.raises(UserError, match="hopper: it exists already; give another folder with --output"):
         new_task(model)
 
 
-def yaml_of(spec):
-    return yaml.safe_load(spec.config.read_text(encoding="utf-8"))
+def made(folder):
+    spec = registry.get_spec(str(folder))
+    cfg = yaml.safe_load(spec.config.read_text(encoding="utf-8"))
+    return registry.make_task(spec, cfg, 2, "mujoco_cpu", "cpu")
 
 
 def test_urdf_has_drives_of_its_efforts_and_floats_if_asked():
@@ -171,8 +172,7 @@ def test_ball_joint_becomes_three_hinges_with_the_same_motion():
     before, after = mujoco.MjModel.from_xml_string(text), mujoco.MjModel.from_xml_path("wrist/model.xml")
     first, second = mujoco.MjData(before), mujoco.MjData(after)
     mujoco.mj_resetDataKeyframe(before, first, 0)
-    spec = registry.get_spec(str(task.folder))
-    start = registry.make_task(spec, yaml_of(spec), 1, "mujoco_cpu", "cpu").default_state
+    start = made(task.folder).default_state
     second.qpos[:] = start["dof_pos"][0]
     for steps in (0, 150, 150):
         for _ in range(steps):
@@ -229,11 +229,9 @@ def test_check_lists_all_faults_of_the_model_and_a_missing_ground():
 
 
 def test_goal_needs_no_source():
-    task = new_task(write("arm.xml", ARM))
-    spec = registry.get_spec(str(task.folder))
-    made = registry.make_task(spec, yaml_of(spec), 2, "mujoco_cpu", "cpu")
-    assert torch.equal(made.state["target_dof_pos"], torch.zeros(2, 4))
-    assert made.dof_names == ("shoulder", "body_2_joint", "slide", "loose") and made.site_names == ("finger_site",)
+    task = made(new_task(write("arm.xml", ARM)).folder)
+    assert torch.equal(task.state["target_dof_pos"], torch.zeros(2, 4))
+    assert task.dof_names == ("shoulder", "body_2_joint", "slide", "loose") and task.site_names == ("finger_site",)
 
 
 def test_robot_that_cannot_touch_the_plane_lacks_a_ground():
