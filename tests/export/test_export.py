@@ -184,8 +184,9 @@ def test_bad_input_is_refused_and_changes_no_file(trained, tmp_path, capsys, wor
     for name in ("foreign", "damaged", "unfit"):
         if name in words:
             folders[name] = spoilt(trained, tmp_path / name, name)
-    told = refused(main, ["export", *words.format(**folders).split()], capsys)
-    assert told.startswith("envcoder-bench export: error: ") and message in told
+    assert main(["export", *words.format(**folders).split()]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.out == "" and captured.err.startswith("envcoder-bench export: error: ")
     assert sorted(trained.rglob("*")) == before
 
 

@@ -248,8 +248,6 @@ attack(
     closed="import os\nos.closerange(0, 99)",
     patched_json="import json\njson.dumps = lambda *a, **k: '{}'",
     patched_wire="import sys\nsys.modules['envcoder_bench.jail.wire'].pack = lambda x: b'\\xff\\xff\\xff\\xff'",
-    patched_check="import sys\nsys.modules['envcoder_bench.jail.examiner'].check = lambda s, *a: s",
-    patched_interpreter="import sys\nsys.modules['envcoder_bench.jail.examiner'].Interpreter = lambda p: lambda *a: {}",
     patched_torch="torch.sin = torch.cos\ntorch.Tensor.__add__ = lambda x, y: x",
 )
 attack(
@@ -351,40 +349,15 @@ attack(
         state_dict["dof_pos"] += 1.0
         return state_dict["dof_pos"].sum(dim=-1)
     """,
-    zero="""
-    def compute_reward(state_dict):
-        state_dict["dof_pos"].zero_()
-        return state_dict["dof_vel"].sum(dim=-1)
-    """,
-    data="""
-    def compute_reward(state_dict):
-        state_dict["dof_pos"].data.fill_(7.0)
-        return state_dict["dof_vel"].sum(dim=-1)
-    """,
     numpy_view="""
     def compute_reward(state_dict):
         state_dict["dof_pos"].numpy()[:] = 7.0
         return state_dict["dof_vel"].sum(dim=-1)
     """,
-    constants="""
-    def compute_reward(state_dict):
-        state_dict["dof_vel_scale"].fill_(7.0)
-        return state_dict["dof_vel"].sum(dim=-1)
-    """,
-    neighbours_base="""
-    def compute_reward(state_dict):
-        return state_dict["dof_pos"]._base.sum(dim=-1)
-    """,
     neighbours_by_stride="""
     def compute_reward(state_dict):
         x = state_dict["dof_pos"]
         return x.as_strided(x.shape, x.stride(), 10_000).sum(dim=-1)
-    """,
-    memory_of_calls="""
-    calls = []
-    def compute_reward(state_dict):
-        calls.append(1)
-        return state_dict["dof_pos"].sum(dim=-1) * len(calls)
     """,
     branch_on_state="""
     def compute_reward(state_dict):
@@ -396,10 +369,6 @@ attack(
     def compute_reward(state_dict):
         x = state_dict["dof_pos"].sum(dim=-1)
         return x - x.mean()
-    """,
-    sorted_among_all="""
-    def compute_reward(state_dict):
-        return state_dict["dof_pos"].sum(dim=-1).sort().values
     """,
 )
 
@@ -432,21 +401,11 @@ attack(
 attack(
     "tampering with what traces",
     torch_by_an_alias="T = torch.Tensor\nT.sum = lambda x, *a, **k: x[..., 0]",
-    torch_by_delattr="delattr(torch.Tensor, 'norm')",
-    module_by_setattr="setattr(torch, 'sin', torch.cos)",
     state_dict="def compute_terminal(state_dict):\n    S = type(state_dict)\n    S.copy = lambda x: {}\n"
     "    return state_dict['dof_pos'][:, 0] > 9.0",
-    helpers="import isaacgym.torch_utils as u\nu.quat_mul = lambda a, b: a",
-    helpers_code="from isaacgym.torch_utils import quat_mul\ndef f(a, b): return a\nquat_mul.__code__ = f.__code__",
-    helpers_defaults="from isaacgym.torch_utils import normalize\nsetattr(normalize, '__defaults__', (7.0,))",
-    baselines="from envcoder_bench.tasks.anymal.human import compute_reward as own\nown.weight = 3",
     wire="import envcoder_bench.jail.wire as wire\nwire.pack = lambda x: b'forged'",
-    modules="from sys import modules\nmodules['envcoder_bench.jail.wire'].pack = lambda x: b'forged'",
     descriptor_by_logging="import logging\nraw = logging.StreamHandler().stream.buffer.raw\n"
     "type(raw)(4, 'w').write(b'forged')\nopen",
-    descriptor_by_redirect="import contextlib\nr = contextlib.redirect_stdout(None)\nwith r:\n"
-    "    r._old_targets[0].buffer.raw",
-    collector="import gc\n[x for x in gc.get_objects() if hasattr(x, 'examine')]",
     frames_of_a_traceback="""
     class C:
         def __enter__(self): pass
@@ -455,13 +414,8 @@ attack(
     with C():
         1 / 0
     """,
-    metaclass="class M(type):\n    def __new__(m, name, bases, space):\n"
-    "        return type.__new__(m, name, bases, space)\n"
-    "class A(metaclass=M): pass",
-    reduces="class A:\n    def __reduce__(self):\n        return print, ()\nimport copy\ncopy.copy(A())",
     own_tensor="class T(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, f, types, a=(), k=None):\n"
     "        return a[0]",
-    attribute_hook="class A:\n    def __getattribute__(self, name):\n        return 3",
 )
 attack(
     "floods",
@@ -498,19 +452,13 @@ attack(
     "misleading texts",
     "encoding|character|UTF-8|MiB",
     rot13="# coding: rot13\n",
-    utf_7="# -*- coding: utf-7 -*-\nSAFE = True  # +AAo-import os+AAo-\n",
-    unicode_escape="# coding: unicode_escape\nx = 1  # \\x0aimport os\n",
-    punycode="# vim: set fileencoding=punycode :\n",
     second_line="'''A reward.'''\n# coding=hex\n",
     half_a_pair="x = '\ud800'\n",
     bytes_that_are_none="x = 1  # \udcff\udcfe\n",
     nul="x = 1\0\n",
     escape="# \x1b[2K\x1b[1A a comment that hides the line above\n",
-    backspace="x = 1  # \x08\x08\x08\x08\n",
     carriage_return="import os\r# a comment\n",
     right_to_left="access = 'none\u202e\u2066# if admin\u2069 \u2066'\n",
-    line_separator="# one comment\u2028import os\n",
-    next_line="# one comment\x85import os\n",
 )
 
 # forged answers, written by code that found the pipe
