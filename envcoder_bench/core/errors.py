@@ -71,6 +71,11 @@ def exit_on_user_error(program: str) -> Iterator[None]:
         sys.exit(130)
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or else its type."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def near_matches(word: str, words: Iterable[str]) -> str:
     """Return ``" (did you mean X?)"`` for a misspelt word, or the last part of a dotted one; or an empty string."""
     words = list(words)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise
+from envcoder_bench.core.errors import first_line
 from envcoder_bench.core.graph_capture import capturing
 from envcoder_bench.grid.policies import LoadedPolicy
 from envcoder_bench.grid.protocol import RUNNING, Episodes, by_rows, result, roll_pitch_yaw, rotate_inverse
@@ -237,7 +238,7 @@ class Batch:
                 self._after_step()
             self._graph = graph
         except RuntimeError as error:
-            log.warning("no CUDA graph, slower: %s", str(error).splitlines()[0])
+            log.warning("no CUDA graph, slower: %s", first_line(error))
             self._capturable = False
         for tensor, before in zip(tensors, kept):
             tensor.copy_(before)

@@ -45,6 +45,11 @@ class TaskSpec:
         return self.task_class.name
 
     @property
+    def summary(self) -> str:
+        """The first line of the class's docstring, or else its name."""
+        return next(iter((self.task_class.__doc__ or "").strip().splitlines()), self.task_class.__name__)
+
+    @property
     def address(self) -> str:
         """The value for ``--task``: its name, or its source."""
         return self.source or self.name

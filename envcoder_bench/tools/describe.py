@@ -38,7 +38,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     facts = task_contract(spec.task, cfg.task)
     axes = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     sections = [
-        wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width, then=""),
+        wrap(f"{name}: {spec.task.summary}", width, then=""),
         wrap(f"fitness: {fitness}", width, then="  "),
         wrap(f"timing: {timing(facts)}", width, then="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",

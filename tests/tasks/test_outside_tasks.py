@@ -116,6 +116,14 @@ def test_keys_that_an_initial_state_cannot_have_are_not_offered(folder):
     assert checked.rows[-1].error.endswith("returned the key 'root_states'; return some of dof_pos, dof_vel")
 
 
+def test_task_without_a_docstring_is_described_by_its_class(folder):
+    text = (folder / "task.py").read_text(encoding="utf-8")
+    (folder / "task.py").write_text(re.sub(r'(class \w+\(.*\):\n)    """.*?"""\n', r"\1", text, flags=re.S))
+    assert describe("pendulum").startswith("Pendulum: Pendulum\n")
+    spec = RunSpec.of(compose_config("pendulum"))
+    assert "Pendulum" in system_prompt(load_templates(), spec, "Swing up.", "height", None)
+
+
 def test_description_has_functions_that_a_baseline_imports(folder):
     text = (folder / "human.py").read_text(encoding="utf-8")
     own, rest = text.partition("def compute_torque")[0], "\n\nfrom envcoder_bench.tasks.Pendulum import unshaped\n"

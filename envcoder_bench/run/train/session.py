@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.errors import UserError, first_line, user_input
 from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
@@ -490,6 +490,5 @@ def _fits(file: Path) -> Iterator[None]:
     except (*_OUT_OF_MEMORY, UserError):
         raise
     except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        message = f"{file} does not fit the run's config.yaml ({reason}): restore both as they were"
+        message = f"{file} does not fit the run's config.yaml ({first_line(error)}): restore both as they were"
         raise UserError(message) from error

@@ -205,7 +205,7 @@ def system_prompt(
         templates,
         SYSTEM,
         task=spec.name,
-        summary=(spec.task_class.__doc__ or "").strip().splitlines()[0],
+        summary=spec.summary,
         task_description=" ".join(task_description.split()),
         fitness_meaning=fitness_meaning,
         functions=_listed([f"`{kind}`" for kind in names]),
