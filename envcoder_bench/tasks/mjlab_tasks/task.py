@@ -281,7 +281,7 @@ class MjlabTask(Task):
     def prepare_reset(self, mask: Tensor) -> None:
         """Begin episodes as mjlab does where ``mask`` is True."""
         if self._first is None:
-            if self.step_count < EVALUATION_STEP:  # training goes on after a rung of a race
+            if self._spread and self.step_count < EVALUATION_STEP:  # training goes on after a rung of a race
                 self.world.count(self.step_count)
             self._first = self.get_state()
         with torch.no_grad():
@@ -372,6 +372,7 @@ class MjlabTask(Task):
         live = {**self.state, "unstable": self.unstable, "timed_out": self._time_outs}
         with self.world.parts.replacing():
             restore(self.world, self.blocks, live, state)
+        self._spread = False  # its episodes have begun
 
     def restart(self) -> None:
         if self._first is not None:
