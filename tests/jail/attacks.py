@@ -94,25 +94,10 @@ attack(
     read="import os\nraise RuntimeError(os.read(os.open('CANARY/secret', os.O_RDONLY), 100))",
     write="import os\nos.write(os.open('CANARY/was_here', os.O_CREAT | os.O_WRONLY), b'x')",
     remove="import os\nos.remove('CANARY/secret')",
-    rename="import os\nos.rename('CANARY/secret', 'CANARY/was_here')",
-    link="import os\nos.symlink('CANARY/secret', 'CANARY/was_here')",
-    hard_link="import os\nos.link('CANARY/secret', 'CANARY/was_here')",
-    change_mode="import os\nos.chmod('CANARY/secret', 0)",
-    truncate="import os\nos.truncate('CANARY/secret', 0)",
-    make_folder="import os\nos.mkdir('CANARY/was_here')",
     list_folder="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
-    stat="import os\nraise RuntimeError(str(os.stat('CANARY/secret')))",
-    access="import os\nif not os.access('CANARY/secret', os.R_OK):\n    raise RuntimeError('PermissionError')",
     own_memory="import os\nos.open('/proc/self/mem', os.O_RDWR)",
     parents_memory="import os\nos.open('/proc/PARENT/mem', os.O_RDWR)",
     parents_environment="import os\nraise RuntimeError(os.read(os.open('/proc/PARENT/environ', os.O_RDONLY), 9999))",
-    change_folder="import os\nos.chdir('CANARY')",
-    change_root="import os\nos.chroot('CANARY')",
-    memory_file="import os\nos.memfd_create('x')",
-    pipe="import os\nos.pipe()",
-    fifo="import os\nos.mkfifo('CANARY/was_here')",
-    device="import os\nos.mknod('CANARY/was_here')",
-    extended="import os\nos.setxattr('CANARY/secret', 'user.x', b'1')",
     inherited="""
     import os
     found = []
@@ -143,10 +128,6 @@ attack(
     kill_parent="import os\nos.kill(PARENT, 9)",
     kill_group="import os\nos.killpg(0, 9)",
     kill_all="import os\nos.kill(-1, 9)",
-    priority="import os\nos.nice(-5)",
-    affinity="import os\nos.sched_setaffinity(0, {0})",
-    scheduler="import os\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
-    timer="import signal\nsignal.setitimer(signal.ITIMER_REAL, 1)",
     handler="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)",
     sleep="import time\ntime.sleep(100)",
     limits="""
@@ -156,11 +137,6 @@ attack(
     except ValueError:  # what Python makes of the kernel's find_violation
         raise OSError("PermissionError")
     """,
-    new_session="import os\nos.setsid()",
-    wait="import os\nos.waitpid(-1, 0)",
-    identity="import os\nos.setuid(12345)",
-    groups="import os\nos.setgroups([])",
-    parents_priority="import os\nos.setpriority(os.PRIO_PROCESS, PARENT, 5)",
     pidfd="import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(PARENT), 9)",
 )  # fmt: skip
 attack(
@@ -243,9 +219,6 @@ attack(
     "raise RuntimeError(str(found))",
     command_line="import sys\nraise RuntimeError(str(sys.argv) + str(sys.orig_argv) + str(sys.path))",
     all_objects="import gc\nraise RuntimeError(str([o for o in gc.get_objects() if isinstance(o, str)])[:100_000])",
-    user="import os\nraise RuntimeError(str(os.getuid()))",
-    machine="import os\nraise RuntimeError(str(os.uname()))",
-    linecache="import linecache\nraise RuntimeError(str(linecache.cache)[:100_000])",
     modules="import sys\nraise RuntimeError(str([m for m in sys.modules if 'candidate' in m]))",
 )
 attack(
@@ -275,9 +248,6 @@ attack(
     closed="import os\nos.closerange(0, 99)",
     patched_json="import json\njson.dumps = lambda *a, **k: '{}'",
     patched_wire="import sys\nsys.modules['envcoder_bench.jail.wire'].pack = lambda x: b'\\xff\\xff\\xff\\xff'",
-    patched_check="import sys\nsys.modules['envcoder_bench.jail.examiner'].check = lambda s, *a: s",
-    patched_scan="import sys\nsys.modules['envcoder_bench.jail.syntax'].find_violation = lambda *a: None",
-    patched_interpreter="import sys\nsys.modules['envcoder_bench.jail.examiner'].Interpreter = lambda p: lambda *a: {}",
     patched_torch="torch.sin = torch.cos\ntorch.Tensor.__add__ = lambda x, y: x",
 )
 attack(
@@ -379,40 +349,15 @@ attack(
         state_dict["dof_pos"] += 1.0
         return state_dict["dof_pos"].sum(dim=-1)
     """,
-    zero="""
-    def compute_reward(state_dict):
-        state_dict["dof_pos"].zero_()
-        return state_dict["dof_vel"].sum(dim=-1)
-    """,
-    data="""
-    def compute_reward(state_dict):
-        state_dict["dof_pos"].data.fill_(7.0)
-        return state_dict["dof_vel"].sum(dim=-1)
-    """,
     numpy_view="""
     def compute_reward(state_dict):
         state_dict["dof_pos"].numpy()[:] = 7.0
         return state_dict["dof_vel"].sum(dim=-1)
     """,
-    constants="""
-    def compute_reward(state_dict):
-        state_dict["dof_vel_scale"].fill_(7.0)
-        return state_dict["dof_vel"].sum(dim=-1)
-    """,
-    neighbours_base="""
-    def compute_reward(state_dict):
-        return state_dict["dof_pos"]._base.sum(dim=-1)
-    """,
     neighbours_by_stride="""
     def compute_reward(state_dict):
         x = state_dict["dof_pos"]
         return x.as_strided(x.shape, x.stride(), 10_000).sum(dim=-1)
-    """,
-    memory_of_calls="""
-    calls = []
-    def compute_reward(state_dict):
-        calls.append(1)
-        return state_dict["dof_pos"].sum(dim=-1) * len(calls)
     """,
     branch_on_state="""
     def compute_reward(state_dict):
@@ -424,10 +369,6 @@ attack(
     def compute_reward(state_dict):
         x = state_dict["dof_pos"].sum(dim=-1)
         return x - x.mean()
-    """,
-    sorted_among_all="""
-    def compute_reward(state_dict):
-        return state_dict["dof_pos"].sum(dim=-1).sort().values
     """,
 )
 
@@ -460,21 +401,11 @@ attack(
 attack(
     "tampering with what traces",
     torch_by_an_alias="T = torch.Tensor\nT.sum = lambda x, *a, **k: x[..., 0]",
-    torch_by_delattr="delattr(torch.Tensor, 'norm')",
-    module_by_setattr="setattr(torch, 'sin', torch.cos)",
     state_dict="def compute_terminal(state_dict):\n    S = type(state_dict)\n    S.copy = lambda x: {}\n"
     "    return state_dict['dof_pos'][:, 0] > 9.0",
-    helpers="import isaacgym.torch_utils as u\nu.quat_mul = lambda a, b: a",
-    helpers_code="from isaacgym.torch_utils import quat_mul\ndef f(a, b): return a\nquat_mul.__code__ = f.__code__",
-    helpers_defaults="from isaacgym.torch_utils import normalize\nsetattr(normalize, '__defaults__', (7.0,))",
-    baselines="from envcoder_bench.tasks.anymal.human import compute_reward as own\nown.weight = 3",
     wire="import envcoder_bench.jail.wire as wire\nwire.pack = lambda x: b'forged'",
-    modules="from sys import modules\nmodules['envcoder_bench.jail.wire'].pack = lambda x: b'forged'",
     descriptor_by_logging="import logging\nraw = logging.StreamHandler().stream.buffer.raw\n"
     "type(raw)(4, 'w').write(b'forged')\nopen",
-    descriptor_by_redirect="import contextlib\nr = contextlib.redirect_stdout(None)\nwith r:\n"
-    "    r._old_targets[0].buffer.raw",
-    collector="import gc\n[x for x in gc.get_objects() if hasattr(x, 'examine')]",
     frames_of_a_traceback="""
     class C:
         def __enter__(self): pass
@@ -483,13 +414,8 @@ attack(
     with C():
         1 / 0
     """,
-    metaclass="class M(type):\n    def __new__(m, name, bases, space):\n"
-    "        return type.__new__(m, name, bases, space)\n"
-    "class A(metaclass=M): pass",
-    reduces="class A:\n    def __reduce__(self):\n        return print, ()\nimport copy\ncopy.copy(A())",
     own_tensor="class T(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, f, types, a=(), k=None):\n"
     "        return a[0]",
-    attribute_hook="class A:\n    def __getattribute__(self, name):\n        return 3",
 )
 attack(
     "floods",
@@ -526,19 +452,13 @@ attack(
     "misleading texts",
     "encoding|character|UTF-8|MiB",
     rot13="# coding: rot13\n",
-    utf_7="# -*- coding: utf-7 -*-\nSAFE = True  # +AAo-import os+AAo-\n",
-    unicode_escape="# coding: unicode_escape\nx = 1  # \\x0aimport os\n",
-    punycode="# vim: set fileencoding=punycode :\n",
     second_line="'''A reward.'''\n# coding=hex\n",
     half_a_pair="x = '\ud800'\n",
     bytes_that_are_none="x = 1  # \udcff\udcfe\n",
     nul="x = 1\0\n",
     escape="# \x1b[2K\x1b[1A a comment that hides the line above\n",
-    backspace="x = 1  # \x08\x08\x08\x08\n",
     carriage_return="import os\r# a comment\n",
     right_to_left="access = 'none\u202e\u2066# if admin\u2069 \u2066'\n",
-    line_separator="# one comment\u2028import os\n",
-    next_line="# one comment\x85import os\n",
 )
 
 # forged answers, written by code that found the pipe

@@ -13,7 +13,7 @@ from tracing_operations import every_node
 
 from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.interpret import BINARY, UNARY, Interpreter
-from envcoder_bench.compile.program import COMPARISONS, FLOATS, OPERATIONS, Node, Output, Program
+from envcoder_bench.compile.program import COMPARISONS, OPERATIONS, Node, Output, Program
 from envcoder_bench.core import stream
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.rebuild import MAX_LIVE, MAX_NODES, Contract, clean, most_live, rebuild
@@ -299,11 +299,3 @@ def test_programs_of_the_tracer_are_accepted(contract):
             ], body
             count += 1
     assert count > 400
-
-
-def test_only_checked_columns_are_read():
-    """The C code of a program reads only the columns that were checked."""
-    program = Program()
-    program.outputs["value"] = Output([program.add("load", "f32", name="dof_pos", column=11)], "f32")
-    assert "S_dof_pos[11]" in write_c(program, {"value": "O[{place}] = {value};"}).statements
-    assert set(FLOATS) == {"f32", "f64"}
