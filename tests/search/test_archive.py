@@ -6,7 +6,7 @@ import pytest
 
 from envcoder_bench.report.logs import Point
 from envcoder_bench.search import archive as records
-from envcoder_bench.search.archive import Archive, Attempt, best_of, read_archive, write_archive
+from envcoder_bench.search.archive import Archive, Attempt, read_archive, write_archive
 
 
 def archive():
@@ -57,19 +57,6 @@ def test_other_file_is_refused(tmp_path, text):
         read_archive(path)
 
 
-def test_best_is_the_highest_mean_and_the_first_of_ties():
-    one = Attempt("a", 1, "", fitness=0.5, by_seed={0: 0.5})
-    two = Attempt("b", 1, "", fitness=0.5, by_seed={0: 0.5})
-    failed = Attempt("c", 1, "", status=records.FAILED, fitness=None)
-    assert best_of([failed]) is None
-    assert best_of([failed, two, one]) is two
-    lucky = Attempt("d", 1, "", fitness=0.9, by_seed={0: 0.9})
-    assert best_of([one, lucky]) is lucky
-    sobered = lucky.measured_again({1: 0.0})
-    assert sobered.fitness == pytest.approx(0.45)
-    assert best_of([one, sobered]) is one
-
-
 def test_interval_is_over_seeds_or_over_the_episodes_of_one_seed():
     one = Attempt("a", 1, "", fitness=0.5, by_seed={0: 0.5}, over_episodes=(0.4, 0.6))
     assert Archive([one]).interval(one, Archive([one]).model()) == (0.4, 0.6)
@@ -90,3 +77,8 @@ def test_interval_is_over_seeds_or_over_the_episodes_of_one_seed():
     assert wide[1] < 0.4 < 0.8 < wide[0]
     none = Attempt("a", 1, "", fitness=0.5)
     assert archive.interval(none, archive.model()) is None
+
+
+def test_unknown_status_is_refused():
+    with pytest.raises(ValueError, match="it must be one of ok"):
+        Attempt("a", 1, "", status="fine")

@@ -91,12 +91,6 @@ def test_remaining_room_has_other_sources():
     assert shown[3:6] == ["r1_02", "r1_03", "r1_04"]
 
 
-def test_best_of_the_last_round_is_not_repeated():
-    text = feedback(archive(attempt("r1_00", 0.1), attempt("r2_00", 0.8)), 9000)
-    assert "## The best of the last round" not in text
-    assert text.count(source("r2_00").strip()) == 1
-
-
 def test_training_course_has_ten_points():
     points = [
         Point(

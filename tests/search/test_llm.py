@@ -198,15 +198,6 @@ def test_lone_surrogates_are_handled(tmp_path):
     assert proposal.source == "# ?\ndef compute_reward(x):\n    return x\n"
 
 
-def test_start_candidates_are_the_first_of_the_first_round(tmp_path):
-    llm, model = proposer(fenced, tmp_path, starts={"mine": "x = 1\n"})
-    first, second = llm.propose(Archive(), 1, 2)
-    assert first == Proposal("r1_00", "x = 1\n", (), "start: mine")
-    assert [r.label for r in model.requests] == [second.name] == ["r1_01"]
-    assert [p.name for p in llm.propose(random_archive(0), 2, 2)] == ["r2_00", "r2_01"]
-    assert len(model.requests) == 3
-
-
 def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):
     llm, model = proposer(lambda r: "no" if "hopeless" in r.messages[0].text else fenced(r), tmp_path)
     failed = [

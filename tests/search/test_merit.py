@@ -66,13 +66,6 @@ def test_easy_round_does_not_determine_the_best(tmp_path):
     assert folder.read_archive() == archive
 
 
-def test_ranking_within_a_round_is_by_fitness():
-    archive = three_rounds()
-    for number in (1, 2, 3):
-        own = archive.of_round(number)
-        assert archive.ranked(own) == sorted(own, key=lambda a: -a.fitness)
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_shifts_of_seeds_do_not_change_the_ranking(seed):
     """A constant added to every fitness of one seed, baselines included, does not change the order."""
@@ -132,13 +125,6 @@ def test_level_of_a_seed_is_a_median():
     # four: the middle one that is nearer to human's own
     four = levels([{0: 0.5, 1: 0.5}, {0: 0.4, 1: 0.4}, {0: 0.9, 1: 0.1}, {0: 0.8, 1: 0.2}])
     assert four == {0: pytest.approx(0.5), 1: pytest.approx(0.5)}
-
-
-def test_ties_are_ranked_by_order():
-    human = baseline("human", {0: 0.5, 1: 0.75})
-    first, second, third = attempt("r1_00", {0: 0.75}), attempt("r1_01", {0: 0.75}), attempt("r2_00", {1: 1.0})
-    assert Archive([first, second, third], {"human": human}).ranked() == [first, second, third]
-    assert Archive([third, second, first], {"human": human}).ranked() == [third, second, first]
 
 
 def test_reference_is_the_configured_baseline():

@@ -10,8 +10,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.settings import merged, nested
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.search.prompt import prompts as prompt
-from envcoder_bench.search.prompt.prompts import Prompts, fill, helper_lines, load_templates, system_prompt
+from envcoder_bench.search.prompt.prompts import Prompts, helper_lines, load_templates, system_prompt
 from envcoder_bench.shaping.kinds import ACTION_TYPES, SHAPER_TYPES
 from envcoder_bench.shaping.source import reduced
 from envcoder_bench.tasks.base import BASELINE_FILES
@@ -156,11 +155,6 @@ def test_custom_template_cannot_show_the_baseline(tmp_path):
     assert "def compute_reward" not in system(templates=templates, show=False)
 
 
-def test_compute_goal_is_omitted_for_tasks_without_goals():
-    assert "compute_goal" not in system("Cartpole").split("# The state")[0]
-    assert "compute_goal" in system("Anymal").split("# The state")[0]
-
-
 def test_helpers_are_listed_with_their_signatures():
     lines = helper_lines()
     assert "- `quat_rotate_inverse(q: Tensor, v: Tensor) -> Tensor`: Express vectors" in "\n".join(lines)
@@ -240,8 +234,3 @@ def test_folder_without_templates_is_refused(tmp_path):
         load_templates(tmp_path)
     with pytest.raises(UserError, match="there is no such folder"):
         load_templates(tmp_path / "nowhere")
-
-
-def test_all_templates_are_shipped():
-    assert set(load_templates()) == set(prompt.TEMPLATES)
-    assert fill({"x.md": "costs $$5 $a"}, "x.md", a=1) == "costs $5 1\n"

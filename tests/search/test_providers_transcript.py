@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 from fake_llm import CODE
-from search_fakes import cuts
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import (
@@ -27,7 +26,7 @@ from envcoder_bench.search.providers.base import (
 from envcoder_bench.search.providers.budget import Budget, Price
 from envcoder_bench.search.providers.choice import make_provider
 from envcoder_bench.search.providers.complete import complete_all
-from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript, content_hash, read_records
+from envcoder_bench.search.providers.transcript import ReplayProvider, Transcript, content_hash
 
 META = {"task": "Anymal", "shaper_types": ("compute_reward",), "rounds": 3}
 
@@ -100,28 +99,6 @@ def test_resumed_search_repeats_no_request(tmp_path):
     other.name = "openai:n"
     complete_all(other, questions("a"), resumed)
     assert len(other.asked) == 1
-
-
-def test_truncated_transcript_continues(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
-    path = tmp_path / "transcript.jsonl"
-    model = Model({"b": [ProviderError("odd", malformed=True)], "c": ["no code"]}, tokens=(3, 4))
-    first = complete_all(model, questions("a", "b", "c"), Transcript(path, {"task": "T"}), concurrency=1)
-    whole = path.read_bytes()
-    header = len(lines(path)[0])
-    for size in cuts(whole):
-        path.write_bytes(whole[:size])
-        left, _ = read_records(path)
-        known = {record["hash"] for record in left if record["type"] == "reply"}
-        model = Model({"c": ["no code"]} if not any(r.get("label") == "r1_02" for r in left) else {}, tokens=(3, 4))
-        transcript = Transcript(path, {"task": "T"})
-        replies = complete_all(model, questions("a", "b", "c"), transcript, concurrency=1, budget=Budget(prices={}))
-        assert replies == first, size
-        assert not known & set(model.asked) and len(model.asked) == 4 - len(known), size
-        assert transcript.spent.tokens == 7 * 4
-        records, length = read_records(path)
-        assert length == path.stat().st_size and records[0]["meta"] == {"task": "T"}
-        assert path.read_bytes()[: min(size, header)] == whole[: min(size, header)]
 
 
 def test_transcript_of_another_search_is_refused(tmp_path):

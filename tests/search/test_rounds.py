@@ -166,22 +166,6 @@ def test_attempts_stopped_by_a_race_rank_last_and_are_no_reference():
     assert "stopped at iteration 40" in summary(after.find("r2_01"), after)
 
 
-def test_errors_have_file_names_without_folders():
-    """Including errors without a line: too long, without code, or failed in training."""
-
-    class Checks:
-        def errors(self, proposals):
-            return {}
-
-    declined = Proposal("r1_00", "", error="the reply could not be kept in /home/me/x y/transcript.jsonl, nor /tmp/a/b")
-    round = check_and_repair(1, [declined], Mender(), Archive(), Checks(), 0)
-    assert round.failed[0][2] == "the reply could not be kept in x y/transcript.jsonl, nor b"
-    rows = [Result("r1_01", 0, ROW_FAILED, error="/home/a b/r1_01.py: no such file: '/home/a b/c.csv'")]
-    after = record_round(Archive(), Round(1, [Proposal("r1_01", "x")], round.failed), rows)
-    assert after.find("r1_01").error == "r1_01.py: no such file: 'c.csv'"
-    assert not any("/home" in attempt.error for attempt in after.attempts)
-
-
 @pytest.mark.slow
 def test_checker_errors_have_no_folders(tmp_path):
     folder = SearchFolder.create(tmp_path / "a search", {"llm": "evolve"}, {})

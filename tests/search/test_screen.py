@@ -34,14 +34,6 @@ def test_candidates_are_listed_with_status():
     assert screen.candidates(Round(1)) == "0 ready"
 
 
-def test_ranking_table_of_a_round():
-    ranked = [row("a", (0.2, 0.1, 0.3)), row("human", rank=2), row("b", rank=None, error=("b.py:3: wrong",))]
-    shown = screen.ranking(ranked).splitlines()
-    assert [line.split()[:2] for line in shown[2:5]] == [["1", "a"], ["2", "human"], ["-", "b"]]
-    assert "failed (1 of 2 candidates and 1 baseline):" in shown and "      wrong" in shown
-    assert not any(line.startswith(("fitness:", "±", "vs human:")) for line in shown)
-
-
 def test_spending_of_round_and_search_is_shown():
     told = screen.spending(Usage(3, 1200, 34, 0.5), Spent(99_000, 1.25))
     assert told == "3 replies, 1,200 tokens in and 34 out, $0.50; so far 99,000 tokens, $1.25"

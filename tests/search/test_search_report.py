@@ -112,12 +112,6 @@ def test_report_ranks_by_the_difference_to_the_baseline(tmp_path):
     assert struct.unpack(">II", (tmp_path / "fitness.png").read_bytes()[16:24]) == (1500, 1230)  # two panels
 
 
-def test_errors_are_shown_without_folders(tmp_path):
-    write_report(tmp_path, archive(failed("r1_00", 1, "/home/me/a b/r1_00.py: is too long")), SearchFacts())
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "r1_00.py: is too long" in page and "/home" not in page
-
-
 def hostile_search(attack):
     best = Attempt(f"r1_{attack}", 1, f"x = '''{attack}'''", (attack,), attack, fitness=1.0)
     bad = Attempt("r1_01", 1, attack, ("human",), attack, "failed", None, attack)
