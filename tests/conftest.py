@@ -64,7 +64,7 @@ def pytest_collection():
 
 
 _PICTURES = (
-    "test_plots.py", "test_pictures.py", "test_race.py", "test_search_report.py", "test_racing.py",
+    "test_plots.py", "test_pictures.py", "test_search_report.py", "test_racing.py",
     "test_effects_of_terms.py",
 )  # fmt: skip
 _PIXEL = base64.b64decode(  # a PNG

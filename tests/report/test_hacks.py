@@ -7,13 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envcoder_bench.report.certainty import hacked as sentence
 from envcoder_bench.report.hacks import hacked
 from envcoder_bench.report.logs import Point
-from envcoder_bench.report.page.ranking import ranking_values
-from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import Result
-from envcoder_bench.report.table import render_table
 
 T = np.arange(1, 11) / 10  # the evaluations
 RISE = 1 - np.exp(-5 * T)
@@ -110,13 +106,3 @@ def test_nothing_left_of_a_small_fitness_is_a_fall_where_the_fitness_has_a_least
     assert not hacked(rows, points, False)
     assert list(hacked(rows, points, False, (0.0, 1.0))) == ["below untrained at once"]
     assert not hacked(rows, points, False, (0.0, 1.0), other_actions=["below untrained at once"])
-
-
-def test_table_has_a_line_only_where_something_is_marked():
-    rows, points = run_of("table", "falls from the first", noise=0.01)
-    assert "hacked?" not in render_table(rank(rows), "m") and not sentence(rank(rows))
-    reasons = hacked(rows, points, False)
-    ranked = rank([replace(row, hacked=reasons.get(row.candidate, "")) for row in rows])
-    assert "\nhacked? falls from the first (fitness fell from 0.4" in render_table(ranked, "m", 300)
-    anchors = {row.candidate: "a" for row in ranked}
-    assert "Hacked? falls from the first (fitness" in ranking_values(ranked, anchors, {}, "RUN", None)["notes"]

@@ -139,14 +139,6 @@ def test_values_round_trip(tmp_path):
     assert points[0].components["total reward"] == ComponentStats(mean=0.5, min=-1.0, max=2.5)
 
 
-def test_point_without_components_has_one_row(tmp_path):
-    log = PointLog(tmp_path / "points.csv")
-    log.add(Point("a", 0, 1, 10, 0.25, 3.0))
-    log.close()
-    (read,) = read_points(tmp_path / "points.csv")
-    assert read.fitness == 0.25 and not read.components and math.isnan(read.shaped_return)
-
-
 def test_flushed_rows_are_on_disk_at_once(tmp_path):
     log = CurveLog(tmp_path / "curves.csv")
     assert len(read_curves(tmp_path / "curves.csv")) == 0

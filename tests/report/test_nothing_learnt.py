@@ -1,10 +1,8 @@
 """What a ranking says if no candidate is above the untrained policy."""
 
-import pandas as pd
 from test_table import ok
 
 from envcoder_bench.report.certainty import LONGER, nothing_learnt
-from envcoder_bench.report.page.charts import add_untrained, curves
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import STOPPED, Result
 
@@ -31,13 +29,3 @@ def test_first_candidate_of_a_race_may_be_below_one_that_was_stopped():
     rows = [ok("untrained", 0, 0.2), ok("human", 0, 0.3), ok("a", 0, 0.1)]
     text = nothing_learnt(rank([*rows, Result("b", 0, STOPPED, 0.4, stopped_at=2)]))
     assert "the first candidate, a with 0.100, is not above untrained" in text and LONGER in text and EXTEND not in text
-
-
-def test_page_has_it_as_a_horizontal_line():
-    rows = [{"env_steps": 10 * k, "candidate": "a", "seed": 0, "fitness": 0.1 * k, "kl": 0.1} for k in (1, 2)]
-    columns = ("shaped_return", "learning_rate", "entropy", "value_loss")
-    found = curves(pd.DataFrame(rows).assign(**{name: float("nan") for name in columns}))
-    assert add_untrained(found, ranked(0.19, a=0.2)) == ["untrained"]
-    assert found["metrics"]["fitness"]["untrained"] == {"mean": [0.19, 0.19]}
-    assert "untrained" not in found["metrics"]["kl"]
-    assert add_untrained(None, ranked(0.19)) == []

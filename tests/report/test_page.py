@@ -12,7 +12,7 @@ from page_fakes import HOSTILE, REMARK, SOURCE, HtmlPage, fake_page
 
 from envcoder_bench.report.page import charts, run
 from envcoder_bench.report.page.charts import components, first_pair, step_fitness
-from envcoder_bench.report.page.run import PageVideos, RunPage, render_page
+from envcoder_bench.report.page.run import PageVideos, render_page
 from envcoder_bench.report.page.shell import code
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import Result
@@ -114,31 +114,6 @@ def test_page_is_rendered_without_training_data(missing):
 
     run = dataclasses.replace(fake_page(), **{missing: None}, videos=PageVideos())
     assert "<h2>Ranking</h2>" in render_page(run) and "<h2>Videos" not in render_page(run)
-
-
-def test_page_shows_the_probability_of_being_best():
-    import dataclasses
-
-    run = fake_page()
-    shares = [dataclasses.replace(row, p_best=0.75 if k == 0 else 0.25) for k, row in enumerate(run.ranked)]
-    known = render_page(dataclasses.replace(run, ranked=shares))
-    assert ">75%</td>" in known and "probability that it is the best" in known
-    assert " human is the best with a probability of 75 %" in known, "a name is not capitalised"
-    unknown = [dataclasses.replace(row, p_best=float("nan")) for row in run.ranked]
-    assert "probability that it is the best" not in render_page(dataclasses.replace(run, ranked=unknown))
-
-
-def test_correction_is_named_where_there_are_several_comparisons():
-    rows = [
-        Result(name, seed, "ok", k + 0.01 * seed) for k, name in enumerate(("human", "a", "b")) for seed in range(3)
-    ]
-    for ranked, corrected in ((rank(rows[:6]), ()), (rank(rows), ("2 candidates", "3 pairs"))):
-        assert all(row.significant for row in ranked if not row.baseline)
-        page = render_page(RunPage("", "", ranked, []))
-        assert "(paired t-test, 5 %" in page and "(paired t-tests, 5 %" in page
-        assert page.count("by Holm&#39;s method") == len(corrected)
-        assert all(f"corrected for {what} by" in page for what in corrected)
-    assert "click a letter" not in render_page(RunPage("", "", rank(rows[::3]), [])), "one seed"
 
 
 @pytest.mark.parametrize("most", [10**6, 100])

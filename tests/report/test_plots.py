@@ -146,15 +146,6 @@ def test_colours_mark_significantly_different_candidates_only():
     assert (colours["a"], colours["b"]) == (BETTER, WORSE)
 
 
-@pytest.mark.parametrize(("value", "limits"), [(0.0, (-0.05, 1.0)), (4.0, (2.0, 6.0))])
-def test_equal_fitness_everywhere_has_an_axis_of_its_own_size(figures, value, limits):
-    results = [Result(name, 0, "ok", value, value, value) for name in ("human", "a")]
-    assert plot_ranking(rank(results), "", "Anymal", "m").axes[0].get_xlim() == pytest.approx(limits)
-    ranked, curves = run(["human", "a"], 1)
-    curves["fitness"] = curves["fitness"] * 0.0 + value
-    assert plot_learning_curves(curves, ranked, "", "Anymal", "m").axes[0].get_ylim() == pytest.approx(limits)
-
-
 def test_untrained_policy_is_a_dotted_line_in_both_pictures(figures):
     _, curves = run(["human", "a"], 2)
     fitness = {"human": 0.8, "a": 0.7, "untrained": 0.05}
