@@ -126,11 +126,3 @@ def test_candidate_failing_with_one_seed_fails_for_all_seeds(tmp_path):
     rows = results(run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", *paths, *words)).loc["flaky"]
     assert sorted(rows["seed"]) == list(range(8))
     assert set(rows["status"]) == {"failed at load"}
-
-
-def test_run_folder_may_look_like_an_override(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    candidate = write_candidates(tmp_path / "files", {"ok": "def compute_reward(pole_angle):\n    return pole_angle\n"})
-    words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
-    run("lr=3e-4", *CARTPOLE_QUICK, "--candidates", *candidate, *words)
-    assert (tmp_path / "lr=3e-4" / "results.csv").exists()

@@ -1,7 +1,6 @@
 """Comparisons of runs: against numbers computed by hand and by pandas, from folders with made-up results."""
 
 import json
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,11 @@ import pytest
 
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.page.charts import candidates
-from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results, write_results
 from envcoder_bench.run.folder.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.spec import RunSpec
-from envcoder_bench.tools.compare import _correlation, compare, comparison_page, render
+from envcoder_bench.tools.compare import compare, comparison_page, render
 
 SOURCE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
@@ -36,20 +33,6 @@ def made(path, fitness, seed=0, task="Cartpole", sources=None, overrides=()):
     ]  # fmt: skip
     write_results(folder.results, rows)
     return path
-
-
-def ranking(**fitness):
-    return [Ranked(1, name, "ok", float(x)) for name, x in fitness.items()]
-
-
-def test_correlation_matches_hand_computed_values():
-    first = ranking(a=1, b=2, c=3, d=4)
-    assert _correlation(first, ranking(a=20, b=10, c=40, d=30)) == (pytest.approx(0.6), 4)  # 1 - 6 * 4 / (4 * 15)
-    # ties: ranks 1.5, 1.5, 3, 4 against 1 to 4
-    assert _correlation(first, ranking(a=5, b=5, c=6, d=7)) == (pytest.approx(4.5 / math.sqrt(5 * 4.5)), 4)
-    for other, count in ((ranking(a=5, b=5), 2), (ranking(e=1), 0)):
-        value, found = _correlation(first, other)
-        assert math.isnan(value) and found == count
 
 
 @pytest.fixture
@@ -155,21 +138,6 @@ def test_compare_command_writes_a_page_unless_output_is_none(two, tmp_path, caps
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert main(["compare", "../one", "../two"]) == 0  # the page is beside the first run
     assert (tmp_path / "compare.html").is_file() and not list(Path.cwd().iterdir())
-
-
-@pytest.mark.slow
-def test_comparison_marks_baselines_and_gives_a_candidate_one_colour(two):
-    comparison = compare(two)
-    baselines = [row.candidate for row in comparison.ranked if row.baseline]
-    assert sorted(baselines) == ["one: human", "two: human"]
-    rows = candidates(comparison.ranked, set())
-    colors: dict[str, set] = {}
-    for row, line in zip(comparison.ranked, rows):
-        colors.setdefault(row.name, set()).add(line["color"])
-    assert all(len(own) == 1 for own in colors.values()), "the same in both runs"
-    assert len(set.union(*colors.values())) == len(colors), "and no other candidate's"
-    assert {row.run: line["dash"] for row, line in zip(comparison.ranked, rows)} == {"one": (), "two": (8, 4)}
-    assert comparison_page(comparison).count('<span class="tag">baseline</span>') == 2 * len(baselines)
 
 
 @pytest.mark.slow

@@ -30,17 +30,6 @@ def test_description_has_shape_unit_and_meaning_of_every_key(name, width):
     assert longest <= max(width, 110)
 
 
-def test_description_has_baselines_and_returns_of_the_functions():
-    text = describe("Ant")
-    assert "    human: 60 numbers: torso 12, joint angles 8" in text
-    assert "    unshaped: End with a fall." in text
-    assert "compute_goal: a dict of some of targets (n, 3)" in text
-    assert "compute_torque: (n, 8) joint torques" in text
-    assert "this task has no goal" in describe("Cartpole")
-    assert "without an action function: 12 actions move the task's own position drives" in describe("Anymal")
-    assert "without an action function" not in text
-
-
 @pytest.mark.parametrize("name", task_names())
 def test_description_has_values_of_constants_and_joint_and_body_names(name):
     words = SMALL.get(name, [])
@@ -61,17 +50,6 @@ def test_description_follows_the_config(capsys):
     assert "max_push_effort constant = 4 N" in told and "50 control steps a second" in told
     assert main(["--task", "Cartpole", "--describe", "task.env.maxEfort=4"]) == 2
     assert "unknown key 'task.env.maxEfort'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        (1, "1"), (0.5, "0.5"), (1 / 3, "0.33333"), (-10.0, "-10"), (500, "500"), (1e-7, "1e-07"), (True, "True"),
-        ([1, 2], "[1, 2]"), ([0.5] * 16, "16 times 0.5"), ([2.0] * 3, "[2, 2, 2]"), ([[1.0, 2.0]], "[[1, 2]]"),
-    ],
-)  # fmt: skip
-def test_numbers_are_shown_with_five_digits(value, told):
-    assert shown(value) == told
 
 
 def test_describe_flag_prints_the_description_and_writes_no_files(capsys, monkeypatch, tmp_path):

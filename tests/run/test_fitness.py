@@ -163,13 +163,6 @@ def test_fitness_meaning_and_source_are_saved_with_the_run(ranked_by_effort, cap
     assert final == pytest.approx(measured, rel=1e-6)
 
 
-def test_candidate_may_have_the_name_of_the_fitness_file(tmp_path):
-    output = command(tmp_path, ONES, candidates={"fitness": CANDIDATES["gentle"]})
-    assert results(output).loc["fitness", "status"] == "ok"
-    assert (output / "fitness.py").read_text() == ONES
-    assert (output / "candidates" / "fitness" / "source.py").read_text() == CANDIDATES["gentle"]
-
-
 def test_resumed_run_uses_the_saved_fitness_file(tmp_path):
     words = ["checkpoint_minutes=0", "--learning_iterations", 6]
     through = command(tmp_path / "through", EFFORT, *words)

@@ -33,12 +33,6 @@ from envcoder_bench.tasks.registry import get_spec
 CODE = "d1ce57"  # the digest of the head's code
 
 
-def test_queue_takes_the_most_expensive_job_first():
-    queue = JobQueue([Job(("a",), 1), Job(("b",), 3), Job(("c",), 3)])
-    assert [queue.take(worker).items[0] for worker in range(3)] == ["b", "c", "a"]
-    assert not queue.waiting
-
-
 def test_job_that_crashes_twice_is_bisected_until_one_item_fails():
     queue = JobQueue([Job(tuple("abcdefg"), 7)])
     failed, worker = [], 0
@@ -53,12 +47,6 @@ def test_job_that_crashes_twice_is_bisected_until_one_item_fails():
         assert outcome == (CrashOutcome.RETRIED if job.crashes < 2 else at_last)
         failed += job.items if outcome == CrashOutcome.FAILED else ()
     assert failed == ["e"]
-
-
-def test_bisect_keeps_order_and_total_cost():
-    first, second = Job(tuple("abcde"), 10.0).bisect()
-    assert (first.items, second.items) == (tuple("abc"), tuple("de"))
-    assert (first.cost, second.cost) == (6.0, 4.0)
 
 
 def test_retry_does_not_count_as_a_crash():

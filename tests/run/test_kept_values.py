@@ -38,16 +38,6 @@ def change(buffers, actions):
 def compute_observation(dof_pos, dof_vel, actions):
     return torch.cat((dof_pos, dof_vel, change(BUFFERS, actions)), dim=1)
 """
-FITNESS = """
-class Counter: pass
-COUNTER = Counter()
-COUNTER.calls = 0
-def count(counter):
-    counter.calls += 1
-def compute_fitness(pole_angle):
-    count(COUNTER)
-    return torch.cos(pole_angle) * COUNTER.calls
-"""
 GENERATORS = {
     "numpy": ("RNG = np.random.default_rng(3)", "RNG.normal()"),
     "numpy, older": ("RNG = np.random.RandomState(3)", "RNG.normal()"),
@@ -101,23 +91,6 @@ def test_each_group_draws_from_generators_of_its_own(name, caplog):
         reward = group.shaping.functions["reward"]
         drawn = [reward.call(torch.zeros(4)) for _ in range(3)]
         assert all(torch.equal(x, y) for x, y in zip(drawn, expected)), group.name
-
-
-def test_baseline_that_keeps_values_is_loaded_for_each_group():
-    cfg = resolve("Cartpole", ["device=cpu", "num_envs_per_candidate=4"]).config
-    unshaped = next(source for source in baseline_sources(get_spec("Cartpole")) if source.name == "unshaped")
-    counter = FITNESS.partition("def compute_fitness")[0]
-    text = f"{unshaped.source}{counter}ORIGINAL = compute_terminal\n"
-    text += "def compute_terminal(pole_angle, cart_pos, reset_dist):\n    count(COUNTER)\n"
-    text += "    return ORIGINAL(pole_angle, cart_pos, reset_dist)\n"
-    reward = "def compute_reward(pole_angle):\n    return pole_angle\n"
-    sources = [CandidateSource(name, f"{name}.py", reward) for name in ("a", "b")]
-    groups, failed = prepare(RunSpec.of(cfg, [*sources, CandidateSource("unshaped", "unshaped.py", text)]))
-    assert not failed
-    ends = [group.evaluation.functions["terminal"] for group in groups]
-    assert all(own.stateful_line is not None for own in ends)
-    assert [own.call.__globals__["COUNTER"].calls for own in ends] == [0, 0, 0]
-    assert len({id(own.call.__globals__) for own in ends}) == 3
 
 
 def test_training_and_evaluation_do_not_share_the_module_of_a_called_function():

@@ -35,10 +35,6 @@ def test_best_candidate_is_not_a_baseline(tmp_path):
     assert run.status == "complete"
 
 
-def test_best_is_a_baseline_without_candidates(tmp_path):
-    assert read_run(make_run(tmp_path / "r", rows=ROWS[:1])).best == "human"
-
-
 def test_runs_are_found_recursively_and_sorted_by_date(tmp_path):
     make_run(tmp_path / "later", "2026-03-01T00:00:00+0000")
     make_run(tmp_path / "search" / "rounds" / "1" / "run", "2026-02-01T00:00:00+0000")

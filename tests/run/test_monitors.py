@@ -19,13 +19,6 @@ def test_dropped_contacts_are_reported_once_per_candidate():
     assert line.startswith("the simulation dropped contacts of c for lack")
 
 
-def test_all_candidates_are_summarized():
-    (line,) = PhysicsMonitor(NAMES).lines([0, 3, 1, 9], [0] * 4, {})
-    assert line.startswith("the simulation dropped contacts of all candidates for lack")
-    (line,) = PhysicsMonitor(["a"]).lines([2], [0], {})
-    assert line.startswith("the simulation dropped contacts of a for lack")
-
-
 def test_warnings_are_reported_first_and_in_total():
     monitor = PhysicsMonitor(NAMES)
     (line,) = monitor.lines([0] * 4, [1, 2, 0, 9], {"odd": 1})

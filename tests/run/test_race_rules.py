@@ -116,16 +116,6 @@ def test_share_is_stopped_after_the_third_best_has_significantly_improved(reach)
     assert decide(1.0, {10: before, 50: halves}, list("abcdefgh"), 90, 1) == []
 
 
-def test_what_is_out_of_reach_is_stopped_before_the_third_best_has_improved():
-    """Half of the candidates fall below the initial fitness; the gain of the others is not significant."""
-    before = evaluation({name: 0.5 for name in "abcdefgh"}, spread=0.08)
-    now = evaluation({**dict.fromkeys("abcd", 0.51), **dict.fromkeys("efgh", 0.1)}, spread=0.08)
-    history, alive = {10: before, 50: now}, list("abcdefgh")
-    expected = decide(1.0, history, alive, 90, 1)
-    assert names(expected) == list("efgh")
-    assert decide(0.9, history, alive, 90, 1) == expected
-
-
 def test_no_share_is_stopped_with_fewer_than_three_finite_initial_fitness_values(reach):
     before = evaluation({"a": 0.1, "b": 0.1, **dict.fromkeys("cde", math.nan)})
     now = evaluation(dict(zip("abcde", (0.9, 0.8, 0.7, 0.6, 0.5))))

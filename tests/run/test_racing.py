@@ -41,7 +41,7 @@ REWARD = "def compute_reward(pole_angle, actions):\n    return {}\n"
 CANDIDATES = {
     "angle": REWARD.format("torch.cos(pole_angle)"),
     "backwards": REWARD.format("-torch.cos(pole_angle)"),
-    "breaks_midway": BREAKS_MIDWAY,
+    "breaks_midway": BREAKS_MIDWAY.replace("25", "20"),  # before its first evaluation
     "five_actions": FIVE_ACTIONS,
     "lazy": REWARD.format("-actions[:, 0].abs()"),
     "square": REWARD.format("1.0 - pole_angle.square()"),

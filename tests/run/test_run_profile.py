@@ -10,14 +10,9 @@ from envcoder_bench.core import profiling
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS, span
 from envcoder_bench.env.episode_stats import EpisodeStats
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import CurveLog
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.folder.run_folder import CandidateSource
-from envcoder_bench.run.prepare.environments import build_task
-from envcoder_bench.run.prepare.groups import prepare
-from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.run.train import session as training
 from envcoder_bench.run.train.profile import RunProfile, count_phases
 from envcoder_bench.tasks.sim_task import SimTask
@@ -173,33 +168,3 @@ def test_only_the_first_wave_is_measured(tmp_path):
     first = profile._measured
     _train(profile, 9, total=9)
     assert profile._measured is first
-
-
-def test_resumed_run_measures_the_remaining_iterations(tmp_path):
-    profile = _profile(tmp_path / "profile")
-    profile.begin(50, 100, GroupLayout(2, 3))
-    for iteration in range(51, 61):
-        profile.iteration_done(iteration)
-    profile.stop()
-    out = shown(profile)
-    assert "iterations 53 to 57" in out
-    assert "(iterations 58 to 59)" in out
-
-
-def test_candidates_with_seeds_in_several_waves_are_timed_once(tmp_path):
-    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "seeds=2"])
-    sources = [CandidateSource(name, f"{name}.py", text) for name, text in CANDIDATES.items()]
-    groups, _ = prepare(RunSpec.of(cfg, sources))
-    profile = RunProfile(tmp_path / "profile", cfg)
-    assert [group.name for group in groups] == ["still", "still", "counting", "counting"]
-    for wave in (groups[:1], groups[1:]):  # one candidate's seeds are in both
-        layout = GroupLayout(len(wave), 2)
-        task = build_task(RunSpec.of(cfg), layout.num_envs)
-        env = GroupedVecTask(task, layout, [group.shaping for group in wave], [group.seed for group in wave])
-        env.reset()
-        _train(profile, 2, total=2)
-        profile.time_candidates(wave, env)
-    assert "slowest 2 of 2 candidates" in shown(profile)
-    read = json.loads((tmp_path / "profile" / "breakdown.json").read_text())
-    assert [one["name"] for one in read["candidates"]] == ["still", "counting"]
-    assert read["unmeasured"] == []

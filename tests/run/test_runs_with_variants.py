@@ -186,10 +186,6 @@ def test_what_cannot_be_varied_is_refused(cartpole, texts, asked, message):
         made(cartpole, texts, **asked)
 
 
-def test_nothing_is_asked_for():
-    assert Asked.of(False, None, None) is None and Asked.of(False, {}, None) is None
-
-
 @pytest.mark.slow
 def test_untrusted_candidates_are_divided_from_what_the_jail_returns(cartpole):
     sources = made(cartpole.changed(untrusted=True), {"mine": MINE}, terms=True)

@@ -112,10 +112,6 @@ def test_command_divides_and_sweeps(tmp_path, capsys):
     words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 2, "--candidates", path]
     run(tmp_path / "a", *words, "--sweep", "swing=0,0.1,1", "--sweep", f"{RATE}=1e-4,3e-4", "--sweep_points", 4)
     assert "swing  learning_rate  change" in capsys.readouterr().out and (tmp_path / "a" / "sweep_mine.png").is_file()
-    for more, message in (
-        (["--sweep", "swng=1"], "did you mean swing"),
-        (["--terms", "--check"], "--terms trains"),
-        (["--terms", "--sweep", "swing=1"], "give one of them"),
-    ):
-        assert message in refused(main, [*words, *more, "--output_dir", tmp_path / "b"], capsys)
+    refusal = refused(main, [*words, "--terms", "--check", "--output_dir", tmp_path / "b"], capsys)
+    assert "--terms trains" in refusal
     assert not (tmp_path / "b").exists()
