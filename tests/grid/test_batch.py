@@ -1,16 +1,14 @@
 """Robots in one simulation: each episode is its own, drag and ice are as their formulas say, runs resume bitwise."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from grids import SPOT, batch, grid, network, part, policy
+from grids import batch, grid, network, part, policy
 
 from envcoder_bench.grid.batch import Batch, Spec, select
 from envcoder_bench.grid.part import EPISODES, STATE, Part
-from envcoder_bench.sim import Box, Ground, make_simulator
 from envcoder_bench.terrain.arenas import Arena, Zone
 
 SHORT = ("episodes=3", "seconds=1.0", "check_every=10", "arenas.boulder.zones=[[0.1,0.2,60]]")
@@ -162,35 +160,6 @@ def test_drag_decays_speed_by_the_formula(drag) -> None:
     for step in range(1, 6):
         own.advance(1)
         assert float(own.sim.root_states[0, 7]) == pytest.approx(3.0 / (1.0 + 0.1 * drag) ** step, rel=5e-3, abs=2e-3)
-
-
-@pytest.mark.parametrize("angle, friction", [(0.25, 0.02), (0.25, 0.08), (0.10, 0.05), (0.30, 0.60)])
-def test_sliding_acceleration_on_a_slope_matches_the_formula(angle, friction) -> None:
-    """The acceleration is g (sin - mu cos) if tan(angle) exceeds the friction, and zero otherwise.
-
-    The slope is a tilted gravity: the ground's boxes are level.
-    """
-    ground = Ground((), (Box((0, 0, -0.5), (400, 9, 1), 0.0, friction),))
-    sim = make_simulator("mujoco_cpu", SPOT.model, 1, 0.02, 10, "cpu", 60.0, 1.5, ground=ground)
-    folded = torch.tensor([[0.0, 2.2, -2.7] * 4])
-    root = torch.tensor([[0.0, 0, 0.20, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]])
-    sim.write(torch.ones(1, dtype=torch.bool), root, folded, torch.zeros(1, 12))
-    for _ in range(60):
-        sim.step(folded)
-    gravity = 9.81
-    masses = sim.body_masses.view(1, -1, 1)
-    tilted = torch.tensor([gravity * math.sin(angle), 0.0, gravity * (1.0 - math.cos(angle))])
-    sim.apply_forces(masses * tilted)
-    for _ in range(50):
-        sim.step(folded)
-    before, place = float(sim.root_states[0, 7]), float(sim.root_states[0, 0])
-    for _ in range(50):
-        sim.step(folded)
-    slid = (float(sim.root_states[0, 7]) - before) / 1.0
-    wanted = max(0.0, gravity * (math.sin(angle) - friction * math.cos(angle)))
-    assert slid == pytest.approx(wanted, abs=0.05 + 0.02 * wanted)
-    if not wanted:
-        assert float(sim.root_states[0, 0]) == pytest.approx(place, abs=0.05)
 
 
 def test_standing_robots_are_neither_fallen_nor_flipped(inputs, complete) -> None:

@@ -77,14 +77,6 @@ def test_episode_completes_at_49_m_and_ends_at_49_5_m() -> None:
     assert found["zone_reached"] == 5
 
 
-def test_base_below_15_cm_is_a_fall() -> None:
-    episodes = _episodes()
-    _step(episodes, height=0.1501)
-    assert ENDS[int(episodes.end[0])] == "running"
-    _step(episodes, height=0.1499)
-    assert _result(episodes)["fall_detected"]
-
-
 @pytest.mark.parametrize("axis", ["roll", "pitch"])
 def test_tilt_over_2_618_is_a_flip(axis) -> None:
     episodes = _episodes()

@@ -45,15 +45,6 @@ def test_links_whose_shapes_begin_away_from_their_joint_get_a_rod():
     assert made.geom_size[rod, :2] == pytest.approx([0.0175, np.linalg.norm(upper) / 2])
 
 
-def test_links_without_names_get_rods(tmp_path):
-    arm = '<body><joint axis="0 1 0"/><geom type="box" size="0.02 0.02 0.02" pos="{x} 0 0"/>{more}</body>'
-    inner = arm.format(x=0.3, more="")
-    file = tmp_path / "arm.xml"
-    file.write_text(f"<mujoco><worldbody>{arm.format(x=0.3, more=2 * inner)}</worldbody></mujoco>")
-    made = rendering.scenery(file)
-    assert made.body_geomnum.tolist() == [0, 1, 2, 2]  # the first is at the world, where nothing is to connect
-
-
 def recording(model, task, shift):
     qpos = np.tile(model.qpos0.astype(np.float32), (51, 1))
     qpos[:, 0] += np.linspace(0, shift, 51)
