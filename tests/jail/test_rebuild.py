@@ -298,4 +298,4 @@ def test_programs_of_the_tracer_are_accepted(contract):
                 node._replace(value=0) for node in program.nodes
             ], body
             count += 1
-    assert count > 400
+    assert count > 300

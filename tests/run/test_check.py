@@ -11,7 +11,7 @@ from envcoder_bench.run.inputs import resolve
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
 from envcoder_bench.tasks.registry import task_names
-from envcoder_bench.tools.check import check_candidates, render_check
+from envcoder_bench.tools.check import CheckResult, check_candidates, render_check
 
 pytestmark = pytest.mark.slow
 
@@ -152,5 +152,5 @@ def test_terms_that_hardly_count_are_named_and_the_form_of_a_reward(capfd):
     assert not rows["plain"].notes and not rows["human"].form
     assert "alive: the sum of its terms, at most 1.9" in str(result)
     assert "not judged: whether a reward opposes the fitness or pays for standing still" in str(result)
-    assert max(map(len, render_check(result.rows, 70, True, 1000).splitlines())) <= 70
-    assert "off" in render_check(result.rows, 70, False, 5)
+    assert max(map(len, render_check(result, 70).splitlines())) <= 70
+    assert "off" in render_check(CheckResult(result.rows, False, 5))
