@@ -2,7 +2,7 @@
 # make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
-# make bench-check   the tests of benchmarks/ (a minute), which make test leaves out
+# make bench-check   the tests of benchmarks/ (half a minute), which make test leaves out
 # make docs   build the site of docs/ into build/site, in an environment of its own; a dead link fails
 # make lint   ruff and pyright
 # make lock   write requirements.txt and requirements-test.txt again, with the hashes of all files; needs uv
@@ -65,7 +65,7 @@ test-fast: $(VENV)/tested
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 bench-check: $(VENV)/tested
-	$(BIN)/python -m pytest benchmarks/tests
+	$(BIN)/python -m pytest -n $(JOBS) benchmarks/tests
 
 docs: $(VENV)-docs/installed
 	$(VENV)-docs/bin/properdocs build --strict --config-file mkdocs.yml
