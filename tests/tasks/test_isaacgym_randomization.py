@@ -15,6 +15,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.run.prepare.environments import build_task
 from envcoder_bench.run.spec import RunSpec
+from envcoder_bench.tasks.isaacgym_tasks.random_actors import RandomActors
 from envcoder_bench.tasks.isaacgym_tasks.random_params import read_params
 from envcoder_bench.tools.isolation import measure_isolation
 
@@ -97,6 +98,22 @@ def test_groups_of_one_seed_get_equal_randomization_independent_of_terminations(
     first, second, other = env.layout.split(gravity(env))
     assert torch.equal(first, second) and not torch.equal(first, other) and not torch.equal(first, begun[:4])
     assert bool((first == first[0]).all())  # one gravity for a group
+
+
+@pytest.mark.slow
+def test_original_values_that_differ_between_environments_are_those_of_the_lane(config, monkeypatch):
+    def unequal(self, *args, init=RandomActors.__init__):
+        init(self, *args)
+        for x in self._originals.values():
+            x += 0.1 * np.arange(len(x)).reshape(-1, *[1] * (x.ndim - 1))
+
+    monkeypatch.setattr(RandomActors, "__init__", unequal)
+    cfg = config()
+    (human,) = groups(cfg)
+    env = environment(cfg, [human, human], [0, 0])
+    env.reset()
+    masses = [[mass(env, k, actor) for actor in (0, 1)] for k in range(8)]
+    assert masses[:4] == masses[4:] and masses[0] != masses[1]
 
 
 @pytest.mark.slow
