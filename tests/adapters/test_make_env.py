@@ -71,12 +71,13 @@ def test_steps_are_bitwise_equal_to_those_of_a_group(seed):
     assert_arrays(env.reset(seed=seed)[0], obs)
     assert torch.equal(games.reset(), obs)
     assert torch.equal(mine.reset(), obs) and torch.equal(another.reset(), obs)
-    ended = 0
-    for actions in random_actions(2):
+    ended = timed_out = 0
+    for actions in random_actions(2) * torch.linspace(0.0, 1.0, NUM_ENVS)[:, None]:  # some episodes end by time
         step = group.step(actions, final_obs=True)
         obs, reward, terminated, truncated, infos = env.step(actions.numpy())
         for got, wanted in zip((obs, reward, terminated, truncated), step):
             assert_arrays(got, wanted)
+        timed_out += int(step.truncated.sum())
         if step.done.any():
             ended += 1
             assert_arrays(infos["_final_obs"], step.done)
@@ -90,7 +91,7 @@ def test_steps_are_bitwise_equal_to_those_of_a_group(seed):
             state, reward, done, infos = other.step(actions)
             assert torch.equal(state, step.obs) and torch.equal(reward, step.reward) and torch.equal(done, step.done)
             assert torch.equal(infos["time_outs"], step.truncated)
-    assert ended > 2
+    assert ended > 2 and timed_out > 0
 
 
 def test_environment_is_a_gymnasium_vector_env():
