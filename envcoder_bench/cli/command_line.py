@@ -189,7 +189,7 @@ def _seeds(word: str) -> int | str:
 def count(word: str) -> int:
     """Return a whole number, 0 or more. Raises ArgumentTypeError."""
     if not word.isdecimal():
-        raise argparse.ArgumentTypeError(f"it must be 0 or more, got {word}")
+        raise argparse.ArgumentTypeError(f"it must be a whole number, 0 or more, got {word}")
     return int(word)
 
 

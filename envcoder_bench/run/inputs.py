@@ -14,7 +14,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.settings import select as select_key
 from envcoder_bench.core.shell import quoted
-from envcoder_bench.run.config import compose_config, find_task
+from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, compose_config, find_task
 from envcoder_bench.run.config_checks import (
     check_deterministic,
     check_half_step,
@@ -157,7 +157,9 @@ def _warn_of_lost_numbers(source: CandidateSource, cfg: RunConfig) -> None:
     """Warn if a candidate is a copy from a sweep of the trainer's numbers, which have other values in this run."""
     what = variant_of(source.source)
     for key, value in ({} if what is None else what.trainer_numbers).items():
-        if source.overrides.get(key, select_key(cfg.train, key.removeprefix(TRAIN))) != value:
+        now = source.overrides.get(key, select_key(cfg.train, key.removeprefix(TRAIN)))
+        known = now is not None or key.removeprefix(TRAIN) in OPTIONAL_TRAIN_KEYS
+        if known and now != value:
             words = setting_words({key: value})
             log.warning("%s: in its sweep it trained with %s; give that to this run, too", source.file, words)
 

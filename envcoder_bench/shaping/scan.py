@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Container, Iterator
 
+MAX_CHARACTERS = 100_000  # of a text that is parsed; longer files are refused by their check, too
 _PARSING = threading.Lock()  # filters of warnings are those of the process
 # drawn from the group's stream (random_calls)
 _FROM_STREAM = {
@@ -169,12 +170,15 @@ def parse(text: str) -> ast.Module:
 
 def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements that run when the file is loaded, including those within if, try, with and loops."""
-    for statement in body:
+    left = body[::-1]  # no recursion: a chain of thousands of elif parses
+    while left:
+        statement = left.pop()
         yield statement
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            inner: list[ast.AST] = []
             for child in ast.iter_child_nodes(statement):
-                inner = child.body if isinstance(child, ast.ExceptHandler) else [child]
-                yield from top_level([x for x in inner if isinstance(x, ast.stmt)])
+                inner += child.body if isinstance(child, (ast.ExceptHandler, ast.match_case)) else [child]
+            left += [x for x in reversed(inner) if isinstance(x, ast.stmt)]
 
 
 def bound_names(statement: ast.stmt) -> Iterator[str]:

@@ -16,10 +16,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SECTION_TYPES, SHAPER_TYPES
-from envcoder_bench.shaping.scan import parse
+from envcoder_bench.shaping.scan import MAX_CHARACTERS, parse
 
 ACTION_DIM = "ACTION_DIM"
-MAX_CHARACTERS = 100_000  # of a text that is parsed; longer files are refused by their check, too
 Edit = tuple[int, int, str]  # first and end byte, replacement
 
 _WIDTH = 100  # of the docstring
@@ -363,16 +362,22 @@ def _dump(node: ast.AST) -> str:
 def inlined(text: str) -> str:
     """Return a file with the functions that it imports from shipped baselines, and what they use, in their place.
 
-    A file that does not parse is returned as it is: its check says why.
+    An import with other names, or of a name that the file binds again, stays. A file that does not parse is returned as
+    it is: its check says why.
     """
     if not _BASELINE.search(text):
         return text
     try:
         source = Source(text)
         for statement in source.body:
-            donor = _shipped(statement.module or "") if isinstance(statement, ast.ImportFrom) else None
-            if donor is not None:
-                names = bound(statement)
+            if not isinstance(statement, ast.ImportFrom):
+                continue
+            donor = _shipped(statement.module or "")
+            if donor is None:
+                continue
+            names = [x.name for x in statement.names]
+            plain = all(x.asname in (None, x.name) and x.name in donor.definitions for x in statement.names)
+            if plain and all(len(source._binders[name]) == 1 for name in names):
                 source = source.without(names).joined(donor, names)
         return source.text
     except (UnsupportedCode, RecursionError):

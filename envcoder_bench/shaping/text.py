@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
-from envcoder_bench.shaping.scan import bound_names, parse, top_level
+from envcoder_bench.shaping.scan import MAX_CHARACTERS, bound_names, parse, top_level
 
 MAX_BYTES = 1 << 20
+_FAULTS = 8  # a text with more of them has no functions: each costs a parse
 
 # a declaration in the comments of the first two lines, as Python and editors look for it (PEP 263)
 _DECLARED = re.compile(r"coding[:=][ \t]*([-\w.]+)")
@@ -119,8 +120,8 @@ def shown_definitions(defined: Definitions, names: Sequence[str]) -> str:
 
 def _body(source: str) -> list[ast.stmt]:
     """Return the top-level statements of a text before its first fault."""
-    lines = source.partition("\0")[0].split("\n")
-    while lines:
+    lines = source.partition("\0")[0].split("\n") if len(source) <= MAX_CHARACTERS else []
+    for _ in range(_FAULTS):
         try:
             return parse("\n".join(lines)).body
         except SyntaxError as error:

@@ -68,9 +68,13 @@ def variant_of(text: str) -> Variant | None:
     """Return what a file's text says that it is a variant of; None if it says nothing."""
     marks = _MARK.findall(text[-20_000:])
     try:
-        return TypeAdapter(Variant).validate_json(marks[-1], strict=True) if marks else None
+        variant = TypeAdapter(Variant).validate_json(marks[-1], strict=True) if marks else None
     except ValidationError:  # a comment of the user's
         return None
+    if variant is None:
+        return None
+    # an unread text must not write what a terminal obeys
+    return variant if all(name.isprintable() for name in (*variant.values, *variant.usual)) else None
 
 
 def marked(text: str, variant: Variant) -> str:
@@ -202,8 +206,11 @@ def with_numbers(text: str, values: Mapping[str, str]) -> str:
     nodes = _nodes(source)
     edits = []
     for name, value in values.items():
-        if source.function(name.partition(".")[0]) and value.lstrip("-").isdigit() and "." in source.code(nodes[name]):
-            value += ".0"  # TorchScript tells int from float
+        node = nodes[name]
+        operand = node.operand if isinstance(node, ast.UnaryOp) else node
+        typed = source.function(name.partition(".")[0]) or text.encode()[: source.span(node)[0]].endswith(b"tensor(")
+        if typed and isinstance(getattr(operand, "value", None), float) and value.lstrip("-").isdigit():
+            value += ".0"  # TorchScript and torch.tensor tell int from float
         edits.append((*source.span(nodes[name]), f"({value})" if value.startswith("-") else value))
     return source.edited(*edits).text
 
@@ -266,11 +273,17 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr, bool]]:
     for statement in body:
         value = getattr(statement, "value", None)
         if isinstance(statement, (ast.Assign, ast.AnnAssign)) and value is not None:
-            if isinstance(value, ast.Call) and value.args and ast.unparse(value.func) == "torch.tensor":
+            if isinstance(value, ast.Call) and value.args and _is_tensor(value.func):
                 value = value.args[0] if _number(value.args[0]) is not None else value
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             names = [target.id for target in targets if isinstance(target, ast.Name)]
             yield from ((name, value, len(targets) == 1) for name in names)
+
+
+def _is_tensor(function: ast.expr) -> bool:
+    """Return whether an expression is ``torch.tensor``."""
+    module = getattr(function, "value", None)
+    return isinstance(function, ast.Attribute) and function.attr == "tensor" and getattr(module, "id", "") == "torch"
 
 
 def _number(node: ast.expr) -> float | None:
@@ -279,7 +292,7 @@ def _number(node: ast.expr) -> float | None:
     operand = node.operand if isinstance(node, ast.UnaryOp) else node
     value = operand.value if isinstance(operand, ast.Constant) else None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return sign * float(value)
+        return sign * float(value) if abs(value) < 1e300 else None
     return None
 
 

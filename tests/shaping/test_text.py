@@ -2,7 +2,8 @@
 
 import pytest
 
-from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
+from envcoder_bench.shaping import text as text_module
+from envcoder_bench.shaping.text import MAX_BYTES, definitions, misleading, unreadable
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,15 @@ def test_characters_that_hide_code_are_found(character):
 @pytest.mark.parametrize("source", ["x = 1\r\ny = 2\r\n", "x = 1\n\x0c\ty = 'ω → ² é ἀρχή 日本 👩\u200d💻'\n"])
 def test_harmless_characters_pass(source):
     assert misleading(source) is None
+
+
+def test_functions_of_hostile_texts_are_found_in_bounded_work(monkeypatch):
+    """Code that nobody has read is parsed in the process of the run."""
+    parses, usual = [], text_module.parse
+    monkeypatch.setattr(text_module, "parse", lambda text: (parses.append(text), usual(text))[1])
+    assert not definitions("@a\n" * 20_000).names and len(parses) <= 8
+    good = "def compute_reward(a):\n    return a\n"
+    chain = "if 0: pass\n" + "elif 0: pass\n" * 1500
+    matched = "match 1:\n    case 1:\n        def compute_goal(a): return {}\n"
+    assert [*definitions(good + chain + matched).names] == ["compute_reward", "compute_goal"]
+    assert not definitions(good + "#" * 100_000).names

@@ -62,6 +62,16 @@ def test_baseline_is_one_file_with_the_functions_that_it_imports():
         }
 
 
+CARTPOLE = "from envcoder_bench.tasks.cartpole.human import "
+AGAIN = "compute_reward\nhuman = compute_reward\n\ndef compute_reward(pole_angle):\n    return human(pole_angle)\n"
+
+
+@pytest.mark.parametrize("rest", ["*\n", "compute_reward as base\n", "compute_reward, nothing\n", AGAIN])
+def test_imports_of_a_baseline_with_other_names_stay(rest):
+    assert inlined(CARTPOLE + rest) == CARTPOLE + rest
+    assert "def compute_torque" in inlined(CARTPOLE + "compute_torque\n")
+
+
 @pytest.mark.parametrize(("name", "path"), cases(ALL + SPARSE))
 @pytest.mark.parametrize("filler", ["human", "unshaped"])
 def test_candidate_passes_the_check_with_either_baseline(name, path, filler):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 
+from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.run.spec import CandidateSource
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction, Shaping, assemble
 from envcoder_bench.shaping.kinds import FITNESS, KINDS
@@ -69,9 +70,12 @@ class RunFiles:
 
 
 def baseline_sources(task: TaskSpec) -> list[CandidateSource]:
-    """Return the task's baselines as candidates."""
+    """Return the task's baselines as candidates; those of the package with the functions that they share."""
     paths = {name: task.baseline_path(name) for name in BASELINE_FILES}
-    return [CandidateSource(name, str(path), inlined(path.read_text(encoding="utf-8"))) for name, path in paths.items()]
+    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+    if PACKAGE in task.folder.parents:
+        texts = {name: inlined(text) for name, text in texts.items()}
+    return [CandidateSource(name, str(paths[name]), text) for name, text in texts.items()]
 
 
 def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:

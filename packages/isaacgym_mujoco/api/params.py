@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -66,9 +66,13 @@ class Params:
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
     def ignored(self) -> list[str]:
         """Return the names of parameters without effect whose values differ from the default."""
-        missing, defaults = object(), vars(type(self)())
+        missing = object()  # a script's subclass may need arguments, or set other values
+        defaults = {one.name: one.default for one in dataclasses.fields(self)}  # type: ignore[arg-type]
         return sorted(
             name
             for name, value in vars(self).items()
@@ -76,7 +80,7 @@ class Params:
         )
 
 
-_params = dataclass(eq=False)
+_params = dataclasses.dataclass(eq=False, repr=False)
 
 
 @_params
@@ -126,13 +130,13 @@ class SimParams(Params):
     dt: float = 1.0 / 60.0
     substeps: int = 2
     up_axis: int = UP_AXIS_Y
-    gravity: Vec3 = field(default_factory=lambda: Vec3(0.0, -9.81, 0.0))
+    gravity: Vec3 = dataclasses.field(default_factory=lambda: Vec3(0.0, -9.81, 0.0))
     use_gpu_pipeline: bool = False
     num_client_threads: int = 0
     stress_visualization: bool = False
     enable_actor_creation_warning: bool = True
-    physx: PhysXParams = field(default_factory=PhysXParams)
-    flex: FlexParams = field(default_factory=FlexParams)
+    physx: PhysXParams = dataclasses.field(default_factory=PhysXParams)
+    flex: FlexParams = dataclasses.field(default_factory=FlexParams)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, float(np.float32(value)) if name == "dt" else value)
@@ -151,7 +155,7 @@ class _Surface(Params):
 
 @_params
 class PlaneParams(_Surface):
-    normal: Vec3 = field(default_factory=lambda: Vec3(0.0, 1.0, 0.0))
+    normal: Vec3 = dataclasses.field(default_factory=lambda: Vec3(0.0, 1.0, 0.0))
     distance: float = 0.0
 
     HONOURED = frozenset(("normal", "distance", "static_friction", "dynamic_friction"))
@@ -201,7 +205,7 @@ class AssetOptions(Params):
     min_particle_mass: float = 1e-12
     tendon_limit_stiffness: float = 1.0
     convex_decomposition_from_submeshes: bool = False
-    vhacd_params: VhacdParams = field(default_factory=VhacdParams)
+    vhacd_params: VhacdParams = dataclasses.field(default_factory=VhacdParams)
 
     def ignored(self) -> list[str]:
         without = find_spec("vhacdx") is None
@@ -219,7 +223,7 @@ AssetOptions.HONOURED = frozenset(vars(AssetOptions())) - {
 class TriangleMeshParams(_Surface):
     nb_vertices: int = 0
     nb_triangles: int = 0
-    transform: Transform = field(default_factory=Transform)
+    transform: Transform = dataclasses.field(default_factory=Transform)
 
     HONOURED = frozenset(("nb_vertices", "nb_triangles", "static_friction", "dynamic_friction", "transform"))
 
@@ -231,7 +235,7 @@ class HeightFieldParams(_Surface):
     row_scale: float = 1.0
     column_scale: float = 1.0
     vertical_scale: float = 1.0
-    transform: Transform = field(default_factory=Transform)
+    transform: Transform = dataclasses.field(default_factory=Transform)
 
     HONOURED = TriangleMeshParams.HONOURED | {"nbRows", "nbColumns", "row_scale", "column_scale", "vertical_scale"}
 
@@ -242,8 +246,8 @@ class AttractorProperties(Params):
     damping: float = 0.0
     axes: int = AXIS_NONE
     rigid_handle: int = INVALID_HANDLE
-    target: Transform = field(default_factory=Transform)
-    offset: Transform = field(default_factory=Transform)
+    target: Transform = dataclasses.field(default_factory=Transform)
+    offset: Transform = dataclasses.field(default_factory=Transform)
 
 
 @_params
@@ -266,6 +270,7 @@ class CameraProperties(Params):
     enable_tensors: bool = False
 
 
+@_params
 class UsdExportOptions(Params):
     pass
 

@@ -150,3 +150,14 @@ def test_options_without_effect_are_those_that_mujoco_has_not():
     without = {"thickness", "convex_decomposition_from_submeshes", "use_physx_armature", "enable_gyroscopic_forces"}
     without |= {"min_particle_mass", "tendon_limit_stiffness"}
     assert {name.split()[0] for name in options.ignored()} - {"vhacd_enabled"} == without
+
+
+def test_parameters_of_subclasses_and_added_ones_are_told():
+    class Stiff(gymapi.PhysXParams):
+        def __init__(self, offset):
+            super().__init__()
+            self.solver_type, self.contact_offset = 0, offset
+
+    params = Stiff(0.5)
+    params.added = 3
+    assert {"contact_offset", "solver_type"} <= set(params.ignored()) and "added=3" in repr(params)
