@@ -133,7 +133,8 @@ def test_variants_describe_themselves():
 @pytest.mark.parametrize(
     "comment",
     ["", "{", "[1]", "{}", '{"original": 3, "flag": ""}', '{"original": "a", "flag": "b", "factor": "x"}',
-     '{"original": "a", "flag": "b", "values": {"train.\\u001b[31m": 1}}', '{"original": "a", "flag": "b", "values": 1}', '{"original": "a", "flag": "b", "values": {"x": []}}'],
+     '{"original": "a", "flag": "b", "values": {"train.\\u001b[31m": 1}}',
+     '{"original": "a", "flag": "b", "values": 1}', '{"original": "a", "flag": "b", "values": {"x": []}}'],
 )  # fmt: skip
 def test_comments_of_a_user_say_nothing(comment):
     assert variant_of(f"{FILE}\n# variant: {comment}\n") is None
