@@ -83,7 +83,7 @@ REFUSED = [  # words, and what the message has
         ("robots.spot.stiffness=-5", "robots.spot.stiffness must be a number of at least 0, got -5"),
         ("--devices many", "--devices must be all, GPU numbers such as 0,1, or cpu:N, got many"),
         ("--output_dir {folder}", "is not empty; give a new folder"),
-        ("--video -1", "--video: it must be 0 or more, got -1"),
+        ("--video -1", "--video: it must be a whole number, 0 or more, got -1"),
     )),
     ("--resume {folder}", "there is no grid here (no config.yaml)"),
     ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim and --video"),
