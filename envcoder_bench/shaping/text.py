@@ -120,8 +120,8 @@ def shown_definitions(defined: Definitions, names: Sequence[str]) -> str:
 
 def _body(source: str) -> list[ast.stmt]:
     """Return the top-level statements of a text before its first fault."""
-    lines = source.partition("\0")[0].split("\n") if len(source) <= MAX_CHARACTERS else []
-    for _ in range(_FAULTS):
+    lines = source.partition("\0")[0].split("\n")
+    for _ in range(_FAULTS if len(source) <= MAX_CHARACTERS else 1):
         try:
             return parse("\n".join(lines)).body
         except SyntaxError as error:

@@ -81,4 +81,5 @@ def test_functions_of_hostile_texts_are_found_in_bounded_work(monkeypatch):
     chain = "if 0: pass\n" + "elif 0: pass\n" * 1500
     matched = "match 1:\n    case 1:\n        def compute_goal(a): return {}\n"
     assert [*definitions(good + chain + matched).names] == ["compute_reward", "compute_goal"]
-    assert not definitions(good + "#" * 100_000).names
+    large = f"{good}#{'x' * 100_000}\n"  # a file that holds data
+    assert definitions(large).names and not definitions(f"{large}@\n").names
