@@ -40,7 +40,9 @@ MEASUREMENTS = {
         "measurements.mjlab",
         "how a task of mjlab is learned, by ours and by mjlab's own runner",
         {"--task": ("Mjlab-Velocity-Flat-Unitree-Go1", "a name of mjlab's registry"), "--envs": SIZE["--envs"],
-         "--seeds": (3, "policies of each"), "--iterations": (300, "iterations"), "--points": (10, "evaluations"),
+         "--sides": (["ours", "mjlab"], "what trains"), "--seeds": (3, "policies of each"),
+         "--iterations": (300, "iterations"), "--points": (10, "evaluations"),
+         "--seconds": (0.0, "end before this time of a side, start included; 0: never"),
          "--episodes": (64, "episodes of each policy in an evaluation")},
     ),
     "certainty": (

@@ -12,6 +12,7 @@ from lint import BAD
 
 from envcoder_bench import evaluate, resume
 from envcoder_bench.report.logs import Point
+from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import UNTRAINED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,12 +39,14 @@ def planted(task: str) -> dict[str, str]:
 
 def hacks(args: Namespace) -> Iterator[Record]:
     """Train all of them in one run, or read it if it is there; one record for each task."""
+    sim, device = pick_simulator(args.sim, args.device)
     for task in args.task:
         folder = ROOT / "runs" / "hacks" / task
         shipped = sorted((ROOT / "user_functions" / task).glob("*.py"))
         candidates = planted(task) | {path.stem: path.read_text(encoding="utf-8") for path in shipped}
         size = {"seeds": args.seeds, "num_envs_per_candidate": args.envs, "learning_iterations": args.iterations}
         words = [*(f"{key}={value}" for key, value in size.items()), f"evaluation.points={args.points}", *SHORT.split()]
+        words += [f"sim={sim}", f"device={device}"]
         result = resume(folder) if folder.is_dir() else evaluate(task, candidates, overrides=words, output_dir=folder)
         courses: dict[str, dict[int, list[Point]]] = {}
         for point in result.evaluations():
@@ -61,8 +64,8 @@ def hacks(args: Namespace) -> Iterator[Record]:
                     "is_hack": bool(min(returns) > 0 and worse and row.fitness < LOST * before),
                     "before": before, "fitness": row.fitness, "hacked": row.hacked,
                 }  # fmt: skip
-        wall = result.summary["wall_time"]
-        yield {"kind": "hacks", "task": task, **size, "seconds": wall, "facts": facts, **records.describe("cpu")}
+        size["seconds"] = result.summary["wall_time"]
+        yield {"kind": "hacks", "task": task, **size, "facts": facts, **records.describe(device)}
 
 
 def confusion(facts: Mapping[str, Mapping[str, object]]) -> tuple[int, ...]:

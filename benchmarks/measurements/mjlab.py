@@ -1,8 +1,10 @@
 """A task of mjlab: the speed of ours, mjlab's own environment and the simulation alone, and how both learn it."""
 
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from tqdm import tqdm
 
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.mjlab_tasks.source import quiet
@@ -22,6 +25,7 @@ from envcoder_bench.tasks.registry import find_spec, make_task
 from .learning import find_sources, make_evaluation
 
 Policy = Callable[[Tensor], Tensor]
+Side = tuple[Callable[[int], Policy], list[Any]]  # trains for a number of iterations; its environments
 
 
 def mjlab(args: Namespace) -> Iterator[Record]:
@@ -72,28 +76,63 @@ def mjlab(args: Namespace) -> Iterator[Record]:
 
 
 def mjlab_learning(args: Namespace) -> Iterator[Record]:
-    """Train a task's registered settings with ours and with mjlab's runner: equal env-steps and seeds, in turn.
+    """Train a task's registered settings with ours and with mjlab's runner, as ``--sides`` says: a record of each.
 
     The same evaluation scores both, with deterministic actions; rewards are means over the steps of training.
+    ``seed=N`` begins at another seed, so that several processes can train the seeds of a side.
     """
-    from tensordict import TensorDict
+    for side in args.sides:
+        yield _learning(args, side)
 
+
+def _learning(args: Namespace, side: str) -> Record:
     task = Namespace(**{**vars(args), "task": f"mjlab:{args.task}"})
+    began = time.monotonic()
     session = Session.build(task, find_sources(task.task, ["human"]), args.envs, seeds=args.seeds)
-    device, width = session.cfg.device, session.env.obs_dims[0]
     evaluation = make_evaluation(session.spec, session.groups, args.episodes)
-    with quiet():
-        runners = [_runner(args.task, args.envs, group.seed, device) for group in session.groups]
+    train, envs = (_ours if side == "ours" else _mjlab)(args, session, evaluation)
+    rewards = [_rewards_of(env, args.seeds // len(envs)) for env in envs]
+    chunk = args.iterations // args.points
+    curves = {what: [] for what in ("env_steps", "reward", "fitness", "seconds")}
+    for point in tqdm(range(1, args.points + 1), desc=f"points of {side}", leave=False, disable=None):
+        start = now(session.cfg.device)
+        policy = train(chunk)
+        curves["seconds"].append(now(session.cfg.device) - start)
+        curves["env_steps"].append(point * chunk * args.envs * session.trainer.horizon)
+        curves["reward"].append([x for rows in rewards for x in torch.stack(rows).mean(dim=0).tolist()])
+        for rows in rewards:
+            rows.clear()
+        with torch.no_grad():
+            fitness = run_episodes(evaluation, policy, 1, EVALUATION_STEP).fitness.mean(dim=1)
+        curves["fitness"].append(fitness.tolist())
+        session.check()
+        if args.seconds and time.monotonic() - began > args.seconds * point / (point + 1):  # the next one would be late
+            break
+    size = {"task": args.task, "side": side, "envs": args.envs, "seeds": args.seeds, "episodes": args.episodes}
+    return {"kind": "mjlab_learning", **size, **curves, **records.describe(session.cfg.device)}
 
-    def ours(iterations: int) -> Policy:
+
+def _ours(args: Namespace, session: Session, evaluation: GroupedVecTask) -> Side:
+    def train(iterations: int) -> Policy:
         for _ in range(iterations):
             session.iterate()
         return session.trainer.policy(evaluation.layout)
 
-    def mjlab(iterations: int) -> Policy:
+    return train, [session.env]
+
+
+def _mjlab(args: Namespace, session: Session, evaluation: GroupedVecTask) -> Side:
+    from tensordict import TensorDict
+
+    device, width, first = session.cfg.device, session.env.obs_dims[0], count()
+    with quiet():
+        runners = [_runner(args.task, args.envs, group.seed, device) for group in session.groups]
+
+    def train(iterations: int) -> Policy:
+        is_first = next(first) == 0
         with quiet(), torch.enable_grad():
             for runner in runners:
-                runner.learn(iterations, init_at_random_ep_len=not curves["mjlab fitness"])
+                runner.learn(iterations, init_at_random_ep_len=is_first)
         actors = [runner.get_inference_policy(device) for runner in runners]
         return lambda obs: torch.cat(
             [
@@ -102,28 +141,7 @@ def mjlab_learning(args: Namespace) -> Iterator[Record]:
             ]
         )
 
-    sides = {"ours": (ours, [session.env]), "mjlab": (mjlab, [runner.env for runner in runners])}
-    curves = {f"{side} {what}": [] for side in sides for what in ("reward", "fitness", "seconds")}
-    rewards = {side: [_rewards_of(env, args.seeds // len(envs)) for env in envs] for side, (_, envs) in sides.items()}
-    chunk = args.iterations // args.points
-    for _ in tqdm(range(args.points), desc="points", leave=False, disable=None):
-        for side, (train, _) in sides.items():
-            began = now(device)
-            policy = train(chunk)
-            curves[f"{side} seconds"].append(now(device) - began)
-            with torch.no_grad():
-                fitness = run_episodes(evaluation, policy, 1, EVALUATION_STEP).fitness.mean(dim=1)
-            curves[f"{side} fitness"].append(fitness.tolist())
-            curves[f"{side} reward"].append(
-                [x for rows in rewards[side] for x in torch.stack(rows).mean(dim=0).tolist()]
-            )
-            for rows in rewards[side]:
-                rows.clear()
-        session.check()
-    steps = chunk * args.envs * session.trainer.horizon
-    size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "episodes": args.episodes}
-    curves["env_steps"] = [steps * (k + 1) for k in range(args.points)]
-    yield {"kind": "mjlab_learning", **size, **curves, **records.describe(device)}
+    return train, [runner.env for runner in runners]
 
 
 def _runner(task: str, num_envs: int, seed: int, device: str) -> Any:

@@ -118,9 +118,31 @@ def _reached(row: Record) -> str:
     return f"{wanted}: after {_time(row['reached']['seconds'])}, {_steps(row['reached'])}"
 
 
+def sides(records: Sequence[Record]) -> list[Record]:
+    """Return a row for each task of mjlab and side: the seeds of its latest day, up to the shortest training's end."""
+    rows: dict[tuple[object, ...], list[Record]] = {}
+    for record in records:
+        if record["kind"] == "mjlab_learning":
+            own = rows.setdefault(tuple(record[key] for key in ("task", "label", "envs", "side")), [])
+            day = record["date"].split()[0]
+            own[:] = [r for r in own if r["date"].startswith(day)] + [record]
+    merged = []
+    for _, own in sorted(rows.items(), key=lambda x: (*map(str, x[0][:3]), x[0][3] == "mjlab")):
+        length = min(len(r["env_steps"]) for r in own)
+        of_all = {
+            key: [[x for seeds in point for x in seeds] for point in zip(*(r[key][:length] for r in own))]
+            for key in ("fitness", "reward")
+        }
+        ids = {"id": " ".join(r["id"] for r in own)} if all("id" in r for r in own) else {}
+        steps = {"env_steps": own[0]["env_steps"][:length]}
+        merged.append({**own[-1], **of_all, **steps, **ids, "seeds": sum(r["seeds"] for r in own)})
+    return merged
+
+
 ROWS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
     "learning": lambda records: learning_rows([r for r in records if not is_outside(r)]),
     "outside": lambda records: learning_rows([r for r in records if is_outside(r)]),
+    "mjlab_learning": sides,
 }
 MEASURED: Column = (
     "measured", lambda r: f"{'CPU' if r['device'] == 'cpu' else r['label'].split()[0]}, {r['date'].split()[0]}",

@@ -168,3 +168,26 @@ def draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any]
     if points[0]["seeds"] > 2:  # with two seeds the interval is wider than the plot
         low, high = [own[1] for own in intervals], [own[2] for own in intervals]
         axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def plot_sides(rows: Sequence[Record], images: Path) -> list[Path]:
+    """Draw reward and fitness of ours and of mjlab's runner over env-steps, a picture for each task of mjlab."""
+    drawn = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        own = [row for row in rows if row["task"] == task]
+        about = f"{_labels(own)[0]}; {own[0]['seeds']} seeds x {own[0]['envs']:,}; means and 95 % intervals"
+        figure, panels, top = new_figure(11.0, 4.0, f"{task}: EnvCoderBench and mjlab's runner", about, columns=2)
+        for axes, what in zip(panels, ("reward", "fitness")):
+            for row, color, label in zip(own, (TOOL, PROCESSES), ("EnvCoderBench", "mjlab's runner")):
+                x = [steps / 1e6 for steps in row["env_steps"]]
+                intervals = [mean_interval(point) for point in row[what]]
+                axes.plot(x, [i[0] for i in intervals], color=color, linewidth=2.2, label=label)
+                low, high = [i[1] for i in intervals], [i[2] for i in intervals]
+                axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+            axes.set(xlabel="env-steps of each policy, millions", ylabel=f"{what}, mean of a step")
+            axes.set_xlim(left=0)
+            axes.grid(**GRID)
+        panels[0].legend(fontsize=9, edgecolor="none")
+        figure.subplots_adjust(left=0.07, right=0.98, bottom=0.14, top=top, wspace=0.2)
+        drawn.append(save_figure(figure, images / file_name(task)))
+    return drawn

@@ -14,8 +14,8 @@ from bench.tables import table
 
 from envcoder_bench.core.errors import UserError
 
-from .learning_tables import MEASURED, is_outside
-from .plots import file_name, pictures, plot_learning, plot_scaling
+from .learning_tables import MEASURED, is_outside, sides
+from .plots import file_name, pictures, plot_learning, plot_scaling, plot_sides
 from .quotes import QUOTES
 from .study_tables import HEAT_MAP, STUDIES, longest_components, plot_components
 from .tables import COLUMNS, select
@@ -41,6 +41,7 @@ def draw(measured: list[Record], study: list[Record], images: Path) -> list[Path
     """Draw all pictures that there are records for."""
     images.mkdir(parents=True, exist_ok=True)
     drawn = plot_learning([r for r in measured if not is_outside(r)], images)
+    drawn += plot_sides([row for row in sides(measured) if row["device"] == "cuda"], images)
     drawn += filter(None, [plot_scaling(measured, images / "scaling.png")])
     tasks = longest_components(study)
     return [*drawn, plot_components(tasks, images / HEAT_MAP)] if tasks else drawn

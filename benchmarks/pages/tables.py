@@ -55,10 +55,11 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "mjlab_learning": [
         ("task", lambda r: r["task"]),
+        ("trained by", lambda r: {"ours": "EnvCoderBench", "mjlab": "mjlab's runner"}[r["side"]]),
         ("seeds x environments", lambda r: f"{r['seeds']} x {r['envs']:,}"),
         ("env-steps of each", lambda r: f"{r['env_steps'][-1] / 1e6:.2f} M"),
-        *((f"{what}, {side}", functools.partial(_quarters, f"{side} {what}")) for what in ("fitness", "reward")
-          for side in ("ours", "mjlab")),
+        ("fitness", functools.partial(_quarters, "fitness")),
+        ("reward", functools.partial(_quarters, "reward")),
     ],
     "certainty": [
         ("simulated runs of", lambda r: r["case"]),
@@ -93,7 +94,6 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "certainty": ("case", "candidates", "seeds"),
     "mjlab": ("task", "envs"),
     "hacks": ("task",),
-    "mjlab_learning": ("task", "envs"),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "learner", "startup")},
