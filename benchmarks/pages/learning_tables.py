@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from bench.records import Record, place
 from bench.tables import Column
@@ -119,24 +120,27 @@ def _reached(row: Record) -> str:
 
 
 def sides(records: Sequence[Record]) -> list[Record]:
-    """Return a row for each task of mjlab and side: the seeds of its latest day, up to the shortest training's end."""
-    rows: dict[tuple[object, ...], list[Record]] = {}
+    """Return two rows for each task of mjlab: all seeds of each side, up to the end of the shortest training.
+
+    Seeds may be in several records. Those of the machine's latest day count.
+    """
+    tasks: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record["kind"] == "mjlab_learning":
-            own = rows.setdefault(tuple(record[key] for key in ("task", "label", "envs", "side")), [])
-            day = record["date"].split()[0]
-            own[:] = [r for r in own if r["date"].startswith(day)] + [record]
-    merged = []
-    for _, own in sorted(rows.items(), key=lambda x: (*map(str, x[0][:3]), x[0][3] == "mjlab")):
-        length = min(len(r["env_steps"]) for r in own)
-        of_all = {
-            key: [[x for seeds in point for x in seeds] for point in zip(*(r[key][:length] for r in own))]
-            for key in ("fitness", "reward")
-        }
-        ids = {"id": " ".join(r["id"] for r in own)} if all("id" in r for r in own) else {}
-        steps = {"env_steps": own[0]["env_steps"][:length]}
-        merged.append({**own[-1], **of_all, **steps, **ids, "seeds": sum(r["seeds"] for r in own)})
-    return merged
+            day, same = record["date"].split()[0], (record["task"], record["label"], str(record["envs"]))
+            tasks[same] = [r for r in tasks.get(same, []) if r["date"].startswith(day)] + [record]
+    rows = []
+    for _, trainings in sorted(tasks.items()):
+        length = min(len(r["env_steps"]) for r in trainings)
+        for side in ("ours", "mjlab"):
+            own = [r for r in trainings if r["side"] == side]
+            if own:
+                row = {**own[-1], "seeds": sum(r["seeds"] for r in own), "env_steps": own[-1]["env_steps"][:length]}
+                for curve in ("fitness", "reward"):  # of each point: the seeds of all records
+                    points = zip(*(r[curve][:length] for r in own))
+                    row[curve] = [list(chain.from_iterable(point)) for point in points]
+                rows.append({**row, "id": " ".join(r["id"] for r in own if "id" in r)})
+    return rows
 
 
 ROWS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
