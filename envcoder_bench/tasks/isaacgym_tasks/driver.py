@@ -26,6 +26,7 @@ from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
+from envcoder_bench.tasks.isaacgym_tasks.summands import find_summands
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Unmasked
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
@@ -324,21 +325,22 @@ def make_driver(task: Any, gym: GymProxy) -> Driver:
 class RewardTerms:
     """Notes the terms of a task's own reward in its attribute ``reward_terms``, for candidates that weigh them anew.
 
-    Two ways of writing a reward have terms that can be noted without a change of the task's code:
+    Three ways of writing a reward have terms that can be noted without a change of the task's code:
 
     - legged_gym's: a list ``reward_functions`` with ``reward_names``. A term is what a function returns, without its
       scale; ``termination`` is a function of its own.
     - sums of each term over the episode, as in AnymalTerrain and AllegroKuka: a dict of tensors, to which the reward
       adds its terms. A term is what is added, with its scale.
-
-    A reward that is computed as one expression, as in most tasks of IsaacGymEnvs, has none.
+    - a function that adds them up, as in most tasks of IsaacGymEnvs (``summands``). A term is what is added, with its
+      scale.
 
     Attributes:
         scaled: whether a term includes its scale.
+        wanted: whether a function of the candidates reads them.
     """
 
     def __init__(self, task: Any) -> None:
-        self._task, self._sums = task, ""
+        self._task, self._sums, self._summands, self.wanted = task, "", None, True
         functions, names = getattr(task, "reward_functions", None), getattr(task, "reward_names", None)
         if isinstance(functions, list) and isinstance(names, list) and functions and len(functions) == len(names):
             self._terms = {str(name): self._zeros() for name in names}
@@ -348,16 +350,20 @@ class RewardTerms:
                 setattr(task, f"_reward_{_END}", self._noting(getattr(task, f"_reward_{_END}"), _END))
         else:
             self._sums = next((name for name in _SUMS if self._is_sums(getattr(task, name, None))), "")
-            self._terms = {key: self._zeros() for key in getattr(task, self._sums, {})} if self._sums else {}
-        self.scaled = bool(self._sums)
+            if not self._sums:
+                self._summands = find_summands(task)
+            names = getattr(task, self._sums) if self._sums else self._summands.names if self._summands else ()
+            self._terms = {key: self._zeros() for key in names}
+        self.scaled = bool(self._sums or self._summands)
         if self._terms:
             setattr(task, TERMS, self._terms)
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Note the terms that the task adds to the sums of its episodes inside the block."""
+        """Note the terms that the task adds up inside the block, of the reward or to the sums of its episodes."""
         if not self._sums:
-            yield
+            with self._summands.noted(self._note) if self._summands and self.wanted else contextlib.nullcontext():
+                yield
             return
         before = {key: x.clone() for key, x in getattr(self._task, self._sums).items()}
         for x in getattr(self._task, self._sums).values():

@@ -16,7 +16,7 @@ from envcoder_bench.core.settings import plain
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
-from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, Resets, make_driver
+from envcoder_bench.tasks.isaacgym_tasks.driver import TERMS, Driver, Resets, make_driver
 from envcoder_bench.tasks.isaacgym_tasks.randomizer import make_randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source, make_isaac
@@ -136,6 +136,7 @@ class IsaacTask(Task):
         self._groups = groups
         self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
         self._compared = False
+        self.driver.terms.wanted = groups.keys is None or any(key.startswith(TERMS) for key in groups.keys)
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)
         # asked once here, because each step would wait for the device

@@ -1,0 +1,104 @@
+"""The terms of a reward that one function adds up: their sum is the reward, where nothing replaces it."""
+
+import importlib.util
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from envcoder_bench.tasks.isaacgym_tasks.driver import RewardTerms
+from envcoder_bench.tasks.isaacgym_tasks.summands import find_summands
+
+TASK = """
+import torch
+
+
+class Task:
+    num_envs, device = 64, "cpu"
+
+    def __init__(self):
+        self.a, self.b = torch.randn(2, 64)
+        self.rew_buf, self.reset_buf = torch.zeros(2, 64)
+
+    def compute_reward(self):
+        self.rew_buf[:], self.reset_buf[:] = reward_of(self.a, self.b, 2.0)
+
+
+@torch.jit.script
+def reward_of(a, b, b_scale: float):
+    done = a > 1.0
+    cost = b * b
+{body}
+    a += 1.0  # what a task does with its arguments later
+    return {value}, done
+"""
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    def make(body, value="total", task=TASK):
+        text = task.format(body=textwrap.indent(textwrap.dedent(body).strip(), "    "), value=value)
+        path = tmp_path / "task_with_a_sum.py"
+        path.write_text(text)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert path.stem not in sys.modules  # as tasks, whose modules are not kept there
+        return module.Task()
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("total = a - (b_scale * cost - 1.0)", ("a", "cost", "constant")),
+        ("total = torch.zeros_like(a)\ntotal += a\ntotal -= b_scale * b", ("a", "b")),
+        ("total = a\ntotal = a * b + torch.exp(-cost)\ntotal = total + b", ("a", "cost", "b")),
+        ("total = a + b\ntotal = torch.where(done, total + 3, total)", ("a", "b", "constant")),
+        ("total = a - cost - b\ntotal = torch.where(b > 0, total - b, total)", ("a", "cost", "b", "b_2")),
+    ],
+)
+def test_terms_add_up_to_the_reward(make, body, names):
+    task = make(body)
+    terms = RewardTerms(task)
+    a = task.a.clone()
+    with terms.noted():
+        task.compute_reward()
+    assert tuple(task.reward_terms) == names and terms.scaled
+    torch.testing.assert_close(sum(task.reward_terms.values()), task.rew_buf)
+    assert torch.equal(task.a, a + 1.0)  # the task's own function ran once
+    task.compute_reward()  # and is in its place again
+    assert find_summands(task) is not None and torch.equal(task.a, a + 1.0 + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        ("total = a + cost\ntotal = torch.clip(total, 0.0, 100.0)", lambda x, done: x.clamp(min=0.0)),
+        ("total = a + cost\ntotal = torch.where(done, torch.ones_like(total) * -2.0, total)",
+         lambda x, done: torch.where(done, -2.0, x)),
+    ],
+)  # fmt: skip
+def test_bounds_and_prices_stay_the_rewards(make, body, changed):
+    task = make(body, value="total.detach()")
+    done = task.a > 1.0
+    with RewardTerms(task).noted():
+        task.compute_reward()
+    torch.testing.assert_close(changed(sum(task.reward_terms.values()), done), task.rew_buf)
+
+
+@pytest.mark.parametrize("body", ["total = a * b", "total = (a + b) * b_scale", "total = torch.where(done, a + b, a)"])
+def test_other_rewards_have_no_terms(make, body):
+    task = make(body)
+    assert find_summands(task) is None and not hasattr(task, "reward_terms")
+
+
+def test_terms_are_computed_only_where_a_candidate_reads_them(make):
+    task = make("total = a + b")
+    terms = RewardTerms(task)
+    terms.wanted = False
+    with terms.noted():
+        task.compute_reward()
+    assert not any(term.any() for term in task.reward_terms.values())
