@@ -88,3 +88,21 @@ def test_speed_names_the_card_of_each_row():
         "| 4 x 256 | 1.50 M | 75 % | 1.0 GiB | H100, W 1, 2026-01-03 |",
         "| 250 x 256 | 1.20 M | 60 % | 1.0 GiB | H200, W 1, 2026-01-01 |",
     ]
+
+
+def test_seeds_of_several_records_are_one_row_up_to_the_end_of_the_shortest():
+    def record(side, day, *seeds, points=2):
+        curves = {key: [list(seeds)] * points for key in ("fitness", "reward")}
+        about = {"task": "Go1", "label": "H200", "envs": 4, "date": f"2026-11-{day} 10:00", "id": f"{side}-{seeds}"}
+        steps = [10 * (k + 1) for k in range(points)]
+        return {"kind": "mjlab_learning", "side": side, "seeds": len(seeds), "env_steps": steps, **curves, **about}
+
+    older = record("ours", 26, 9.0, points=1)
+    ours, first, second = record("ours", 27, 1.0, 2.0, points=3), record("mjlab", 27, 3.0), record("mjlab", 27, 4.0)
+    rows = tables.select("mjlab_learning", [older, first, ours, second])
+    assert [(row["side"], row["seeds"], row["env_steps"]) for row in rows] == [
+        ("ours", 2, [10, 20]),
+        ("mjlab", 2, [10, 20]),
+    ]
+    assert rows[0]["fitness"] == [[1.0, 2.0]] * 2 and rows[1]["reward"] == [[3.0, 4.0]] * 2
+    assert rows[1]["id"] == "mjlab-(3.0,) mjlab-(4.0,)"
