@@ -102,3 +102,11 @@ def test_terms_are_computed_only_where_a_candidate_reads_them(make):
     with terms.noted():
         task.compute_reward()
     assert not any(term.any() for term in task.reward_terms.values())
+
+
+def test_a_sum_that_only_torchscript_computes_has_no_terms(make):
+    task = make("assert torch.jit.is_scripting()\ntotal = a + b")
+    total = task.a + task.b
+    with RewardTerms(task).noted():
+        task.compute_reward()
+    assert torch.equal(task.rew_buf, total) and not hasattr(task, "reward_terms")

@@ -362,7 +362,7 @@ class RewardTerms:
     def noted(self) -> Iterator[None]:
         """Note the terms that the task adds up inside the block, of the reward or to the sums of its episodes."""
         if not self._sums:
-            with self._summands.noted(self._note) if self._summands and self.wanted else contextlib.nullcontext():
+            with self._summands.noted(self._note_all) if self._summands and self.wanted else contextlib.nullcontext():
                 yield
             return
         before = {key: x.clone() for key, x in getattr(self._task, self._sums).items()}
@@ -388,6 +388,13 @@ class RewardTerms:
             self._terms[name].copy_(term.detach().view(-1))
         elif isinstance(term, (int, float)):  # such as unitree_rl_gym's reward for being alive
             self._terms[name].fill_(term)
+
+    def _note_all(self, terms: dict[str, Any]) -> None:
+        for name, term in terms.items():
+            self._note(name, term)
+        if not terms and self._terms:  # they cannot be computed
+            delattr(self._task, TERMS)
+            self._summands, self._terms = None, {}
 
     def _zeros(self) -> Tensor:
         return torch.zeros(self._task.num_envs, device=self._task.device)

@@ -40,16 +40,19 @@ class Summands:
     compute: Callable[..., dict[str, Any]]
 
     @contextlib.contextmanager
-    def noted(self, note: Callable[[str, Any], None]) -> Iterator[None]:
-        """Call ``note`` with each term whenever the function is called inside the block."""
+    def noted(self, note: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+        """Call ``note`` with the terms at each call of the function inside the block; with none if its copy raises."""
         original = self.namespace[self.function]
 
         def noting(*args: Any, **kwargs: Any) -> Any:
             # the function may write into its arguments
             copies = [x.clone() if isinstance(x, Tensor) else x for x in args]
             named = {key: x.clone() if isinstance(x, Tensor) else x for key, x in kwargs.items()}
-            for name, term in self.compute(*copies, **named).items():
-                note(name, term)
+            try:
+                terms = self.compute(*copies, **named)
+            except Exception:  # such as code for TorchScript alone
+                terms = {}
+            note(terms)
             return original(*args, **kwargs)
 
         self.namespace[self.function] = noting
