@@ -58,6 +58,8 @@ def make(tmp_path, monkeypatch):
         ("total = a\ntotal = a * b + torch.exp(-cost)\ntotal = total + b", ("a", "cost", "b")),
         ("total = a + b\ntotal = torch.where(done, total + 3, total)", ("a", "b", "constant")),
         ("total = a - cost - b\ntotal = torch.where(b > 0, total - b, total)", ("a", "cost", "b", "b_2")),
+        ("r1 = a * 2\ntotal = r1 - cost * r1", ("r1", "cost")),
+        ("r1 = a * 2\ntotal = r1 - r1 * r1", ("r1", "r1_2")),
     ],
 )
 def test_terms_add_up_to_the_reward(make, body, names):

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,8 @@ def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, 
     last = function.body[-1]
     if not isinstance(last, ast.Return) or last.value is None:
         return None
-    value = last.value.elts[position] if isinstance(last.value, ast.Tuple) else last.value
+    values = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+    value = values[position] if position < len(values) else last
     if _calls(value, "detach") and isinstance(value.func, ast.Attribute):
         value = value.func.value
     if not isinstance(value, ast.Name):
@@ -110,14 +112,14 @@ def _summands(namespace: dict[str, Any], file: Path, function: ast.FunctionDef, 
     if sum(map(len, lines.values())) < 2:
         return None
     local = {x.id for x in ast.walk(function) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)} - {total}
-    unused = "_terms"
+    unused = "_terms_of_the_reward"
     body: list[ast.stmt] = [ast.parse(f"{unused} = {{}}").body[0]]
-    names: list[str] = []
+    names, counts = list[str](), Counter[str]()
     for k, line in enumerate(function.body[: max(lines) + 1]):
         for term in lines.get(k, []):
             name = _name(term, local, total)
-            count = sum(other.rstrip("0123456789").rstrip("_") == name for other in names)
-            names.append(f"{name}_{count + 1}" if count else name)
+            counts[name] += 1
+            names.append(name if counts[name] == 1 else f"{name}_{counts[name]}")
             body += ast.parse(f"{unused}[{names[-1]!r}] = {ast.unparse(term)}").body
         body.append(line)
     body += ast.parse(f"return {unused}").body
@@ -156,7 +158,7 @@ def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _calls(node: ast.expr, method: str) -> TypeGuard[ast.Call]:
+def _calls(node: ast.AST, method: str) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
 
 
