@@ -22,7 +22,7 @@ from typing import Any, TypeGuard
 from torch import Tensor
 
 _REWARD = "rew_buf"
-_SCALE = re.compile(r"scale|weight|coef", re.IGNORECASE)  # parameters that do not name a term
+_SCALE = re.compile(r"scale|weight|coef|^w_", re.IGNORECASE)  # variables that do not name a term
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,22 @@ def find_summands(task: Any) -> Summands | None:
         body = next((x for x in tree.body if isinstance(x, ast.ClassDef) and x.name == cls.__name__), None)
         if body is None or not any(_is_reward(x) for x in ast.walk(body)):
             continue
+        # the reward comes from one function of the file, at one position of what it returns
         functions = {x.name: x for x in tree.body if isinstance(x, ast.FunctionDef)}
-        calls = [x for x in ast.walk(body) if isinstance(x, ast.Assign) and isinstance(x.value, ast.Call)]
-        for line in calls:
-            targets = line.targets[0].elts if isinstance(line.targets[0], ast.Tuple) else line.targets
-            position = next((k for k, x in enumerate(targets) if any(map(_is_reward, ast.walk(x)))), None)
-            called = line.value.func if isinstance(line.value, ast.Call) else None
-            if position is not None and isinstance(called, ast.Name) and called.id in functions:
-                return _summands(methods[0].__globals__, file, functions[called.id], position)
-        return None  # computed in another way, which overrides that of a base class
+        sources: set[tuple[str, int]] = set()
+        for line in ast.walk(body):
+            if (
+                isinstance(line, ast.Assign)
+                and isinstance(line.value, ast.Call)
+                and isinstance(line.value.func, ast.Name)
+            ):
+                targets = line.targets[0].elts if isinstance(line.targets[0], ast.Tuple) else line.targets
+                positions = [k for k, x in enumerate(targets) if any(map(_is_reward, ast.walk(x)))]
+                sources.update((line.value.func.id, k) for k in positions if line.value.func.id in functions)
+        if len(sources) != 1:
+            return None  # computed in another way, which overrides that of a base class
+        ((name, position),) = sources
+        return _summands(methods[0].__globals__, file, functions[name], position)
     return None
 
 
@@ -187,5 +194,5 @@ def _name(term: ast.expr, local: set[str], total: str) -> str:
     variables = [x.id for x in ast.walk(where) if isinstance(x, ast.Name) and x.id not in (total, "torch")]
     called = {x.func.id for x in ast.walk(where) if isinstance(x, ast.Call) and isinstance(x.func, ast.Name)}
     variables = [name for name in variables if name not in called]
-    named = [name for name in variables if name in local] + [name for name in variables if not _SCALE.search(name)]
-    return (named + variables + ["constant"])[0]
+    named = [name for name in variables if not _SCALE.search(name)]
+    return ([name for name in named if name in local] + named + variables + ["constant"])[0]
