@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from envcoder_bench.shaping.combination import PRODUCT, Combination
+from envcoder_bench.shaping.combination import SUM, Combination
 
 SMALL = 0.01  # of the sizes of all terms together
 OPPOSED = 0.02  # what is left of two terms that cancel, of their sizes
@@ -121,13 +121,13 @@ def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) 
     """Return a line for each term that is constant, that hardly counts, or that another term cancels.
 
     Args:
-        how: how the terms make up the reward; those of a product are not looked at.
+        how: how the terms make up the reward; only those of a sum are looked at.
         terms: values ``(states,)``. Terms that are always 0 are left out: the states may not reach them.
         where: the states, in words.
 
     Terms that are constant by their names, such as ``alive``, are not named for it.
     """
-    if how.form == PRODUCT:
+    if how.form != SUM:
         return []
     # what each term adds; those that are always 0 may be for states that were not reached
     parts = {name: how.weights[name] * np.asarray(terms[name], np.float64) for name in how.used}

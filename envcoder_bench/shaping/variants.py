@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.shaping.combination import PRODUCT, Combination
+from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, Combination
 from envcoder_bench.shaping.discovery import MAX_NAME
 from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
 from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, inlined, loaded, unused
@@ -28,7 +28,7 @@ from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, i
 TERMS, SWEEP = "--terms", "--sweep"
 TRAIN = "train."  # names of a sweep that are keys of the trainer's config
 FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
-LEAST = 1e-12  # least base of a power: its logarithm is finite
+LEAST = 1e-37  # least base of a power: its logarithm is finite, in single precision, too
 _MARK = re.compile(r"^# variant: (\{.*\})$", re.MULTILINE)
 
 
@@ -110,7 +110,7 @@ def asking_words(variants: Mapping[str, Variant]) -> list[str]:
 
 
 def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> str:
-    """Return a file whose reward's terms are multiplied by factors; those of a product are raised to powers.
+    """Return a file whose reward's terms are multiplied by factors, also in an exponent; those of a product are powers.
 
     What the terms do not explain, such as the price of a fall, stays as it is. The components that are returned are
     multiplied, too.
@@ -128,16 +128,18 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     part = "{0}(terms[name], {1}[name] * factors[name])" if is_product else "{1}[name] * factors[name] * terms[name]"
     part = part.format(power, weights)
     together = f"{part} for name in factors" + (f" if name != {how.after!r}" if how.after else "")
-    total = f"math.prod({together})" if is_product else f"sum({together})"
-    total += f" + {how.offset!r}" if how.offset else ""
+    total = f"{math.exp(how.offset)!r} * math.prod({together})" if is_product else f"sum({together}) + {how.offset!r}"
     bounds = [f"{key}={x!r}" for key, x in (("min", how.low), ("max", how.high)) if x is not None]
     total = f"torch.clamp({total}, {', '.join(bounds)})" if bounds else total
     total += f" + factors[{how.after!r}] * terms[{how.after!r}]" if how.after else ""
-    # what they do not explain stays
-    changed = f"{combined}(terms, {factors_of})"
-    if not is_product:
-        changed = f"reward + ({changed} - {combined}(terms, dict.fromkeys({factors_of}, 1.0)))"
-    kept = " | ".join(f"(reward == {x!r})" for x in how.overrides)
+    # what they do not explain stays; at a bound, a fixed reward is one that the bound does not explain
+    usual, changed = f"{combined}(terms, dict.fromkeys({factors_of}, 1.0))", f"{combined}(terms, {factors_of})"
+    if how.form == EXPONENTIAL:
+        changed = f"reward * torch.exp({changed} - {usual})"
+    elif not is_product:
+        changed = f"reward + ({changed} - {usual})"
+    at_bound = {x: f" & ({usual} != {x!r})" for x in (how.low, how.high) if x is not None}
+    kept = " | ".join(f"(reward == {x!r}){at_bound.get(x, '')}" for x in how.overrides)
     changed = f"torch.where({kept}, reward, {changed})" if kept else changed
     scaled = f"{power}(terms[name], factor)" if is_product else "factor * terms[name]"
     head, call = _signature(_parsed(inlined(text)))

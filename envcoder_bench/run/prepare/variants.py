@@ -31,7 +31,7 @@ from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
-from envcoder_bench.shaping.combination import Combination, NotDivisible, find_combination
+from envcoder_bench.shaping.combination import SUM, Combination, NotDivisible, find_combination
 from envcoder_bench.shaping.contract import Candidate, CandidateError, Shaping
 from envcoder_bench.shaping.kinds import ALIASES, REWARD, SECTION_TYPES
 from envcoder_bench.shaping.source import Source, UnsupportedCode
@@ -229,7 +229,8 @@ def _of_terms(original: _Original, taken: set[str]) -> list[CandidateSource]:
         )
     variants = []
     for term, factor in itertools.product(how.used, texts.FACTORS):
-        what = Variant(source.name, TERMS, term, factor, weight=how.weights[term], unseen=term in how.unseen)
+        weight = how.weights[term] if how.form == SUM else 0.0  # a factor of a product has no share of it
+        what = Variant(source.name, TERMS, term, factor, weight=weight, unseen=term in how.unseen)
         text = _text(source, texts.with_factors, how, {term: factor})
         variants.append(_variant(what, text, f"{term}_x{texts.short(factor)}", taken))
     return variants
