@@ -87,22 +87,24 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     reward, table = reward[finite], table[finite]
     if len(reward) < 4 * (len(names) + 1):
         raise NotDivisible("has a finite reward in too few states to see how its components make it up")
+    # a component may be the reward itself, beside those that make it up
+    itself = (np.abs(table.T - reward) <= 1e-6 * np.abs(reward)).all(axis=1)
+    itself &= bool(table[:, ~itself].any())
+    others = [name for name, skipped in zip(names, itself) if not skipped]
     # the first form that holds in all states; rather a bounded sum and one component than a sum with overrides
-    whole = _held(_forms(reward, table), reward, table)
+    parts = table[:, ~itself]
+    whole = _held(_forms(reward, parts), reward, parts)
     if whole is None or whole[0].overrides:
-        whole = _sum_and_one(reward, table, names) or whole
+        whole = _sum_and_one(reward, parts, others) or whole
     if whole is None:
-        dependent = [names[k] for k in _dependent(table)[0]]
+        dependent = [others[k] for k in _dependent(parts)[0]]
         also = f"; {' and '.join(dependent)} depend on each other" if dependent else ""
-        raise NotDivisible(
-            f"is not the sum, a weighted sum, the exponential of a sum or the product of its components{also}"
-        )
+        what = "the other components than " + names[int(itself.argmax())] if itself.any() else "its components"
+        raise NotDivisible(f"is not the sum, a weighted sum, the exponential of a sum or the product of {what}{also}")
     how, weights = whole
-    if how == Combination(SUM, {}) and list(weights[weights != 0.0]) == [1.0] and table[:, weights == 0.0].any():
-        itself = names[int(weights.argmax())]
-        raise NotDivisible(f"is its component {itself} itself, and not the sum or the product of the others")
+    by_name = {**dict.fromkeys(names, 0.0), **dict(zip(others, map(float, weights)))}
     unseen = tuple(name for name, column in zip(names, table.T) if not column.any() and how.form != PRODUCT)
-    return replace(how, weights=dict(zip(names, map(float, weights))), unseen=unseen)
+    return replace(how, weights=by_name, unseen=unseen)
 
 
 def _held(
