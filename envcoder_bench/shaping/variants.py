@@ -129,7 +129,9 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     part = "{0}(terms[name], {1}[name] * factors[name])" if is_product else "{1}[name] * factors[name] * terms[name]"
     part = part.format(power, weights)
     together = f"{part} for name in factors" + (f" if name != {how.after!r}" if how.after else "")
-    total = f"{math.exp(how.offset)!r} * math.prod({together})" if is_product else f"sum({together}) + {how.offset!r}"
+    total = f"math.prod({together})" if is_product else f"sum({together})"
+    if how.offset:
+        total = f"{math.exp(how.offset)!r} * {total}" if is_product else f"{total} + {how.offset!r}"
     bounds = [f"{key}={x!r}" for key, x in (("min", how.low), ("max", how.high)) if x is not None]
     total = f"torch.clamp({total}, {', '.join(bounds)})" if bounds else total
     total += f" + factors[{how.after!r}] * terms[{how.after!r}]" if how.after else ""
