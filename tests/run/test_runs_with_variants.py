@@ -35,6 +35,11 @@ def compute_observation(cart_pos, pole_angle):
 def compute_done(pole_angle):
     return torch.abs(pole_angle) > 1.0
 """
+LATE = """
+def compute_reward(pole_angle, pole_vel, progress_buf):
+    terms = {"upright": torch.cos(pole_angle), "swing": -torch.abs(pole_vel)}
+    return terms["upright"] + torch.where(progress_buf > 300, 0.2, 0.1) * terms["swing"], terms
+"""
 PLAIN = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
 
@@ -186,6 +191,7 @@ def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
     ("texts", "asked", "message"),
     [
         ({"a": PLAIN}, {"terms": True}, "terms of a are not divided: its compute_reward returns no components"),
+        ({"a": LATE}, {"terms": True}, "is not the sum, a weighted sum"),  # a weight that changes in an episode
         ({"a": "def compute_reward(pole_angel): pass"}, {"terms": True}, r"a.py:1: .*did you mean pole_angle"),
         ({"a": MINE}, {"sweep": "swng=1,2"}, "did you mean swing"),
         ({"a": MINE}, {"sweep": "SCALE=1,2"}, "line 4: SCALE is"),
