@@ -222,18 +222,8 @@ def with_numbers(text: str, values: Mapping[str, str]) -> str:
 
 def numbers(text: str) -> dict[str, float]:
     """Return the numbers that a file declares: constants by name, ``DICT.key``, ``CLASS.NAME``, ``FUNCTION.NAME``."""
-    by_name = {}
-    for name, node in _nodes(_parsed(text).body).items():
-        value = _number(node)
-        if value is not None:
-            by_name[name] = value
-    return by_name
-
-
-def declared(text: str) -> dict[str, tuple[int, str]]:
-    """Return what a file declares, as ``numbers`` names it, with the line of each value and its code."""
-    source = _parsed(text)
-    return {name: (node.lineno, source.code(node)) for name, node in _nodes(source.body).items()}
+    nodes = _nodes(_parsed(text).body)
+    return {name: value for name, node in nodes.items() if (value := _number(node)) is not None}
 
 
 def _nodes(body: Sequence[ast.stmt], scope: str = "") -> dict[str, ast.expr]:
@@ -247,14 +237,14 @@ def _nodes(body: Sequence[ast.stmt], scope: str = "") -> dict[str, ast.expr]:
             nodes.update(_nodes(part.body, f"{scope}{part.name}."))
         elif isinstance(part, ast.FunctionDef):
             x, inner = part.args, f"{scope}{part.name}."
-            defaults = [*zip([*x.posonlyargs, *x.args][::-1], x.defaults[::-1]), *zip(x.kwonlyargs, x.kw_defaults)]
-            local = {f"{inner}{one.arg}": node for one, node in defaults if node is not None}
+            pairs = [*zip([*x.posonlyargs, *x.args][::-1], x.defaults[::-1]), *zip(x.kwonlyargs, x.kw_defaults)]
+            defaults = {one.arg: node for one, node in pairs if node is not None}
+            local = {**{f"{inner}{name}": node for name, node in defaults.items()}, **_nodes(part.body, inner)}
             # a name that is stored again, in a loop or by +=, is no constant
             names = [one.id for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-            stores = Counter([*names, *(one.arg for one, node in defaults if node is not None)])
-            local.update(_nodes(part.body, inner))
-            own = {full: full.removeprefix(inner).partition(".")[0] for full in local}
-            nodes.update({full: node for full, node in local.items() if stores[own[full]] <= 1})
+            stores = Counter([*names, *defaults])
+            first = {full: full.removeprefix(inner).partition(".")[0] for full in local}
+            nodes.update({full: node for full, node in local.items() if stores[first[full]] <= 1})
     return nodes
 
 
@@ -272,11 +262,11 @@ def _parts(name: str, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield the values of a dict, a list or the keywords of a call, and of those in it, by dotted keys."""
     pairs: Iterable[tuple[Any, ast.expr]] = ()
     if isinstance(value, ast.Dict):
-        pairs = ((key.value, one) for key, one in zip(value.keys, value.values) if isinstance(key, ast.Constant))
-        pairs = ((key, one) for key, one in pairs if isinstance(key, str))
+        pairs = ((getattr(key, "value", None), one) for key, one in zip(value.keys, value.values))
+        pairs = (pair for pair in pairs if isinstance(pair[0], str))
     elif isinstance(value, (ast.List, ast.Tuple)):
         pairs = enumerate(value.elts)
-    elif isinstance(value, ast.Call):
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):  # not torch.sum(x, dim=1)
         pairs = ((one.arg, one.value) for one in value.keywords if one.arg)
     for key, one in pairs:
         yield f"{name}.{key}", one
@@ -296,16 +286,10 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr, bool]]:
             if isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
                 pairs = [*zip(targets[0].elts, value.elts)]
             for target, one in pairs:
-                if isinstance(one, ast.Call) and one.args and _is_tensor(one.func):
+                if isinstance(one, ast.Call) and one.args and ast.unparse(one.func) == "torch.tensor":
                     one = one.args[0] if _number(one.args[0]) is not None else one
                 if isinstance(target, ast.Name):
                     yield target.id, one, len(targets) == 1
-
-
-def _is_tensor(function: ast.expr) -> bool:
-    """Return whether an expression is ``torch.tensor``."""
-    module = getattr(function, "value", None)
-    return isinstance(function, ast.Attribute) and function.attr == "tensor" and getattr(module, "id", "") == "torch"
 
 
 def _number(node: ast.expr) -> float | None:
@@ -378,14 +362,15 @@ def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str]
     Raises:
         UserError: there is none, and the message names near matches; or it is no number that is written out.
     """
-    written, plain = declared(text), numbers(text)
+    source = _parsed(text)
+    written, plain = _nodes(source.body), numbers(text)
     # a declared number, or the reason why it is none
     ends = [full for full in written if full.endswith(f".{name}")]
     one = ends if len(ends) == 1 and name not in terms else []
     for full in (name, f"WEIGHTS.{name}", *one):
         if full in written and full not in plain:
-            line, code = written[full]
-            raise UserError(f"line {line}: {full} is {code}, not a number that is written out")
+            node = written[full]
+            raise UserError(f"line {node.lineno}: {full} is {source.code(node)}, not a number that is written out")
         if full in plain:
             return full, False
     if name in terms:
