@@ -88,18 +88,18 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     if len(reward) < 4 * (len(names) + 1):
         raise NotDivisible("has a finite reward in too few states to see how its components make it up")
     # a component may be the reward itself, beside those that make it up
-    itself = (np.abs(table.T - reward) <= 1e-6 * np.abs(reward)).all(axis=1)
-    itself &= bool(table[:, ~itself].any())
-    others = [name for name, skipped in zip(names, itself) if not skipped]
+    itself = np.flatnonzero((np.abs(table.T - reward) <= 1e-6 * np.abs(reward)).all(axis=1))
+    itself = itself if np.delete(table, itself, axis=1).any() else itself[:0]
+    others = [name for k, name in enumerate(names) if k not in itself]
     # the first form that holds in all states; rather a bounded sum and one component than a sum with overrides
-    parts = table[:, ~itself]
+    parts = np.delete(table, itself, axis=1)
     whole = _held(_forms(reward, parts), reward, parts)
     if whole is None or whole[0].overrides:
         whole = _sum_and_one(reward, parts, others) or whole
     if whole is None:
         dependent = [others[k] for k in _dependent(parts)[0]]
         also = f"; {' and '.join(dependent)} depend on each other" if dependent else ""
-        what = "the other components than " + names[int(itself.argmax())] if itself.any() else "its components"
+        what = f"the other components than {names[itself[0]]}" if len(itself) else "its components"
         raise NotDivisible(f"is not the sum, a weighted sum, the exponential of a sum or the product of {what}{also}")
     how, weights = whole
     by_name = {**dict.fromkeys(names, 0.0), **dict(zip(others, map(float, weights)))}

@@ -14,6 +14,7 @@ from envcoder_bench.run.prepare import variants as variants_module
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
 from envcoder_bench.run.spec import CandidateSource
+from envcoder_bench.shaping.combination import PRODUCT, Combination
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.variants import variant_of
 from envcoder_bench.tasks.base import BASELINES
@@ -117,6 +118,13 @@ def test_terms_of_human_baselines_are_those_of_their_rewards():
     terms = {variant_of(one.source).term for one in sources} - {""}
     assert terms == {"lin_vel_xy", "ang_vel_z", "torque"} and not set(names(sources)) & set(BASELINES)
     assert "torch.clamp(" in sources[0].source.partition("TERM_FACTORS")[2], "the sum is never below 0"
+
+
+def test_factors_of_a_product_have_no_share_of_it():
+    text = "def compute_reward(pole_angle):\n    x = pole_angle.cos()\n    return x * x, {'x': x}\n"
+    source, how = CandidateSource("a", "a.py", text), Combination(PRODUCT, {"x": 2.0})
+    original = variants_module._Original(source, None, [], how, "")  # type: ignore[arg-type]
+    assert [variant_of(one.source).weight for one in variants_module._of_terms(original, set())] == [0.0] * 3
 
 
 def test_a_dict_of_reward_terms_becomes_a_function_that_variants_wrap():

@@ -13,7 +13,7 @@ BOTH = {"a": A, "b": B}
 FALL = np.where(C > 1, np.float32(-2), np.float32(0))
 DOWN = np.where(C > 1, -P, A)
 HUGE = np.exp(8 * A)  # as exp(speed / 0.1)
-NEAR = {"p": np.exp(-P / 500), "q": np.exp(-Q / 900), "r": np.exp(-P * Q / 700), "whole": ONE}  # factors near 1
+NEAR = {"p": np.exp(-P / 3000), "q": np.exp(-Q / 5000), "r": np.exp(-P * Q / 4000), "whole": ONE}  # factors near 1
 
 
 def f(x):
@@ -49,6 +49,7 @@ def f(x):
         # what is logged beside the terms: as a plain sum of the most terms, else as a sum of the fewest
         (f(2) * A + B, {"a": A, "twice": f(2) * A, "b": B, "total": f(2) * A + B}, [0, 1, 1, 0], {}),
         (np.maximum(A + B, 0), {**BOTH, "sum": A + B, "total": np.maximum(A + B, 0)}, [1, 1, 0, 0], {"low": 0.0}),
+        (A + B + C, {**BOTH, "c": C, "sum": A + B, "twice": f(2) * C}, [1, 1, 1, 0, 0], {}),
         (f(-3) * (A + B) + f(2) * C, {**BOTH, "sum": A + B, "c": C}, [0, 0, -3, 2], {}),
         (np.where(A > 0, f(1), f(0)) + np.where(B > 0, f(0.5), f(0)),
          {"a": np.where(A > 0, f(1), f(0)), "b": np.where(B > 0, f(0.5), f(0))}, [1, 1], {}),
@@ -79,8 +80,9 @@ def test_forms_are_recognised(reward, terms, weights, more):
         (np.maximum(A, B), BOTH, "not the sum"),
         (A * B, BOTH, "not the sum"),  # a product of terms with both signs cannot be raised to powers
         (A + B + C * C, BOTH, "not the sum"),
-        (A + B + f(0.003) * C, BOTH, "not the sum"),  # beyond the tolerance
+        (A + B + f(0.001) * C, BOTH, "not the sum"),  # beyond the tolerance
         (A + B + f(2e-4) * np.tanh(C) * (np.abs(A) + np.abs(B)), BOTH, "not the sum"),
+        (np.tanh(f(0.001) * (A + B)), {"a": f(0.001) * A, "b": f(0.001) * B}, "not the sum"),  # nearly
         (np.where(np.arange(2000) == 7, f(-2.34567), A + B), BOTH, "not the sum"),  # no fixed value, but one state
         (A * B + C, {**BOTH, "total": A * B + C}, "the other components than total"),
         (f(2) * A + f(3) * B + f(2) * C + C * C, {**BOTH, "sum": A + B}, "a and b and sum depend on each other"),
