@@ -1,21 +1,25 @@
 """How the components that a reward function returns make up its reward, found from their values on many states.
 
-Three forms are recognised: a sum with weights, such a sum that is clipped, and a product of powers. Each may be
-overridden by a few fixed values, such as the price of a fall. The form is held against every state; a reward that is
-none of these is not divided.
+Four forms are recognised: a sum with weights, such a sum that is clipped, the exponential of such a sum, and a product
+of powers. Each may be overridden by a few fixed values, such as the price of a fall. The form is held against every
+state; a reward that is none of these is not divided.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-SUM, PRODUCT = "sum", "product"
-TOLERANCE = 2e-5  # of the sum of the sizes of what is added: single precision, a few dozen operations
+SUM, PRODUCT, EXPONENTIAL = "sum", "product", "exponential"
+TOLERANCE = 4e-6  # of the sum of the sizes of what is added: single precision, a few dozen operations
 MOST_OVERRIDES = 4  # different values that replace the sum
 LEAST_SHARE = 0.05  # of the states on which the form itself, not its bounds or overrides, must hold
+MOST_SUBSETS = 200  # of components that depend on each other
+_Form = tuple[str, np.ndarray, float]  # SUM, PRODUCT or EXPONENTIAL, weights, offset
 
 
 class NotDivisible(ValueError):
@@ -24,13 +28,13 @@ class NotDivisible(ValueError):
 
 @dataclass(frozen=True)
 class Combination:
-    """A reward as a function of its components: ``clamp(sum of weight * component + offset) + component``, or a product
-    of ``component ** weight``.
+    """A reward as a function of its components: ``clamp(sum of weight * component + offset) + component``, the
+    exponential of such a sum, or a product of ``component ** weight`` and ``exp(offset)``.
 
     Attributes:
-        form: SUM or PRODUCT.
+        form: SUM, PRODUCT or EXPONENTIAL.
         weights: by component; 0 for one that the reward does not use.
-        offset: what is added to a sum.
+        offset: what is added to a sum, also in an exponent, or to the logarithm of a product.
         low, high: bounds to which a sum is clipped; None for no bound.
         overrides: values that replace the sum in some states.
         unseen: components that were 0 in all states, so that their weight of 1 was not seen.
@@ -54,11 +58,12 @@ class Combination:
     def __str__(self) -> str:
         """Describe it in a few words."""
         if self.form == PRODUCT:
-            words = ["the product of its terms"]
+            words = ["the product of its terms"] + [f"times {math.exp(self.offset):g}"] * (self.offset != 0.0)
         else:
             plain = all(weight in (0.0, 1.0) for weight in self.weights.values())
             words = ["the sum of its terms" if plain else "a weighted sum of its terms"]
-        words += [f"and {self.offset:g}"] if self.offset else []
+            words[0] += f" and {self.offset:g}" if self.offset else ""
+            words[0] = f"the exponential of {words[0]}" if self.form == EXPONENTIAL else words[0]
         words += [] if self.low is None else [f"at least {self.low:g}"]
         words += [] if self.high is None else [f"at most {self.high:g}"]
         words += [] if self.after is None else [f"to which {self.after} is added"]
@@ -82,87 +87,120 @@ def find_combination(reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> Com
     reward, table = reward[finite], table[finite]
     if len(reward) < 4 * (len(names) + 1):
         raise NotDivisible("has a finite reward in too few states to see how its components make it up")
-    # a sum, a bounded sum and one component, a product: the first that holds in all states
-    whole = _sum(reward, table)
+    # a component may be the reward itself, beside those that make it up
+    itself = np.flatnonzero((np.abs(table.T - reward) <= 1e-6 * np.abs(reward)).all(axis=1))
+    itself = itself if np.delete(table, itself, axis=1).any() else itself[:0]
+    others = [name for k, name in enumerate(names) if k not in itself]
+    # the first form that holds in all states; rather a bounded sum and one component than a sum with overrides
+    parts = np.delete(table, itself, axis=1)
+    whole = _held(_forms(reward, parts), reward, parts)
     if whole is None or whole[0].overrides:
-        whole = _sum_and_one(reward, table, names) or whole
-    if whole is not None:
-        return _named(whole[0], names, whole[1], table)
-    product = _product(reward, table)
-    if product is not None:
-        held, exponents = product
-        return _named(replace(held, form=PRODUCT), names, exponents, table)
-    dependent = _dependent(table, names)
-    also = f"; {' and '.join(dependent)} depend on each other" if dependent else ""
-    raise NotDivisible(f"is not the sum, a weighted sum or the product of its components{also}")
+        whole = _sum_and_one(reward, parts, others) or whole
+    if whole is None:
+        dependent = [others[k] for k in _dependent(parts)[0]]
+        also = f"; {' and '.join(dependent)} depend on each other" if dependent else ""
+        what = f"the other components than {names[itself[0]]}" if len(itself) else "its components"
+        raise NotDivisible(f"is not the sum, a weighted sum, the exponential of a sum or the product of {what}{also}")
+    how, weights = whole
+    by_name = {**dict.fromkeys(names, 0.0), **dict(zip(others, map(float, weights)))}
+    unseen = tuple(name for name, column in zip(names, table.T) if not column.any() and how.form != PRODUCT)
+    return replace(how, weights=by_name, unseen=unseen)
 
 
-def _sum(
-    reward: np.ndarray, table: np.ndarray, size: np.ndarray | float = 0.0
+def _held(
+    forms: Iterator[_Form], reward: np.ndarray, table: np.ndarray, size: np.ndarray | float = 0.0
 ) -> tuple[Combination, np.ndarray] | None:
-    """Return the form and the weights of a sum, if the reward is one; ``size`` is that of what was taken off it."""
-    for weights, offset in _sums(reward, table):
-        total = table @ weights + offset
-        held = _hold(reward, total, np.abs(table) @ np.abs(weights) + abs(offset) + size)
-        if held is not None:
-            return replace(held, offset=float(offset)), weights
+    """Return the first form that is the reward in all states, with its weights; ``size`` is that of what it lacks."""
+    for form, weights, offset in forms:
+        with np.errstate(all="ignore"):
+            if form == PRODUCT:
+                total = np.prod(table**weights, axis=1) * math.exp(offset)
+                scale = np.abs(total) * (1.0 + np.abs(weights).sum())
+            else:
+                total, scale = table @ weights + offset, np.abs(table) @ np.abs(weights) + abs(offset) + size
+            if form == EXPONENTIAL:
+                total, scale = np.exp(total), np.exp(total) * (1.0 + scale)
+            held = _hold(reward, total, scale)
+        if held is not None and (form == SUM or (held.low, held.high) == (None, None)):
+            return replace(held, form=form, offset=float(offset)), weights
     return None
 
 
 def _sum_and_one(reward: np.ndarray, table: np.ndarray, names: list[str]) -> tuple[Combination, np.ndarray] | None:
     """Return the form and the weights of a bounded sum to which one component is added, if the reward is one."""
     for k, column in enumerate(table.T) if len(names) > 1 else ():
-        rest = _sum(reward - column, np.delete(table, k, axis=1), np.abs(column)) if column.any() else None
-        if rest is not None and not rest[0].overrides and (rest[0].low, rest[0].high) != (None, None):
-            return replace(rest[0], after=names[k]), np.insert(rest[1], k, 1.0)
+        others, rest = np.delete(table, k, axis=1), reward - column
+        sums = (form for form in _forms(rest, others) if form[0] == SUM)
+        whole = _held(sums, rest, others, np.abs(column)) if column.any() else None
+        if whole is not None and not whole[0].overrides and (whole[0].low, whole[0].high) != (None, None):
+            return replace(whole[0], after=names[k]), np.insert(whole[1], k, 1.0)
     return None
 
 
-def _named(held: Combination, names: list[str], weights: np.ndarray, table: np.ndarray) -> Combination:
-    by_name = {name: float(weight) for name, weight in zip(names, weights)}
-    unseen = tuple(name for name, column in zip(names, table.T) if not column.any() and held.form == SUM)
-    return replace(held, weights=by_name, unseen=unseen)
-
-
-def _sums(reward: np.ndarray, table: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
-    """Yield weights and offsets to try: all 1, all but one (a component may be the total), then by least squares."""
+def _forms(reward: np.ndarray, table: np.ndarray) -> Iterator[_Form]:
+    """Yield forms to try: those that need no fit first, because others come near them where components vary little."""
     count = table.shape[1]
-    yield np.ones(count), 0.0
-    for k in range(count) if count > 1 else ():
-        yield np.where(np.arange(count) == k, 0.0, 1.0), 0.0
+    yield SUM, np.ones(count), 0.0
+    for k in range(count) if count > 1 else ():  # a component may be the total
+        yield SUM, np.where(np.arange(count) == k, 0.0, 1.0), 0.0
+    is_product = (table >= 0).all() and (reward >= 0).any()
+    if is_product:
+        yield PRODUCT, np.ones(count), 0.0
     # a bound or an override gives many states the same reward: they say nothing of the weights
     _, where, counts = np.unique(reward, return_inverse=True, return_counts=True)
     usual = counts[where] <= max(2, 0.002 * len(reward))
     rows = usual if usual.sum() > 4 * (count + 1) else np.ones(len(reward), bool)
+    for weights, offset in _fits(reward[rows], table[rows], count):
+        yield SUM, weights, _rounded(offset)
+    positive = rows & (reward > 0)
+    if is_product and (rows := positive & (table > 0).all(axis=1)).sum() > 4 * (count + 1):
+        for weights, offset in _fits(np.log(reward[rows]), np.log(table[rows]), count):
+            yield PRODUCT, weights, math.log(_rounded(math.exp(offset)))
+    if positive.sum() > 4 * (count + 1):
+        for weights, offset in _fits(np.log(reward[positive]), table[positive], count):
+            yield EXPONENTIAL, weights, _rounded(offset)
+
+
+def _fits(reward: np.ndarray, table: np.ndarray, count: int) -> Iterator[tuple[np.ndarray, float]]:
+    """Yield weights and offsets by least squares.
+
+    Of components that depend on each other some have no weight: plain sums of the most terms come first, then sums of
+    the fewest.
+    """
+    dependent, excess = _dependent(table)
+    subsets = itertools.islice(itertools.combinations(reversed(dependent), excess), MOST_SUBSETS)
+    without = [np.isin(np.arange(count), subset) for subset in subsets]
     for with_offset in (False, True):
-        solved = _least_squares(reward[rows], table[rows], with_offset)
-        if solved is not None:
-            yield solved
+        solved = [_least_squares(reward, np.where(none, 0.0, table), with_offset) for none in without]
+        fits = [(np.where(none, 0.0, one[0]), one[1]) for none, one in zip(without, solved) if one is not None]
+        yield from sorted(fits, key=lambda fit: (-1 if (fit[0] ** 2 == fit[0]).all() else 1) * np.count_nonzero(fit[0]))
 
 
 def _least_squares(reward: np.ndarray, table: np.ndarray, with_offset: bool) -> tuple[np.ndarray, float] | None:
     """Return the weights, rounded; None if they are not unique. Components that are always 0 keep a weight of 1."""
     seen = table.any(axis=0)
     columns = [table[:, seen], np.ones((len(table), 1))] if with_offset else [table[:, seen]]
-    matrix = np.concatenate(columns, axis=1)
+    # rounding is relative: a reward of a thousand says little of a term of one
+    weight = 1.0 / np.maximum(np.abs(reward) + np.median(np.abs(reward)), 1e-30)
+    target, matrix = reward * weight, np.concatenate(columns, axis=1) * weight[:, None]
     scale = np.sqrt((matrix**2).mean(axis=0))
     if not matrix.shape[1] or np.linalg.matrix_rank(matrix / scale, tol=1e-4 * np.sqrt(len(matrix))) < matrix.shape[1]:
         return None
     # of the few states that an override or a bound replaces nothing is to be fitted: the nearer half is fitted again
     rows = np.ones(len(reward), bool)
     for _ in range(6):
-        solution = np.linalg.lstsq(matrix[rows] / scale, reward[rows], rcond=None)[0] / scale
-        error = np.abs(reward - matrix @ solution)
+        solution = np.linalg.lstsq(matrix[rows] / scale, target[rows], rcond=None)[0] / scale
+        error = np.abs(target - matrix @ solution)
         nearer = error <= np.median(error)
         if np.linalg.matrix_rank(matrix[nearer] / scale, tol=1e-4 * np.sqrt(nearer.sum())) < matrix.shape[1]:
             break
         rows = nearer
+    # what adds next to nothing is not in the reward
+    size = np.abs(solution) * scale
+    solution[size < 1e-5 * size.sum()] = 0.0
     weights = np.ones(table.shape[1])
     weights[seen] = [_rounded(x) for x in solution[: seen.sum()]]
-    # what adds next to nothing is not in the reward
-    size = np.abs(weights) * np.sqrt((table**2).mean(axis=0))
-    weights[seen & (size < 1e-5 * size.sum())] = 0.0
-    return weights, _rounded(solution[-1]) if with_offset else 0.0
+    return weights, float(solution[-1]) if with_offset else 0.0
 
 
 def _rounded(value: float) -> float:
@@ -194,39 +232,21 @@ def _hold(reward: np.ndarray, total: np.ndarray, size: np.ndarray) -> Combinatio
             fits = fits | (beyond & (reward == bound))
     if limits["low"] is not None and limits["low"] == limits["high"]:
         return None
-    overrides = np.unique(reward[~fits])
+    overrides, counts = np.unique(reward[~fits], return_counts=True)
+    # a value of a single state is a fixed one only if a person may have written it
+    if any(count == 1 and abs(float(f"{x:.4g}") - x) > 1e-6 * abs(x) for x, count in zip(overrides, counts)):
+        return None
     if len(overrides) > MOST_OVERRIDES or (len(overrides) and (~fits).sum() > (1 - LEAST_SHARE) * len(fits)):
         return None
     return Combination(SUM, {}, 0.0, limits["low"], limits["high"], tuple(map(float, overrides)))
 
 
-def _product(reward: np.ndarray, table: np.ndarray) -> tuple[Combination, np.ndarray] | None:
-    """Return overrides and exponents if the reward is a product of positive components."""
-    if (table < 0).any() or (reward < 0).all():
-        return None
-    candidates = [np.ones(table.shape[1])]
-    positive = (table > 0).all(axis=1) & (reward > 0)
-    if positive.sum() > 4 * (table.shape[1] + 1):
-        solved = _least_squares(np.log(reward[positive]), np.log(table[positive]), with_offset=False)
-        candidates += [] if solved is None else [solved[0]]
-    for exponents in candidates:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            total = np.prod(table**exponents, axis=1)
-        if not np.isfinite(total).all():
-            continue
-        # rounding of each factor counts as often as its power says
-        held = _hold(reward, total, np.abs(total) * (1 + np.abs(exponents).sum()))
-        if held is not None and held.low is None and held.high is None:
-            return held, exponents
-    return None
-
-
-def _dependent(table: np.ndarray, names: list[str]) -> list[str]:
-    """Return the components of one linear dependence; empty if they are independent."""
+def _dependent(table: np.ndarray) -> tuple[list[int], int]:
+    """Return the columns that depend on each other, and how many of them are too many; those of zeros are left out."""
     scale = np.sqrt((table**2).mean(axis=0))
-    seen = scale > 0
+    seen = np.flatnonzero(scale > 0)
+    if not len(seen):
+        return [], 0
     _, sizes, rows = np.linalg.svd(table[:, seen] / scale[seen] / np.sqrt(len(table)), full_matrices=False)
-    if not len(sizes) or sizes[-1] > 1e-4:
-        return []
-    kept = [name for name, one in zip(names, seen) if one]
-    return [name for name, part in zip(kept, rows[-1]) if abs(part) > 1e-3]
+    null = rows[sizes <= 1e-4]
+    return [int(k) for k, parts in zip(seen, null.T) if (np.abs(parts) > 1e-3).any()], len(null)

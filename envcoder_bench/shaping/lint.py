@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from envcoder_bench.shaping.combination import PRODUCT, Combination
+from envcoder_bench.shaping.combination import SUM, Combination
 
 SMALL = 0.01  # of the sizes of all terms together
 OPPOSED = 0.02  # what is left of two terms that cancel, of their sizes
@@ -23,6 +23,7 @@ PEAK = 0.9  # of the states of an episode
 # how much of a term, and of all terms, the robot's motion must cost to be called a price
 LEAST_PRICE, LEAST_PART = 0.25, 0.05
 MOVES = 0.3  # of the usual speed, in states in which the robot moves
+STILL = -0.4  # concordance of speed and fitness of episodes, of a policy that learns to stand still
 CONSTANT = re.compile("alive|surviv|living|bias|const", re.IGNORECASE)  # names of terms that are meant to be
 FACTORS = (1.0, 0.0, 0.1, -0.1, -1.0)  # of all velocities; the second is standing still
 
@@ -56,6 +57,12 @@ def mostly(smaller: np.ndarray, larger: np.ndarray) -> bool:
     return wins >= SHARE * count and chance <= CHANCE
 
 
+def concordance(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the share of pairs in which both rise together, less that of the others (Goodman and Kruskal's gamma)."""
+    signs = np.sign(first[:, None] - first) * np.sign(second[:, None] - second)
+    return float(signs.sum() / max(np.abs(signs).sum(), 1.0))
+
+
 def opposed(fit: Played, unfit: Played) -> list[str]:
     """Return a line if a reward prefers the policy that is less fit."""
     low, high = ((one.reward * one.weight).sum(axis=0) for one in (fit, unfit))
@@ -73,14 +80,15 @@ def still_remarks(
 ) -> list[str]:
     """Return a line for each term, else for the reward, that is largest when the robot stands still.
 
-    That is no fault where the fitter policy moves less. A penalty on motion is none either, as long as it does not make
-    the whole reward so.
+    That is no fault where the fitter policy, or its own fitter episodes, move less. A penalty on motion is none either,
+    as long as it does not make the whole reward so.
 
     Args:
         rewards: on the states of ``fit`` with all velocities multiplied by each of ``FACTORS``, ``(times, episodes)``.
         terms: the same, for what each term adds to the reward; empty if that is not known.
     """
-    if not mostly(unfit.mean(unfit.speed), fit.mean(fit.speed)):
+    speed = fit.mean(fit.speed)
+    if not mostly(unfit.mean(unfit.speed), speed) or concordance(speed, fit.fitness) < STILL:
         return []
     # where the robot already stands, there is no motion to remove
     fit = replace(fit, weight=fit.weight * (fit.speed > MOVES))
@@ -121,13 +129,13 @@ def term_remarks(how: Combination, terms: Mapping[str, np.ndarray], where: str) 
     """Return a line for each term that is constant, that hardly counts, or that another term cancels.
 
     Args:
-        how: how the terms make up the reward; those of a product are not looked at.
+        how: how the terms make up the reward; only those of a sum are looked at.
         terms: values ``(states,)``. Terms that are always 0 are left out: the states may not reach them.
         where: the states, in words.
 
     Terms that are constant by their names, such as ``alive``, are not named for it.
     """
-    if how.form == PRODUCT:
+    if how.form != SUM:
         return []
     # what each term adds; those that are always 0 may be for states that were not reached
     parts = {name: how.weights[name] * np.asarray(terms[name], np.float64) for name in how.used}

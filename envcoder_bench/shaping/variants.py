@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.shaping.combination import PRODUCT, Combination
+from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, Combination
 from envcoder_bench.shaping.discovery import MAX_NAME
 from envcoder_bench.shaping.kinds import ACTION_TYPES, REWARD
 from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, inlined, loaded, unused
@@ -28,7 +28,8 @@ from envcoder_bench.shaping.source import ACTION_DIM, Source, UnsupportedCode, i
 TERMS, SWEEP = "--terms", "--sweep"
 TRAIN = "train."  # names of a sweep that are keys of the trainer's config
 FACTORS = (0.0, 0.5, 2.0)  # of --terms: left out, halved, doubled
-LEAST = 1e-12  # least base of a power: its logarithm is finite
+LEAST = 1e-37  # least base of a power: its logarithm is finite, in single precision, too
+MOST_SHOWN = 20  # numbers in a message
 _MARK = re.compile(r"^# variant: (\{.*\})$", re.MULTILINE)
 
 
@@ -110,7 +111,7 @@ def asking_words(variants: Mapping[str, Variant]) -> list[str]:
 
 
 def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> str:
-    """Return a file whose reward's terms are multiplied by factors; those of a product are raised to powers.
+    """Return a file whose reward's terms are multiplied by factors, also in an exponent; those of a product are powers.
 
     What the terms do not explain, such as the price of a fall, stays as it is. The components that are returned are
     multiplied, too.
@@ -129,15 +130,19 @@ def with_factors(text: str, how: Combination, factors: Mapping[str, float]) -> s
     part = part.format(power, weights)
     together = f"{part} for name in factors" + (f" if name != {how.after!r}" if how.after else "")
     total = f"math.prod({together})" if is_product else f"sum({together})"
-    total += f" + {how.offset!r}" if how.offset else ""
+    if how.offset:
+        total = f"{math.exp(how.offset)!r} * {total}" if is_product else f"{total} + {how.offset!r}"
     bounds = [f"{key}={x!r}" for key, x in (("min", how.low), ("max", how.high)) if x is not None]
     total = f"torch.clamp({total}, {', '.join(bounds)})" if bounds else total
     total += f" + factors[{how.after!r}] * terms[{how.after!r}]" if how.after else ""
-    # what they do not explain stays
-    changed = f"{combined}(terms, {factors_of})"
-    if not is_product:
-        changed = f"reward + ({changed} - {combined}(terms, dict.fromkeys({factors_of}, 1.0)))"
-    kept = " | ".join(f"(reward == {x!r})" for x in how.overrides)
+    # what they do not explain stays; at a bound, a fixed reward is one that the bound does not explain
+    usual, changed = f"{combined}(terms, dict.fromkeys({factors_of}, 1.0))", f"{combined}(terms, {factors_of})"
+    if how.form == EXPONENTIAL:
+        changed = f"reward * torch.exp({changed} - {usual})"
+    elif not is_product:
+        changed = f"reward + ({changed} - {usual})"
+    at_bound = {x: f" & ({usual} != {x!r})" for x in (how.low, how.high) if x is not None}
+    kept = " | ".join(f"(reward == {x!r}){at_bound.get(x, '')}" for x in how.overrides)
     changed = f"torch.where({kept}, reward, {changed})" if kept else changed
     scaled = f"{power}(terms[name], factor)" if is_product else "factor * terms[name]"
     head, call = _signature(_parsed(inlined(text)))
@@ -203,7 +208,7 @@ def without_function(text: str, functions: Iterable[str]) -> str:
 def with_numbers(text: str, values: Mapping[str, str]) -> str:
     """Return a file in which declared numbers, as ``numbers`` names them, have other values, given as text."""
     source = _parsed(text)
-    nodes = _nodes(source)
+    nodes = _nodes(source.body)
     edits = []
     for name, value in values.items():
         node = nodes[name]
@@ -216,74 +221,75 @@ def with_numbers(text: str, values: Mapping[str, str]) -> str:
 
 
 def numbers(text: str) -> dict[str, float]:
-    """Return the numbers that a file declares: module constants by name, ``DICT.key``, and ``FUNCTION.NAME``."""
-    by_name = {}
-    for name, node in _nodes(_parsed(text)).items():
-        value = _number(node)
-        if value is not None:
-            by_name[name] = value
-    return by_name
+    """Return the numbers that a file declares: constants by name, ``DICT.key``, ``CLASS.NAME``, ``FUNCTION.NAME``."""
+    nodes = _nodes(_parsed(text).body)
+    return {name: value for name, node in nodes.items() if (value := _number(node)) is not None}
 
 
-def declared(text: str) -> dict[str, tuple[int, str]]:
-    """Return what a file declares, as ``numbers`` names it, with the line of each value and its code."""
-    source = _parsed(text)
-    return {name: (node.lineno, source.code(node)) for name, node in _nodes(source).items()}
+def _nodes(body: Sequence[ast.stmt], scope: str = "") -> dict[str, ast.expr]:
+    """Return the values of constants that are assigned once, and those in dicts, lists and calls, by dotted names.
 
-
-def _nodes(source: Source) -> dict[str, ast.expr]:
-    """Return the values of module constants that are assigned once, and those of the keys of dicts.
-
-    Numbers that a function assigns once are ``FUNCTION.NAME``.
+    What a class or a function assigns once is ``CLASS.NAME`` or ``FUNCTION.NAME``, as a parameter's default is.
     """
-    nodes: dict[str, ast.expr] = {}
-    bindings = [*_bindings(source.body)]
-    counts = Counter(name for name, _, _ in bindings)
-    for name, value, alone in bindings:
-        if counts[name] > 1:
-            continue
-        if isinstance(value, ast.Dict):
-            nodes.update(_keys(name, value))
-        elif alone:
-            nodes[name] = value
-    for function in source.body:
-        if isinstance(function, ast.FunctionDef):
-            stores = (x.id for x in ast.walk(function) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store))
-            counts = Counter(stores)
-            for name, value, _ in _bindings(function.body):
-                if counts[name] == 1 and _number(value) is not None:
-                    nodes[f"{function.name}.{name}"] = value
+    nodes = {f"{scope}{name}": node for name, node in _constants(body)}
+    for part in body:
+        if isinstance(part, ast.ClassDef):
+            nodes.update(_nodes(part.body, f"{scope}{part.name}."))
+        elif isinstance(part, ast.FunctionDef):
+            x, inner = part.args, f"{scope}{part.name}."
+            pairs = [*zip([*x.posonlyargs, *x.args][::-1], x.defaults[::-1]), *zip(x.kwonlyargs, x.kw_defaults)]
+            defaults = {one.arg: node for one, node in pairs if node is not None}
+            local = {**{f"{inner}{name}": node for name, node in defaults.items()}, **_nodes(part.body, inner)}
+            # a name that is stored again, in a loop or by +=, is no constant
+            names = [one.id for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+            stores = Counter([*names, *defaults])
+            first = {full: full.removeprefix(inner).partition(".")[0] for full in local}
+            nodes.update({full: node for full, node in local.items() if stores[first[full]] <= 1})
     return nodes
 
 
-def _keys(name: str, value: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the values of a dict, and of dicts in it, by dotted keys."""
-    for key, one in zip(value.keys, value.values):
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            yield f"{name}.{key.value}", one
-            if isinstance(one, ast.Dict):
-                yield from _keys(f"{name}.{key.value}", one)
+def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the values of names that statements assign once, and the parts of such a value by dotted names."""
+    bindings = [*_bindings(body)]
+    counts = Counter(name for name, _, _ in bindings)
+    for name, value, alone in bindings:
+        parts = [*_parts(name, value)]
+        if counts[name] == 1:
+            yield from parts or [(name, value)] * alone
+
+
+def _parts(name: str, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the values of a dict, a list or the keywords of a call, and of those in it, by dotted keys."""
+    pairs: Iterable[tuple[Any, ast.expr]] = ()
+    if isinstance(value, ast.Dict):
+        pairs = ((getattr(key, "value", None), one) for key, one in zip(value.keys, value.values))
+        pairs = (pair for pair in pairs if isinstance(pair[0], str))
+    elif isinstance(value, (ast.List, ast.Tuple)):
+        pairs = enumerate(value.elts)
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):  # not torch.sum(x, dim=1)
+        pairs = ((one.arg, one.value) for one in value.keywords if one.arg)
+    for key, one in pairs:
+        yield f"{name}.{key}", one
+        yield from _parts(f"{name}.{key}", one)
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr, bool]]:
-    """Yield the names that statements assign, the value of each, and whether the statement assigns no other.
+    """Yield the names that statements assign, the value of each, and whether the statement assigns no other to it.
 
-    The value of ``torch.tensor(0.5)`` is its number.
+    The value of ``torch.tensor(0.5)`` is its number; ``A, B = 1, 2`` assigns two.
     """
     for statement in body:
         value = getattr(statement, "value", None)
         if isinstance(statement, (ast.Assign, ast.AnnAssign)) and value is not None:
-            if isinstance(value, ast.Call) and value.args and _is_tensor(value.func):
-                value = value.args[0] if _number(value.args[0]) is not None else value
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            names = [target.id for target in targets if isinstance(target, ast.Name)]
-            yield from ((name, value, len(targets) == 1) for name in names)
-
-
-def _is_tensor(function: ast.expr) -> bool:
-    """Return whether an expression is ``torch.tensor``."""
-    module = getattr(function, "value", None)
-    return isinstance(function, ast.Attribute) and function.attr == "tensor" and getattr(module, "id", "") == "torch"
+            pairs = [(target, value) for target in targets]
+            if isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = [*zip(targets[0].elts, value.elts)]
+            for target, one in pairs:
+                if isinstance(one, ast.Call) and one.args and ast.unparse(one.func) == "torch.tensor":
+                    one = one.args[0] if _number(one.args[0]) is not None else one
+                if isinstance(target, ast.Name):
+                    yield target.id, one, len(targets) == 1
 
 
 def _number(node: ast.expr) -> float | None:
@@ -350,29 +356,29 @@ def label(name: str) -> str:
 def resolve_name(name: str, text: str, terms: Sequence[str], keys: Iterable[str] = ()) -> tuple[str, bool]:
     """Return the declared number or the term that a sweep's name means, and whether it is a term.
 
-    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself; one that a single
-    function assigns comes last. ``keys`` are other names that may have been meant.
+    A declared number comes first: a constant, ``DICT.key``, or a key of ``WEIGHTS`` by itself; the last part of a
+    single dotted name comes last. ``keys`` are other names that may have been meant.
 
     Raises:
         UserError: there is none, and the message names near matches; or it is no number that is written out.
     """
-    written, plain = declared(text), numbers(text)
+    source = _parsed(text)
+    written, plain = _nodes(source.body), numbers(text)
     # a declared number, or the reason why it is none
-    for full in (name, f"WEIGHTS.{name}"):
+    ends = [full for full in written if full.endswith(f".{name}")]
+    one = ends if len(ends) == 1 and name not in terms else []
+    for full in (name, f"WEIGHTS.{name}", *one):
         if full in written and full not in plain:
-            line, code = written[full]
-            raise UserError(f"line {line}: {full} is {code}, not a number that is written out")
+            node = written[full]
+            raise UserError(f"line {node.lineno}: {full} is {source.code(node)}, not a number that is written out")
         if full in plain:
             return full, False
     if name in terms:
         return name, True
     # neither: near matches are among all names that it could have been
-    functions = {one.name for one in _parsed(text).body if isinstance(one, ast.FunctionDef)}
-    local = [full for full in plain if full.partition(".")[0] in functions and full.endswith(f".{name}")]
-    if len(local) == 1:
-        return local[0], False
     every = dict.fromkeys([*terms, *plain, *keys])
     every.update(dict.fromkeys(full.partition(".")[2] for full in plain if full.startswith("WEIGHTS.")))
-    listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(plain)}"] * bool(plain)
+    shown = [*plain][:MOST_SHOWN] + ["..."] * (len(plain) > MOST_SHOWN)
+    listed = [f"the terms {', '.join(terms)}"] * bool(terms) + [f"the numbers {', '.join(shown)}"] * bool(plain)
     has = f"; there are {' and '.join(listed)}" if listed else "; it has neither terms nor declared numbers"
     raise UserError(f"there is no term or number {name!r}{near_matches(name, every)}{has}")

@@ -115,6 +115,7 @@ def test_effects_of_an_example():
     assert study.target == pytest.approx(SHARE * study.fitness, abs=1e-9), "the untrained policy has 0"
     assert by_name["m.speed_x0"].significant and by_name["m.speed_x0"].effect == pytest.approx(-0.7, abs=0.01)
     assert by_name["m.speed_x0"].reached == 0 and not by_name["m.cost_x0"].significant
+    assert by_name["m.speed_x0"].slower_high == math.inf and by_name["m.cost_x0"].slower_high < 3
     assert (
         by_name["m.speed_x0.5"].slower == pytest.approx(1.45, abs=0.15) and by_name["m.speed_x0.5"].slower_significant
     )

@@ -14,6 +14,7 @@ from envcoder_bench.run.prepare import variants as variants_module
 from envcoder_bench.run.prepare.groups import prepare
 from envcoder_bench.run.prepare.variants import MOST, Asked, with_variants
 from envcoder_bench.run.spec import CandidateSource
+from envcoder_bench.shaping.combination import PRODUCT, Combination
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.variants import variant_of
 from envcoder_bench.tasks.base import BASELINES
@@ -34,6 +35,11 @@ def compute_observation(cart_pos, pole_angle):
     return torch.stack([cart_pos, pole_angle], dim=-1)
 def compute_done(pole_angle):
     return torch.abs(pole_angle) > 1.0
+"""
+LATE = """
+def compute_reward(pole_angle, pole_vel, progress_buf):
+    terms = {"upright": torch.cos(pole_angle), "swing": -torch.abs(pole_vel)}
+    return terms["upright"] + torch.where(progress_buf > 300, 0.2, 0.1) * terms["swing"], terms
 """
 PLAIN = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
@@ -114,6 +120,13 @@ def test_terms_of_human_baselines_are_those_of_their_rewards():
     assert "torch.clamp(" in sources[0].source.partition("TERM_FACTORS")[2], "the sum is never below 0"
 
 
+def test_factors_of_a_product_have_no_share_of_it():
+    text = "def compute_reward(pole_angle):\n    x = pole_angle.cos()\n    return x * x, {'x': x}\n"
+    source, how = CandidateSource("a", "a.py", text), Combination(PRODUCT, {"x": 2.0})
+    original = variants_module._Original(source, None, [], how, "")  # type: ignore[arg-type]
+    assert [variant_of(one.source).weight for one in variants_module._of_terms(original, set())] == [0.0] * 3
+
+
 def test_a_dict_of_reward_terms_becomes_a_function_that_variants_wrap():
     """As of a task of mjlab; what a task adds for other dicts stays the task's."""
     text = 'rewards = {"up": 2.0}\n'
@@ -186,6 +199,7 @@ def test_candidate_with_a_fault_costs_only_its_own_variants(cartpole, caplog):
     ("texts", "asked", "message"),
     [
         ({"a": PLAIN}, {"terms": True}, "terms of a are not divided: its compute_reward returns no components"),
+        ({"a": LATE}, {"terms": True}, "is not the sum, a weighted sum"),  # a weight that changes in an episode
         ({"a": "def compute_reward(pole_angel): pass"}, {"terms": True}, r"a.py:1: .*did you mean pole_angle"),
         ({"a": MINE}, {"sweep": "swng=1,2"}, "did you mean swing"),
         ({"a": MINE}, {"sweep": "SCALE=1,2"}, "line 4: SCALE is"),

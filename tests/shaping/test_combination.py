@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envcoder_bench.shaping.combination import PRODUCT, SUM, NotDivisible, find_combination
+from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, SUM, NotDivisible, find_combination
 
 _RNG = np.random.default_rng(0)
 A, B, C = (_RNG.normal(size=2000).astype(np.float32) for _ in range(3))
@@ -12,6 +12,8 @@ ONE, NONE = np.ones_like(A), np.zeros_like(A)
 BOTH = {"a": A, "b": B}
 FALL = np.where(C > 1, np.float32(-2), np.float32(0))
 DOWN = np.where(C > 1, -P, A)
+HUGE = np.exp(8 * A)  # as exp(speed / 0.1)
+NEAR = {"p": np.exp(-P / 3000), "q": np.exp(-Q / 5000), "r": np.exp(-P * Q / 4000), "whole": ONE}  # factors near 1
 
 
 def f(x):
@@ -40,6 +42,15 @@ def f(x):
         (f(3) * A, {"a": A, "never": NONE}, [3, 1], {"unseen": ("never",)}),
         (P * Q, {"p": P, "q": Q}, [1, 1], {"form": PRODUCT}),
         (np.sqrt(P) * Q**2, {"p": P, "q": Q}, [0.5, 2], {"form": PRODUCT}),
+        (f(5) * P * Q**2, {"p": P, "q": Q}, [1, 2], {"form": PRODUCT, "offset": np.log(5)}),
+        (np.prod([*NEAR.values()], axis=0), NEAR, [1, 1, 1, 1], {"form": PRODUCT}),  # no weighted sum
+        (np.exp(f(0.5) * A - f(2) * P - f(3)), {"a": A, "p": P}, [0.5, -2], {"form": EXPONENTIAL, "offset": -3.0}),
+        (HUGE + f(0.5) * A - f(0.1) * B, {"huge": HUGE, **BOTH}, [1, 0.5, -0.1], {}),
+        # what is logged beside the terms: as a plain sum of the most terms, else as a sum of the fewest
+        (f(2) * A + B, {"a": A, "twice": f(2) * A, "b": B, "total": f(2) * A + B}, [0, 1, 1, 0], {}),
+        (np.maximum(A + B, 0), {**BOTH, "sum": A + B, "total": np.maximum(A + B, 0)}, [1, 1, 0, 0], {"low": 0.0}),
+        (A + B + C, {**BOTH, "c": C, "sum": A + B, "twice": f(2) * C}, [1, 1, 1, 0, 0], {}),
+        (f(-3) * (A + B) + f(2) * C, {**BOTH, "sum": A + B, "c": C}, [0, 0, -3, 2], {}),
         (np.where(A > 0, f(1), f(0)) + np.where(B > 0, f(0.5), f(0)),
          {"a": np.where(A > 0, f(1), f(0)), "b": np.where(B > 0, f(0.5), f(0))}, [1, 1], {}),
     ],
@@ -69,8 +80,11 @@ def test_forms_are_recognised(reward, terms, weights, more):
         (np.maximum(A, B), BOTH, "not the sum"),
         (A * B, BOTH, "not the sum"),  # a product of terms with both signs cannot be raised to powers
         (A + B + C * C, BOTH, "not the sum"),
-        (A + B + f(0.003) * C, BOTH, "not the sum"),  # beyond the tolerance
+        (A + B + f(0.001) * C, BOTH, "not the sum"),  # beyond the tolerance
         (A + B + f(2e-4) * np.tanh(C) * (np.abs(A) + np.abs(B)), BOTH, "not the sum"),
+        (np.tanh(f(0.001) * (A + B)), {"a": f(0.001) * A, "b": f(0.001) * B}, "not the sum"),  # nearly
+        (np.where(np.arange(2000) == 7, f(-2.34567), A + B), BOTH, "not the sum"),  # no fixed value, but one state
+        (A * B + C, {**BOTH, "total": A * B + C}, "the other components than total"),
         (f(2) * A + f(3) * B + f(2) * C + C * C, {**BOTH, "sum": A + B}, "a and b and sum depend on each other"),
         (np.full_like(A, np.nan), BOTH, "too few states"),
     ],

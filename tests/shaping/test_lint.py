@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,3 +89,12 @@ def test_bonus_for_standing_still_is_named_where_the_fitter_policy_moves(terms, 
     remarks = still_remarks(fit, unfit, [sum(parts) for parts in zip(*values.values())], values)
     assert len(remarks) == (len(words) if slow < 1 else 0)
     assert all(word in line for word, line in zip(words, remarks))
+
+
+def test_standing_still_is_right_where_the_stiller_episodes_are_the_fitter_ones():
+    """As of a pole that a policy begins to balance: it moves more than the untrained one, and best when it does not."""
+    fit, unfit = played("human", 1.0, 1.0), played("untrained", 0.1, 0.0)
+    values = [-((factor * fit.speed) ** 2) + 1.0 for factor in FACTORS]
+    for sign, count in ((1.0, 1), (-1.0, 0)):
+        one = replace(fit, fitness=sign * fit.mean(fit.speed))
+        assert len(still_remarks(one, unfit, values, {})) == count

@@ -1,12 +1,13 @@
 """Texts of variants: what they compute, what they say of themselves, their names; declared numbers."""
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.shaping.combination import PRODUCT, SUM, Combination
+from envcoder_bench.shaping.combination import EXPONENTIAL, PRODUCT, SUM, Combination
 from envcoder_bench.shaping.discovery import refuse_clashes
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.source import Source
@@ -70,6 +71,32 @@ def test_factors_of_a_product_are_powers():
     x, y = torch.rand(9), torch.cat([torch.zeros(1), torch.rand(8)])
     for factor, expected in ((0.0, x), (0.5, x * y), (2.0, x * y**4)):
         assert torch.allclose(called(with_factors(text, how, {"y": factor}), x, y)[0], expected, atol=1e-6)
+
+    tiny = "def compute_reward(x, y):\n    return 5.0 * x * y, {'x': x, 'y': y}\n"
+    y = torch.full_like(x, 1e-18)
+    reward, _ = called(with_factors(tiny, Combination(PRODUCT, {"x": 1.0, "y": 1.0}, math.log(5.0)), {"x": 0.0}), x, y)
+    assert torch.allclose(reward, 5.0 * y, rtol=1e-4, atol=0.0)
+
+
+def test_factors_in_an_exponent():
+    text = "def compute_reward(x, y):\n    return torch.exp(0.5 * x - y - 1.0) * (1 + (y > 2)), {'x': x, 'y': y}\n"
+    how = Combination(EXPONENTIAL, {"x": 0.5, "y": -1.0}, -1.0)
+    reward, terms = called(with_factors(text, how, {"y": 2.0}), X, Y)
+    expected = torch.exp(0.5 * X - 2.0 * Y - 1.0) * (1 + (Y > 2))  # what the terms do not explain stays
+    assert torch.allclose(reward, expected) and torch.equal(terms["y"], 2.0 * Y)
+
+
+def test_fixed_reward_that_is_also_a_bound():
+    """As of a sum at least 0 that a fall replaces by 0: where the sum is above 0, it is the fall; else the bound."""
+    text = """def compute_reward(x, y):
+    total = torch.clamp(x - y, min=0.0)
+    return torch.where(y > 2.5, 0.0, total), {"x": x, "y": y}
+"""
+    how = Combination(SUM, {"x": 1.0, "y": -1.0}, low=0.0, overrides=(0.0,))
+    x = X + 3.0
+    reward, _ = called(with_factors(text, how, {"y": 0.0}), x, Y)
+    expected = torch.where((Y > 2.5) & (x > Y), 0.0, torch.clamp(x, min=0.0))
+    assert torch.allclose(reward, expected)
 
 
 def test_text_of_the_file_is_kept_as_it_is():
@@ -168,32 +195,55 @@ D = True
 TWICE = 1
 TWICE = 2
 """é"""; E = 3  # a comment
-FIRST, SECOND = 1, 2
+FIRST, (SECOND, THIRD) = 11, (2, 3)
+SAME = ALSO = 4
+LIST = [0.1, (5.0, x)]
+GAINS = dict(p=60.0, d=2.0)
 
 
-def f(x, p=1.0):
+@dataclass
+class Config:
+    sigma: float = 0.75
+
+    def scaled(self, by=1.5):
+        return by * self.sigma
+
+
+def f(x, p=1.0, *, q: float = 6):
     temp, other, power = 0.5, 2.0, 1.0
     scale: float = 0.5
     shared = -1
     twice = 1.0
     twice += x
+    p = 2.0 * p
     return scale * x
 
 
 def g(x):
     shared = torch.tensor(2.0, device=x.device)
+    left = math.radians(12)
+
+    def inner(y):
+        deep = 8.0
+        return deep * y
+
     return shared * x
 '''
 
 
 def test_declared_numbers_are_found_and_changed_in_place():
-    nested = {"WEIGHTS.x": 0.5, "WEIGHTS.y": -0.001, "NESTED.x.params.std": 0.25}
-    local = {"f.scale": 0.5, "f.shared": -1.0, "g.shared": 2.0}
-    assert numbers(DECLARED) == {"A": 1.0, "B": -2.0, **nested, "E": 3.0, **local}
+    parts = {"WEIGHTS.x": 0.5, "WEIGHTS.y": -0.001, "NESTED.x.params.std": 0.25, "LIST.0": 0.1, "LIST.1.0": 5.0}
+    parts |= {"GAINS.p": 60.0, "GAINS.d": 2.0, "Config.sigma": 0.75, "Config.scaled.by": 1.5}
+    local = {"f.q": 6.0, "f.temp": 0.5, "f.other": 2.0, "f.power": 1.0, "f.scale": 0.5, "f.shared": -1.0}
+    local |= {"g.shared": 2.0, "g.inner.deep": 8.0}
+    assert numbers(DECLARED) == {"A": 1.0, "B": -2.0, "E": 3.0, "FIRST": 11.0, **parts, **local}
     values = {"A": "3", "B": "-4.5", "WEIGHTS.y": "7e2", "E": "9", "f.scale": "-3", "f.shared": "4", "g.shared": "1e2"}
+    values |= {"FIRST": "5", "GAINS.p": "70", "f.q": "7", "Config.sigma": "0.8", "g.inner.deep": "-9"}
     expected = DECLARED.replace("A = 1.0", "A = 3").replace("-2", "(-4.5)").replace("-1e-3", "7e2")
-    expected = expected.replace("E = 3", "E = 9").replace("float = 0.5", "float = (-3.0)")
-    assert with_numbers(DECLARED, values) == expected.replace("d = -1", "d = 4").replace("r(2.0", "r(1e2")
+    expected = expected.replace("E = 3", "E = 9").replace("float = 0.5", "float = (-3.0)").replace("= 11,", "= 5,")
+    expected = expected.replace("p=60.0", "p=70").replace("float = 6", "float = 7").replace("0.75", "0.8")
+    expected = expected.replace("= 8.0", "= (-9.0)").replace("d = -1", "d = 4").replace("r(2.0", "r(1e2")
+    assert with_numbers(DECLARED, values) == expected
 
 
 @pytest.mark.parametrize(
@@ -201,6 +251,7 @@ def test_declared_numbers_are_found_and_changed_in_place():
     [
         *(("A", ("A", False)), ("x", ("WEIGHTS.x", False)), ("WEIGHTS.x", ("WEIGHTS.x", False))),
         *(("power", ("power", True)), ("scale", ("f.scale", False)), ("g.shared", ("g.shared", False))),
+        *(("sigma", ("Config.sigma", False)), ("deep", ("g.inner.deep", False))),
     ],
 )
 def test_names_of_a_sweep(name, answer):
@@ -210,7 +261,8 @@ def test_names_of_a_sweep(name, answer):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("powr", r"no term or number 'powr' \(did you mean power\?\); there are the terms x, power and the numbers A"),
+        ("powr", r"no term or number 'powr' \(did you mean power or f.power\?\); there are the terms x, power and the"),
+        ("left", r"g.left is math.radians\(12\), not a number"),
         ("C", r"line 5: C is A \* 2, not a number that is written out"),
         ("D", "line 6: D is True, not a number"),
         ("z", r"line 3: WEIGHTS.z is 2 \* 3, not a number"),

@@ -39,7 +39,8 @@ class Effect:
         p: p-value that this is 0, corrected for all changes of the original.
         steps: mean env-steps of a seed until SHARE of what the original learns; of seeds that never have it, all.
         reached: number of seeds that have it.
-        slower, slower_low, slower_high, slower_p: these env-steps over the original's, by seed, and as above.
+        slower, slower_low, slower_high, slower_p: these env-steps over the original's, by seed, and as above; with
+            seeds that never have it, slower_high is infinite.
         share: the share of the term in the original's reward at the end of the training, by mean sizes.
         status: of the variant, where it has no fitness that can be compared; else empty.
     """
@@ -186,6 +187,7 @@ def _study(
     for name, variant in variants.items():
         interval = model.interval(name) if whole[name] else (NAN, NAN, NAN)
         speed, until = speeds.get(name, Difference()), reached.get(name, {}).values()
+        arrived = sum(is_there for _, is_there in until)
         effects.append(
             Effect(
                 original,
@@ -197,10 +199,11 @@ def _study(
                 *interval,
                 *astuple(differences.get(name, Difference())),
                 steps=mean_or_nan([steps for steps, _ in until]),
-                reached=sum(is_there for _, is_there in until),
+                reached=arrived,
                 slower=math.exp(speed.mean),
                 slower_low=math.exp(speed.low),
-                slower_high=math.exp(min(speed.high, 700.0)),
+                # how long seeds that never had it would take is unknown
+                slower_high=math.exp(min(speed.high, 700.0)) * (1.0 if arrived == len(until) else math.inf),
                 slower_p=speed.p,
                 share=shares.get(variant.term, NAN),
                 status="" if whole[name] else status[name],

@@ -33,6 +33,7 @@ STYLES = {0.0: ("o", BLACK), 0.5: ("v", COLOURS[0]), 2.0: ("^", COLOURS[1])}
 WITHOUT = ("s", BLACK)  # of a function that is left out
 STRONG, MILD = 2.2, 1.2  # widths of intervals, where an effect differs from 0 and where not
 MOST_PANELS = 6
+PANEL, LABEL_CHARACTER = 2.7, 0.083  # widths of one of several panels and of a character of tick labels, inches
 
 
 def plot_study(study: Study, path: Path, task: str) -> Path:
@@ -199,7 +200,7 @@ def _plot_sweep(study: Study, path: Path, task: str) -> Path:
         show_message(panels[0], "no fitness")
         return save_figure(figure, path)
     for axes, name in zip(panels, names):
-        _plot_parameter(axes, name, points, study)
+        _plot_parameter(axes, name, points, study, PANEL if columns > 1 else width - 1.0)
     if len(study.usual) == 2:
         _heat_map(figure, panels[-1], names, points, study)
     panels[0].set_ylabel("fitness")
@@ -221,7 +222,7 @@ def _plot_sweep(study: Study, path: Path, task: str) -> Path:
 _Point = tuple[dict[str, float], float, float, float]  # values, fitness and its interval
 
 
-def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study) -> None:
+def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study, width: float) -> None:
     """Draw fitness against one parameter: values over a decade or more by their logarithm, others evenly apart."""
     values = sorted({point[0][name] for point in points})
     is_log = values[0] > 0 and values[-1] >= 10 * values[0]
@@ -243,20 +244,26 @@ def _plot_parameter(axes: Any, name: str, points: Sequence[_Point], study: Study
     if study.usual[name] in at:
         usual = at[study.usual[name]]
         axes.axvline(usual, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0)
-    _value_ticks(axes.set_xticks, values, [*at.values()])
+    _value_ticks(axes.set_xticks, values, width, [*at.values()])
     margin = 0.08 * (at[values[-1]] - at[values[0]]) if is_log else 0.4
     axes.set_xlim(at[values[0]] - margin, at[values[-1]] + margin)
-    axes.set_xlabel(escape(label(name)) + (" (logarithmic)" if is_log else ""))
+    axes.set_xlabel(_axis_label(name) + (" (logarithmic)" if is_log else ""))
     axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
 
 
-def _value_ticks(set_ticks: Any, values: Sequence[float], at: Sequence[float] = ()) -> None:
-    """Label values at places from 0, or ``at``, as far as there is room."""
+def _axis_label(name: str) -> str:
+    """Return a name as it fits a panel: of a long one, the last part."""
+    return escape(shorten(label(name) if len(label(name)) <= NAME_WIDTH else name.rpartition(".")[2], NAME_WIDTH + 4))
+
+
+def _value_ticks(set_ticks: Any, values: Sequence[float], width: float, at: Sequence[float] = ()) -> None:
+    """Label values at places from 0, or ``at``, as far as there is room along ``width`` inches."""
     at = at or range(len(values))
     labels, end = [], -math.inf
     for value, x in zip(values, at):
-        middle, half = (x - at[0]) / ((at[-1] - at[0]) or 1), 0.015 * len(short(value))
-        fits = middle - half > end
+        middle = width * (x - at[0]) / ((at[-1] - at[0]) or 1)
+        half = LABEL_CHARACTER * (len(short(value)) + 1) / 2
+        fits = middle - half >= end
         labels.append(short(value) if fits else "")
         end = middle + half if fits else end
     set_ticks(at, labels)
@@ -281,11 +288,13 @@ def _heat_map(figure: Any, axes: Any, names: Sequence[str], points: Sequence[_Po
                           color="white" if value < middle else BLACK)  # fmt: skip
     if study.usual[names[0]] in columns and study.usual[names[1]] in rows:
         corner = columns.index(study.usual[names[0]]) - 0.5, rows.index(study.usual[names[1]]) - 0.5
-        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=BLACK, linestyle=(0, (4, 3))))
-    _value_ticks(axes.set_xticks, columns)
-    _value_ticks(axes.set_yticks, rows)
-    axes.set_xlabel(escape(label(names[0])))
-    axes.set_ylabel(escape(label(names[1])))
+        for colour, style in (("white", "solid"), (BLACK, (0, (4, 3)))):  # seen on dark and on light
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=colour, linestyle=style, clip_on=False))
+    _value_ticks(axes.set_xticks, columns, PANEL * (len(columns) - 1) / len(columns))
+    # labels of a vertical axis have a line each
+    _value_ticks(axes.set_yticks, rows, 100.0 if len(rows) <= 14 else 6.0)
+    axes.set_xlabel(_axis_label(names[0]))
+    axes.set_ylabel(_axis_label(names[1]))
     for side in axes.spines.values():
         side.set_visible(False)
     bar = figure.colorbar(image, ax=axes, fraction=0.06, pad=0.03)

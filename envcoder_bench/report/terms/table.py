@@ -59,7 +59,7 @@ def speed_text(effect: Effect) -> str:
         return "never"
     text = f"{'>' if effect.reached < effect.seeds else ''}{effect.slower:.2f}"
     if not math.isnan(effect.slower_low):
-        text += f" [{effect.slower_low:.2f}, {effect.slower_high:.2f}]"
+        text += f" [{effect.slower_low:.2f}, {fixed(effect.slower_high, 2)}]"
     return f"{text}!" if effect.slower_significant else text
 
 

@@ -31,7 +31,7 @@ from envcoder_bench.run.prepare.plan import MemoryPlanner
 from envcoder_bench.run.prepare.run_files import SlowFiles, load
 from envcoder_bench.run.spec import PARAMS, CandidateSource, RunSpec
 from envcoder_bench.shaping import variants as texts
-from envcoder_bench.shaping.combination import Combination, NotDivisible, find_combination
+from envcoder_bench.shaping.combination import SUM, Combination, NotDivisible, find_combination
 from envcoder_bench.shaping.contract import Candidate, CandidateError, Shaping
 from envcoder_bench.shaping.kinds import ALIASES, REWARD, SECTION_TYPES
 from envcoder_bench.shaping.source import Source, UnsupportedCode
@@ -229,7 +229,8 @@ def _of_terms(original: _Original, taken: set[str]) -> list[CandidateSource]:
         )
     variants = []
     for term, factor in itertools.product(how.used, texts.FACTORS):
-        what = Variant(source.name, TERMS, term, factor, weight=how.weights[term], unseen=term in how.unseen)
+        weight = how.weights[term] if how.form == SUM else 0.0  # a factor of a product has no share of it
+        what = Variant(source.name, TERMS, term, factor, weight=weight, unseen=term in how.unseen)
         text = _text(source, texts.with_factors, how, {term: factor})
         variants.append(_variant(what, text, f"{term}_x{texts.short(factor)}", taken))
     return variants
@@ -439,6 +440,9 @@ def rollout(
             shapings.append(mixed)
     env = build_env(spec, shapings, [seed] * len(shapings), ENVS)
     env.reset()
+    # a reward may depend on the time in the episode: lanes begin at different ones
+    times = torch.linspace(0, max(env.full_episode - STEPS - 1, 0), ENVS, device=env.device).long()
+    env.progress_buf += times[torch.arange(ENVS, device=env.device) * 37 % ENVS].repeat(len(shapings))
     # from standing still to full strength, each lane around an action of its own
     strength = torch.linspace(0.0, 1.0, ENVS, device=env.device).repeat(len(shapings)).unsqueeze(1)
     shape = (ENVS, env.actions.shape[1])
