@@ -65,7 +65,8 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
         ("... task.env.maxEffort=strong", "task.env.maxEffort must be a number, such as 400.0, got strong"),
         ("--task Anymal task.env.baseInitState.pos=[0,0]", "task.env.baseInitState.pos must be a list of 3 numbers"),
         ("... task.env=3", "task.env must hold the keys resetDist, maxEffort"),
-        ("... --shaper_types ,", "shaper_types is empty; there are compute_reward"),
+        ("... --shaper_types ,", "error: --shaper_types is empty; there are compute_reward"),
+        ("... shaper_types=[]", "error: shaper_types is empty; there are compute_reward"),
         ("... --shaper_types compute_reward,compute_gaol", "'compute_gaol' (did you mean compute_goal or"),
         (
             "... --candidates {folder} --shaper_types compute_goal",
@@ -85,6 +86,8 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
         ("... --fitness nowhere.py", "--fitness nowhere.py does not exist"),
         ("... --candidates nowhere.py --check", "nowhere.py does not exist"),
         ("--task no_such_module:Robot --candidates nowhere.py", "nowhere.py does not exist"),
+        ("--task no_such_module:Robot --candidates {broken}", "b.py:1: syntax error: '(' was never closed at"),
+        ("... --candidates {broken} --check", "; and 1 more candidate that cannot be parsed"),
         ("--task no_such_module:Robot --fitness nowhere.py", "--fitness nowhere.py does not exist"),
         ("... --num_envs -6", "--num_envs must be at least 1, got -6"),
         ("... --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
@@ -100,10 +103,11 @@ def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path,
     """
     if not any(text in message for text in NEEDS_THE_TASK):
         monkeypatch.setattr(spec_module, "built_spec", lambda *_: pytest.fail("the task was built"))
-    places = {name: tmp_path / name for name in ("folder", "empty", "damaged", "work")}
+    places = {name: tmp_path / name for name in ("folder", "empty", "broken", "damaged", "work")}
     for path in places.values():
         path.mkdir()
     write_candidates(places["folder"], {"a": COSINE, "b": COSINE})
+    write_candidates(places["broken"], {"b": "def f(x", "c": "x = = 1"})
     (places["folder"] / "notes.txt").touch()
     (places["damaged"] / "config.yaml").write_text("candidates: [{name: gone, file: gone.py}]")
     monkeypatch.chdir(places["work"])  # runs/ would come to be here

@@ -211,7 +211,7 @@ def add_files(group: Any) -> None:
 
 
 def settle_task(args: argparse.Namespace) -> None:
-    """Check the task of a new run or search, before the imports, which take seconds.
+    """Check the task of a new run or search, and that a candidate file parses, before a task is built.
 
     Other flags are checked before a task of another package, which takes a while to import.
     """
@@ -220,16 +220,20 @@ def settle_task(args: argparse.Namespace) -> None:
     args.task, args.task_config = with_task_config(args.task, args.task_config)
     with user_input():
         if args.shaper_types is not None:
-            without_aliases(listed(args.shaper_types))
-        if ":" in args.task:
-            from envcoder_bench.run.fitness import read_file
-            from envcoder_bench.run.inputs import read_candidates
+            without_aliases(listed(args.shaper_types), "--shaper_types")
+        takes_a_while = ":" in args.task
+        if not takes_a_while:
+            check_task_name(args.task)
+        if args.candidates:
+            from envcoder_bench.run.inputs import read_candidates, refuse_unparsed
 
-            if args.candidates:
-                read_candidates(args.task, args.candidates, getattr(args, "candidate_idx", None))
+            refuse_unparsed(read_candidates(args.task, args.candidates, getattr(args, "candidate_idx", None)))
+        if takes_a_while:
             if args.fitness is not None:
+                from envcoder_bench.run.fitness import read_file
+
                 read_file(args.fitness)
-        check_task_name(args.task)
+            check_task_name(args.task)
 
 
 # flags that are keys of cfg/config.yaml, or stand for some
