@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers import CARTPOLE_QUICK, COSINE, refused, results, run, write_candidates
 
+from envcoder_bench import __main__ as verbs
 from envcoder_bench.cli.eval_shapers import build_parser, main
 from envcoder_bench.core.folders import PACKAGE
 from envcoder_bench.core.shell import invocation, resume_command
@@ -32,6 +33,14 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
             "unrecognized arguments: --learning_iteration (did you mean --learning_iterations?)",
         ),
         ("... --candidates nowhere.py", "nowhere.py does not exist"),
+        ("... --candidates {folder}/a.py {folder}/a.py", "a.py is given twice"),
+        ("... --describe --check", "--check and --describe: give one of them"),
+        ("... --fitness_bounds 0,1", "--fitness_bounds (did you mean fitness_bounds=VALUE, without dashes?)"),
+        ("... describe", "'describe' is neither a flag nor key=value (did you mean --describe?)"),
+        ("... fitness_bounds=0,1", "give one value, a list as fitness_bounds=[a,b], or a text"),
+        ("... race.rungs=[5,3", "is a bracket or a quote missing?"),
+        ("... --terms --sweep_points 3", "--sweep_points 3 is for --sweep, which is not given"),
+        ("... --trainer my_trainer.py", "there are ppo, a2c_continuous, or module:Class"),
         ("... --candidates {empty}", "no candidates found in {empty}"),
         ("... --candidates {folder}/notes.txt", "notes.txt is not a candidate: a candidate is a .py file"),
         ("... --candidates {folder} --candidate_idx 0,7", "no candidate at position 7: there are 2 (0 a, 1 b)"),
@@ -92,6 +101,8 @@ NEEDS_THE_TASK = ("environments fit", "needs about", "raise --max_memory", "defi
         ("... --num_envs -6", "--num_envs must be at least 1, got -6"),
         ("... --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
         ("--resume {damaged}", "the run is damaged"),
+        ("--resume {empty}/..", "(no config.yaml); give one of those in it, such as {empty}/../damaged"),
+        ("--resume {empty}/../damged", "there is no run here: no such folder (did you mean damaged?)"),
         ("--resume {empty}", "there is no run here (no config.yaml)"),
         ("--resume {empty} --seeds 3", "--resume takes no other flag but --devices, --ray and --video"),
     ],
@@ -232,3 +243,9 @@ def test_help_examples_are_valid_commands(capsys, monkeypatch):
         args = build_parser().parse(shlex.split(example))
         for path in [*(args.candidates or []), *filter(None, [args.fitness])]:
             assert Path(path).exists(), path
+
+
+def test_empty_words_are_no_paths(capsys):
+    for words in (["--task", "Cartpole", "--candidates", ""], ["--resume", ""]):
+        assert f"an argument is empty, after {words[-2]}" in refused(main, words, capsys)
+    assert "an argument is empty" in refused(verbs.main, ["report", ""], capsys)

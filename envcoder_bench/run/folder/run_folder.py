@@ -41,7 +41,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, user_input
+from envcoder_bench.core.errors import MachineError, NoWorker, Stopped, UserError, near_matches, user_input
 from envcoder_bench.core.files import LOCK, disk_trouble, locked, read_json, refuse_taken, write_atomic
 from envcoder_bench.core.folders import RUN, other_kind
 from envcoder_bench.core.settings import Settings
@@ -139,9 +139,13 @@ class RunFolder:
             names = set(os.listdir(folder.path))
         except OSError as error:
             reasons = {FileNotFoundError: "no such folder", NotADirectoryError: "it is a file"}
-            raise UserError(f"{missing}: {reasons.get(type(error), error.strerror)}") from error
+            beside = [one.name for one in folder.path.parent.iterdir()] if folder.path.parent.is_dir() else []
+            near = near_matches(folder.path.name, beside) if isinstance(error, FileNotFoundError) else ""
+            raise UserError(f"{missing}: {reasons.get(type(error), error.strerror)}{near}") from error
         if not names & {folder.config.name, folder.run.name}:
-            raise UserError(f"{missing} (no config.yaml)")
+            runs = [Path(path, name) for name in sorted(names) if (folder.path / name / folder.config.name).is_file()]
+            more = f"; give one of those in it, such as {runs[-1]}" if runs else ""
+            raise UserError(f"{missing} (no config.yaml){more}")
         other = other_kind(folder.path, RUN)
         if other is not None:
             raise UserError(other)
