@@ -135,88 +135,6 @@ REFUSED = {
     ),
     "component": ("return dof_pos[:, 0], {'a': dof_pos[:, 1], 'b': dof_pos.mean()}", 1, "component 'b', which joins"),
     "pairs": ("return torch.cdist(dof_pos, dof_pos).amin(dim=1)", 1, "uses _euclidean_dist"),
-    # along the axis of environments, or beside it
-    "lanes halved": ("i = torch.arange(len(dof_pos)) // 2\nreturn dof_pos[i, i * 0]", 2, "picks single"),
-    "one row of a list": ("return (dof_pos - dof_pos[torch.zeros(1, dtype=torch.long)])[:, 0]", 1, "picks single"),
-    "mask beside the lanes": (
-        "return dof_pos[torch.arange(len(dof_pos))[:, None], torch.tensor([True, False, True])].sum(1)",
-        1,
-        "picks single",
-    ),
-    "mask of two axes": (
-        "c = state_dict['contact_forces']\nreturn c[:, torch.ones(c.shape[1], 3, dtype=torch.bool)].sum(1)",
-        2,
-        "reads where a mask",
-    ),
-    "rows where a mask": ("x = dof_pos * 1\nx[dof_pos[:, 0] > -9] = dof_vel\nreturn x[:, 0]", 2, "writes several rows"),
-    "two rows where a mask": (
-        "x = dof_pos * 1\nx[torch.arange(len(x)) < 2] = torch.arange(6.0).view(2, 3)\nreturn x[:, 0]",
-        2,
-        "writes several rows",
-    ),
-    "added where a mask": (
-        "x = dof_pos * 1\nx.index_put_((x > 0,), torch.tensor(1.0), accumulate=True)\nreturn x[:, 0]",
-        2,
-        "writes several rows",
-    ),
-    "added at places": (
-        "x = dof_pos * 1\nx.index_put_((torch.arange(len(x)), x.argmax(1)), torch.tensor(1.0), accumulate=True)\n"
-        "return x[:, 0]",
-        2,
-        "adds to places",
-    ),
-    "gathered": ("return dof_pos.gather(0, (dof_vel * 0).long())[:, 0]", 1, "picks single"),
-    "gathered from a part": (
-        "f = state_dict['contact_forces']\nreturn f.gather(2, (f[:, :2, :1] * 0).long()).sum((1, 2))",
-        2,
-        "gathers from a part",
-    ),
-    "filled": ("return dof_pos.index_fill(0, torch.tensor([0]), 5.0)[:, 0]", 1, "picks single"),
-    "scattered": ("return dof_pos.scatter(0, (dof_vel * 0).long(), dof_vel)[:, 0]", 1, "picks single"),
-    "scattered to a part": (
-        "f = state_dict['contact_forces']\nreturn f.scatter(2, (f[:, :2, :1] * 0).long(), 7.0).sum((1, 2))",
-        2,
-        "scatters to a part",
-    ),
-    "scattered sums": (
-        "return dof_pos.scatter(1, (dof_pos[:, :1] * 0).long(), 7.0, reduce='add')[:, 0]",
-        1,
-        "scatters to a part",
-    ),
-    "one entry in n": ("return dof_pos[:, 0] * dof_pos.reshape(-1)[:: len(dof_pos)].sum()", 1, "picks single"),
-    "diagonal": ("return dof_pos[:, 0] * torch.diagonal(dof_pos).sum()", 1, "mixes the axis"),
-    "windows": ("return dof_pos[:, 0].unfold(0, 1, 1)[:, 0]", 1, "mixes the axis"),
-    "columns of n": ("return dof_pos[:, 0] * dof_pos.reshape(3, -1).sum()", 1, "mixes the axis"),
-    "split": ("a, *_ = dof_pos.split(50)\nreturn dof_pos[:, 0] * a[0, 0]", 1, "picks single"),
-    "joined": ("return torch.cat((dof_pos, dof_vel), 0)[: len(dof_pos), 0]", 1, "mixes the axis"),
-    "joined with another": (
-        "return torch.cat((dof_pos.T, torch.zeros(3, 1)), 1)[0, : len(dof_pos)]",
-        1,
-        "mixes the axis",
-    ),
-    "repeated": ("return dof_pos.repeat(2, 1).view(2, -1, 3)[0, :, 0]", 1, "mixes the axis"),
-    "spread over columns": (
-        "return torch.linspace(0, 1, 3 * len(dof_pos)).view(-1, 3)[:, 0]",
-        1,
-        "spreads numbers over",
-    ),
-    "lower triangle": ("return dof_pos.tril()[:, 0]", 1, "mixes the axis"),
-    "upper triangle": ("return dof_pos.T.triu()[0]", 1, "mixes the axis"),
-    "cropped": ("return torch.nn.functional.pad(dof_pos, (-1, 0))[:, 0]", 1, "picks single"),
-    "padded": ("return torch.nn.functional.pad(dof_pos, (0, 0, 1, 0))[:-1, 0]", 1, "picks single"),
-    "distances": (
-        "return torch.ops.aten._cdist_forward(dof_pos, torch.zeros(2, 3), 2.0, None).amin(1)",
-        1,
-        "joins the environments",
-    ),
-    "normalised over all": ("return torch.nn.functional.layer_norm(dof_pos.T, (len(dof_pos),))[0]", 1, "joins the env"),
-    "median of all": ("return dof_pos[:, 0] - dof_pos.median()", 1, "puts the environments"),
-    "huber loss": (
-        "return dof_pos[:, 0] * torch.nn.functional.huber_loss(dof_pos, dof_vel)",
-        1,
-        "give the loss reduction='none'",
-    ),
-    "members of all": ("return torch.isin(dof_pos[:, 0], dof_vel[:, 0]).float()", 1, "among those of all environments"),
     "outer product": ("return torch.outer(dof_pos[:, 0], dof_vel[:, 0]).diagonal() * 1", 1, "environments twice"),
 }
 
@@ -230,6 +148,67 @@ def test_untraceable_operations_are_refused_with_line_and_reason(name):
     assert refused[0].line == 10 + line and reason in refused[0].reason
     assert str(refused[0]) == f"mine.py:{10 + line}: in compute_reward: {refused[0].reason}"
     assert {"observation", "terminal", "command"} <= set(own.programs)  # the others are not concerned
+
+
+# along the axis of environments, or beside it: by part of the reason
+ALONG = {
+    "picks single environments": (
+        "i = torch.arange(len(dof_pos)) // 2\nreturn dof_pos[i, i * 0]",
+        "return (dof_pos - dof_pos[torch.zeros(1, dtype=torch.long)])[:, 0]",
+        "return dof_pos[torch.arange(len(dof_pos))[:, None], torch.tensor([True, False, True])].sum(1)",
+        "return dof_pos.gather(0, (dof_vel * 0).long())[:, 0]",
+        "return dof_pos.index_fill(0, torch.tensor([0]), 5.0)[:, 0]",
+        "return dof_pos.scatter(0, (dof_vel * 0).long(), dof_vel)[:, 0]",
+        "return dof_pos[:, 0] * dof_pos.reshape(-1)[:: len(dof_pos)].sum()",
+        "a, *_ = dof_pos.split(50)\nreturn dof_pos[:, 0] * a[0, 0]",
+        "return torch.nn.functional.pad(dof_pos, (-1, 0))[:, 0]",
+        "return torch.nn.functional.pad(dof_pos, (0, 0, 1, 0))[:-1, 0]",
+    ),
+    "reads where a mask": (
+        "c = state_dict['contact_forces']\nreturn c[:, torch.ones(c.shape[1], 3, dtype=torch.bool)].sum(1)",
+    ),
+    "writes several rows": (
+        "x = dof_pos[:, 0] * 1\nx[x > -9] = dof_vel[:, 0]\nreturn x",
+        "x = dof_pos * 1\nx[x[:, 0] > -9] = dof_vel\nreturn x[:, 0]",
+        "x = dof_pos * 1\nx[torch.arange(len(x)) < 2] = torch.arange(6.0).view(2, 3)\nreturn x[:, 0]",
+        "x = dof_pos * 1\nx.index_put_((x > 0,), torch.tensor(1.0), accumulate=True)\nreturn x[:, 0]",
+    ),
+    "adds to places": (
+        "i = torch.arange(len(dof_pos))\nreturn dof_pos.index_put((i, i * 0), dof_vel[:, 0], accumulate=True)[:, 0]",
+    ),
+    "gathers from a part": (
+        "f = state_dict['contact_forces']\nreturn f.gather(2, (f[:, :2, :1] * 0).long()).sum((1, 2))",
+    ),
+    "scatters to a part": (
+        "f = state_dict['contact_forces']\nreturn f.scatter(2, (f[:, :2, :1] * 0).long(), 7.0).sum((1, 2))",
+        "return dof_pos.scatter(1, (dof_pos[:, :1] * 0).long(), 7.0, reduce='add')[:, 0]",
+    ),
+    "mixes the axis of environments": (
+        "return dof_pos[:, 0] * torch.diagonal(dof_pos).sum()",
+        "return dof_pos[:, 0].unfold(0, 1, 1)[:, 0]",
+        "return dof_pos[:, 0] * dof_pos.reshape(3, -1).sum()",
+        "return torch.cat((dof_pos, dof_vel), 0)[: len(dof_pos), 0]",
+        "return torch.cat((dof_pos.T, torch.zeros(3, 1)), 1)[0, : len(dof_pos)]",
+        "return dof_pos.repeat(2, 1).view(2, -1, 3)[0, :, 0]",
+        "return dof_pos.tril()[:, 0]",
+        "return dof_pos.T.triu()[0]",
+    ),
+    "spreads numbers over": ("return torch.linspace(0, 1, 3 * len(dof_pos)).view(-1, 3)[:, 0]",),
+    "joins the environments": (
+        "return torch.ops.aten._cdist_forward(dof_pos, torch.zeros(2, 3), 2.0, None).amin(1)",
+        "return torch.nn.functional.layer_norm(dof_pos.T, (len(dof_pos),))[0]",
+    ),
+    "puts the environments": ("return dof_pos[:, 0] - dof_pos.median()",),
+    "give the loss reduction='none'": ("return dof_pos[:, 0] * torch.nn.functional.huber_loss(dof_pos, dof_vel)",),
+    "among those of all environments": ("return torch.isin(dof_pos[:, 0], dof_vel[:, 0]).float()",),
+}
+
+
+@pytest.mark.parametrize("reason", list(ALONG))
+def test_every_check_of_an_axis_refuses_with_its_reason(reason):
+    for body in ALONG[reason]:
+        own, refused = traced(reward(body))
+        assert len(refused) == 1 and reason in refused[0].reason and "reward" not in own.programs, (body, refused)
 
 
 # what is computed and not returned, or not needed for what is
